@@ -180,7 +180,9 @@ static int run_key_revoke(const cli_args *args)
     }
     const budget_public_key *found = budget_keyring_find(&store.keyring, args->operands[0]);
     if (found == NULL) {
-        return cli_error(args, BASE_EXIT_ERROR, "the keyring has no key %s", args->operands[0]);
+        return cli_error(args, BASE_EXIT_ERROR,
+                         "the keyring has no key %s: budget-service key list has them",
+                         args->operands[0]);
     }
     budget_public_key *key = &store.keyring.keys[found - store.keyring.keys];
     key->revoked_at = key->revoked_at != 0 ? key->revoked_at : budget_time_now();

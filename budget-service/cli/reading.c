@@ -162,12 +162,23 @@ static int ask_status(const cli_args *args, budget_client *client)
 
 static const char list_row[] = "%-28s %-20s %-20s %10s %10s %10s  %-20s  %-20s  ";
 
+typedef struct list_sink {
+    json_t *entries; /* NULL: text */
+    bool any;        /* the head of the table has been printed */
+} list_sink;
+
 static void list_entry(void *user, const budget_entry *entry)
 {
-    json_t *entries = user;
-    if (entries != NULL) {
-        (void)json_array_append_new(entries, entry_json(entry));
+    list_sink *sink = user;
+    if (sink->entries != NULL) {
+        (void)json_array_append_new(sink->entries, entry_json(entry));
         return;
+    }
+    if (!sink->any) {
+        (void)printf(list_row, "label", "account", "state", "authorized", "reserved", "actual",
+                     "granted", "deadline");
+        (void)printf("instances\n");
+        sink->any = true;
     }
     (void)printf(list_row, entry->label, entry->account, entry->state,
                  cli_usd(entry->authorized_usd_micro), cli_usd(entry->reserved_usd_micro),
@@ -183,15 +194,14 @@ static void list_entry(void *user, const budget_entry *entry)
 static int list(const cli_args *args, budget_client *client)
 {
     base_error why = {0};
-    json_t *entries = args->json ? json_array() : NULL;
-    if (!args->json) {
-        (void)printf(list_row, "label", "account", "state", "authorized", "reserved", "actual",
-                     "granted", "deadline");
-        (void)printf("instances\n");
-    }
+    list_sink sink = {.entries = args->json ? json_array() : NULL};
     const budget_selection selection = {.account = args->options[CLI_ACCOUNT]};
-    const budget_verdict verdict = budget_list(client, &selection, list_entry, entries, &why);
-    return cli_list(args, client, verdict, &why, "entries", entries);
+    const budget_verdict verdict = budget_list(client, &selection, list_entry, &sink, &why);
+    const int exit_code = cli_list(args, client, verdict, &why, "entries", sink.entries);
+    if (exit_code == BASE_EXIT_DONE && !args->json && !sink.any) {
+        (void)printf("nothing was authorized\n");
+    }
+    return exit_code;
 }
 
 static const cli_command commands[] = {

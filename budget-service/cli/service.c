@@ -77,7 +77,10 @@ static int make_service(const cli_args *args, const char *dir, const budget_pass
     base_error error = {0};
     base_status status = base_path_join(dir, BUDGET_FILE_LEDGER, ledger, &error);
     if (status == BASE_OK && access(ledger, F_OK) == 0) {
-        return cli_error(args, BASE_EXIT_ERROR, "%s has a service already", dir);
+        return cli_error(args, BASE_EXIT_ERROR,
+                         "%s has a service already: budget-service serve starts it, and --dir "
+                         "names another directory",
+                         dir);
     }
     if (status == BASE_OK) {
         status = make_keys(&store, dir, passphrase, &secret, &error);
@@ -253,8 +256,10 @@ static int run_hook_test(const cli_args *args)
     }
     const char *const *command = status == BASE_OK ? budget_policy_hook(policy) : NULL;
     if (status == BASE_OK && command == NULL) {
-        status =
-            base_fail(&error, BASE_ERR_INVALID, "%s has no \"hook\": nobody hears an alarm", path);
+        status = base_fail(&error, BASE_ERR_INVALID,
+                           "%s has no \"hook\", so nobody hears an alarm: name a program in it, as "
+                           "in \"hook\": [\"/path/to/program\"]",
+                           path);
     }
     if (status == BASE_OK) {
         (void)snprintf(json, sizeof json, "{\"at\":\"%s\",\"event\":\"test\"}",

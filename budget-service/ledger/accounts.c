@@ -152,7 +152,9 @@ base_status budget_ledger_account_create(budget_ledger *ledger, const budget_cal
     status = load_account(ledger, account, 0, &row, reterr);
     if (status == BASE_OK) {
         return op_end(&op, op_refuse(&op, BUDGET_REASON_ACCOUNT_EXISTS,
-                                     "there is an account %s already", account));
+                                     "there is an account %.64s already: budget-service account "
+                                     "set-cap %.64s --cap USD gives it another cap",
+                                     account, account));
     }
     int64_t parent = 0;
     const char *slash = strrchr(account, '/');
@@ -162,7 +164,9 @@ base_status budget_ledger_account_create(budget_ledger *ledger, const budget_cal
         status = load_account(ledger, name, 0, &row, reterr);
         if (status == BASE_ERR_NOTFOUND) {
             return op_end(&op, op_refuse(&op, BUDGET_REASON_ACCOUNT_UNKNOWN,
-                                         "make its parent %s first", name));
+                                         "there is no account %.64s for it to be a part of: first "
+                                         "budget-service account create %.64s --cap USD",
+                                         name, name));
         }
         parent = row.id;
     } else if (status == BASE_ERR_NOTFOUND) {

@@ -153,8 +153,7 @@ static base_status check_describe(const json_t *root, const evidence_expected *e
     if (count < expected->instances_max) {
         return base_fail(why, BASE_ERR_INVALID,
                          "evidence: describe has %" PRId64 " of the %" PRId64
-                         " instances that the token allows: attach and describe all, or, if fewer "
-                         "were made, an admin vouches for it with --attested",
+                         " instances that the token allows: attach and describe all",
                          count, expected->instances_max);
     }
     return BASE_OK;

@@ -64,8 +64,10 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
     status = status == BASE_OK ? count_instances(op, found.id, &count) : status;
     if (status == BASE_OK && (count >= found.instances || count >= BUDGET_INSTANCES_MAX)) {
         return op_refuse(op, BUDGET_REASON_INSTANCE_USED,
-                         "%s has its %" PRId64 " instance%s already", label, count,
-                         count == 1 ? "" : "s");
+                         "%s has its %" PRId64
+                         " instance%s already; a mistyped id an admin sets right "
+                         "with --replaces",
+                         label, count, count == 1 ? "" : "s");
     }
     status = status == BASE_OK ? start(op, &found) : status;
     op->row.kind = BUDGET_KIND_ATTACH;
@@ -146,7 +148,10 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     termination->attested = evidence_check(termination->evidence, termination->evidence_bytes,
                                            &expected, &why) != BASE_OK;
     if (termination->attested && !may_attest(termination)) {
-        return op_refuse(op, BUDGET_REASON_EVIDENCE, "%.200s", why.message);
+        const bool is_drivers =
+            evidence_is_drivers(termination->evidence, termination->evidence_bytes);
+        return op_refuse(op, BUDGET_REASON_EVIDENCE, "%.180s; an admin may vouch for the end%s",
+                         why.message, is_drivers ? " with --attested" : "");
     }
     if (termination->attested) {
         (void)snprintf(op->answer->message, sizeof op->answer->message, "%.200s", why.message);

@@ -34,14 +34,20 @@ static base_status refuse(ledger_op *op, budget_reason reason,
         return op_refuse(op, reason, "%s is for ranks 0 to %" PRId64 ", not %" PRId64, label,
                          rule->world_size - 1, redemption->rank);
     case BUDGET_REASON_ATTEMPT_RANGE:
-        return op_refuse(op, reason, "%s allows attempts 1 to %" PRId64 ", not %" PRId64, label,
-                         rule->max_attempts, redemption->attempt);
+        return op_refuse(op, reason,
+                         "%s allows attempts 1 to %" PRId64 ", not %" PRId64
+                         ": authorize the job anew, under another label",
+                         label, rule->max_attempts, redemption->attempt);
     case BUDGET_REASON_ATTEMPT_ORDER:
-        return op_refuse(op, reason, "%s is at attempt %" PRId64 ": %" PRId64 " is too early",
-                         label, rule->attempt, redemption->attempt);
+        return op_refuse(op, reason,
+                         "%s is at attempt %" PRId64 ": %" PRId64
+                         " is too early, --attempt %" PRId64 " is next",
+                         label, rule->attempt, redemption->attempt, rule->attempt + 1);
     case BUDGET_REASON_FENCED:
-        return op_refuse(op, reason, "%s is at attempt %" PRId64 ": %" PRId64 " is over", label,
-                         rule->attempt, redemption->attempt);
+        return op_refuse(op, reason,
+                         "%s is at attempt %" PRId64 ": %" PRId64
+                         " is over, and a later start has taken its place",
+                         label, rule->attempt, redemption->attempt);
     case BUDGET_REASON_JOB_KEY:
         return op_refuse(
             op, reason,
@@ -52,15 +58,25 @@ static base_status refuse(ledger_op *op, budget_reason reason,
     case BUDGET_REASON_TOKEN_EXPIRED:
         return refuse_expired(op, reservation);
     case BUDGET_REASON_DEADLINE_PASSED:
-        return op_refuse(op, reason, "the time of %s is over (%" PRId64 " s)", label,
-                         rule->max_seconds);
+        return op_refuse(op, reason,
+                         "the time of %s is over (%" PRId64
+                         " s): end its instance, and authorize the job anew, under another label",
+                         label, rule->max_seconds);
     case BUDGET_REASON_CREATED:
-        return op_refuse(op, reason, "the creation permit of %s was given before", label);
+        return op_refuse(
+            op, reason,
+            "the creation permit of %s was given before: look at the vendor's list for "
+            "what was made with it",
+            label);
     case BUDGET_REASON_ACCOUNT_FROZEN:
-        return op_refuse(op, reason, "account %s is frozen; an admin must acknowledge it",
-                         op->answer->account);
+        return op_refuse(
+            op, reason,
+            "account %s is frozen: an admin looks why, then runs budget-service account "
+            "acknowledge",
+            op->answer->account);
     default:
-        return op_refuse(op, reason, "%s is %s", label, budget_state_name(rule->state));
+        return op_refuse(op, reason, "%s is %s: authorize the job anew, under another label", label,
+                         budget_state_name(rule->state));
     }
 }
 

@@ -37,8 +37,9 @@ static base_status look(ledger_op *op, const budget_reservation *found,
         return status;
     }
     if (old_owner != found->id) {
-        return op_refuse(op, BUDGET_REASON_STATE, "%.100s has no instance %.100s", what->label,
-                         what->replaces);
+        return op_refuse(op, BUDGET_REASON_STATE,
+                         "%.80s has no instance %.80s: budget-service list shows those it has",
+                         what->label, what->replaces);
     }
     if (new_owner != 0) {
         return op_refuse(

@@ -252,10 +252,13 @@ static budget_reason check_cost(const budget_policy *policy, const budget_claims
         return BUDGET_REASON_NONE;
     }
     budget_money_show(fits ? cost : BUDGET_MONEY_MICRO_MAX, needed);
-    (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
-                   "%" PRId64 " instances for %" PRId64 " s (and %" PRId64
-                   " s the vendor bills at least) may cost %s, asked %s",
-                   claims->instances, claims->max_seconds, granularity_s, needed, asked);
+    (void)snprintf(
+        message, BUDGET_POLICY_MESSAGE_BYTES,
+        "%" PRId64 " instance%s for %" PRId64 " s (and %" PRId64
+        " s the vendor bills at least) may cost %s, asked %s: ask for that much, or give a "
+        "lower --max-hours",
+        claims->instances, claims->instances == 1 ? "" : "s", claims->max_seconds, granularity_s,
+        needed, asked);
     return BUDGET_REASON_UNDERFUNDED;
 }
 

@@ -109,7 +109,9 @@ static base_status check_client(budget_service *service, const service_question 
                                    reterr);
     }
     if ((found->roles & (1u << client->role)) == 0) {
-        (void)snprintf(message, sizeof message, "client %s has the role %s, which may not ask %s",
+        (void)snprintf(message, sizeof message,
+                       "client %s has the role %s, which may not ask %s: take "
+                       "the key of one that may (--key)",
                        client->name, budget_role_name(client->role), budget_request_name(request));
         return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, message,
                                    reterr);

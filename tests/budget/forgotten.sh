@@ -59,6 +59,42 @@ budget 0 running
 out_has "nothing runs that may be billed"
 budget 0 running --check
 
+echo "== what refuses says what to do"
+budget 0 list
+out_has "nothing was authorized"
+budget 4 list --account nobody
+err_has "there is no account nobody: budget-service account list has them"
+[ ! -s out ] || fail "a refused list begins with a table: $(cat out)"
+budget 4 account create lab --cap 5
+err_has "there is an account lab already: budget-service account set-cap lab --cap USD"
+budget 4 account create none/of --cap 5
+err_has "first budget-service account create none --cap USD"
+budget 1 init --passphrase-file passphrase
+err_has "has a service already: budget-service serve starts it"
+budget 1 key revoke unknown
+err_has "budget-service key list has them"
+budget 4 authorize cheap 0.10 --account quoted --job JOB.json
+err_has "1 instance for 3600 s" 'may cost $0.7015, asked $0.10: ask for that much, or give a lower --max-hours'
+budget 0 authorize steps 0.80 --account quoted --job JOB.json --max-attempts 1 --out steps.token
+budget 6 redeem steps.token --ranks 2 --attempt 2 --out steps
+err_has "steps allows attempts 1 to 1, not 2: authorize the job anew, under another label"
+budget 0 redeem steps.token --create
+budget 4 redeem steps.token --create
+err_has "given before: look at the vendor's list for what was made with it"
+budget 0 attach steps --instance-id right
+budget 4 attach steps --instance-id other
+err_has "an admin sets right with --replaces"
+budget 4 attach steps --instance-id other --replaces wrong
+err_has "steps has no instance wrong: budget-service list shows those it has"
+budget 4 terminated steps --evidence passphrase --key request
+err_has "evidence: the file is not JSON; an admin may vouch for the end"
+budget 4 record-actual steps 0.02 --key request
+err_has "which may not ask record_actual: take the key of one that may (--key)"
+budget 0 terminated steps --evidence passphrase
+budget 0 record-actual steps 0.02
+budget 4 redeem steps.token --ranks 2 --attempt 1 --out steps
+err_has "authorize the job anew, under another label"
+
 echo "== terms of a grant"
 budget 0 authorize big 0.10 --job JOB.json --max-hours 1000 --instances 3 --out big.token
 err_has 'for 3 instances of cloud at $0.000033/h each, 1000 h (3600000 s)' "no quote"
