@@ -6,6 +6,10 @@
 
 #include "coll/coll.h"
 
+/* What stands in the place of a digest of counts where each pair of ranks has counts of its own, in an
+ * all-to-all. Even: no digest is. */
+enum { COLL_COUNTS_PAIRWISE = 2 };
+
 /* Whether operands are combined. */
 static inline bool coll_kind_reduces(coll_kind kind)
 {

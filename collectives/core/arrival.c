@@ -1,6 +1,9 @@
 /* Which peers have come to an operation, as their flags show. Called while it is moved on. */
 #include "core/arrival.h"
 
+#include <string.h>
+
+#include "core/inline.h"
 #include "core/report.h"
 
 bool coll_op_sees(coll_op *op, int peer)
@@ -10,7 +13,12 @@ bool coll_op_sees(coll_op *op, int peer)
     if (word != op->word && coll_flag_ahead(word, op->sequence) >= 0) {
         (void)coll_report_flag(op->comm, &op->descriptor, op->sequence, peer, flag, word);
     }
-    return word == op->word;
+    if (word != op->word || !op->pairwise || peer == op->comm->rank) {
+        return word == op->word;
+    }
+    coll_pair theirs;
+    memcpy(&theirs, coll_payload(op->comm, peer, op->sequence), sizeof theirs);
+    return coll_report_pair(op, peer, &theirs);
 }
 
 bool coll_op_all_arrived(coll_op *op, bool *moved)

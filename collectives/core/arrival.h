@@ -4,8 +4,8 @@
 
 #include "core/op.h"
 
-/* Whether a peer has posted op. If it has posted another operation instead, the communicator
- * fails. */
+/* Whether a peer has posted op. If it has posted another operation instead, or other counts, the
+ * communicator fails. */
 bool coll_op_sees(coll_op *op, int peer);
 
 /* Whether all peers have. *moved becomes true if more have than at the last call. */

@@ -8,6 +8,7 @@
 #include "core/arrival.h"
 #include "core/exec.h"
 #include "core/failure.h"
+#include "core/parts.h"
 #include "kernels/tree_order.h"
 
 typedef struct byte_range {
@@ -31,14 +32,22 @@ static size_t position_of(const coll_op *op, int block)
     return (share * index + (index < longer ? index : longer)) * op->element_bytes;
 }
 
+/* A pairwise operation's blocks have other places in recv than in send, and each step one block: its
+ * bytes are counted from its own begin. */
 static byte_range range_of(const coll_op *op, const coll_step *step)
 {
+    if (op->pairwise) {
+        const coll_pair pair = coll_op_pair(op, step->block);
+        return (byte_range){0, step->action == COLL_ACTION_COPY ? pair.from_bytes : pair.to_bytes};
+    }
     return (byte_range){position_of(op, step->block),
                         position_of(op, step->block + step->block_count)};
 }
 
-/* The address of a position in a space; NULL where the caller gave no such buffer. */
-static uint8_t *address_in(const coll_op *op, coll_space space, size_t position)
+/* The address of a position in the step's source or target; NULL where the caller gave no such
+ * buffer. */
+static uint8_t *address_in(const coll_op *op, const coll_step *step, coll_space space,
+                           size_t position)
 {
     const coll_kind kind = op->desc.kind;
     const bool own_input = kind == COLL_ALL_GATHER || kind == COLL_GATHER;
@@ -49,6 +58,9 @@ static uint8_t *address_in(const coll_op *op, coll_space space, size_t position)
         const bool input = space == COLL_SPACE_INPUT;
         base = input ? (uint8_t *)(uintptr_t)op->desc.send : op->desc.recv;
         origin = (input ? own_input : own_output) ? position_of(op, op->comm->rank) : 0;
+        if (op->pairwise) {
+            position += (input ? op->part_ends : op->recv_ends)[step->block];
+        }
     }
     return base == NULL ? NULL : base + (position - origin);
 }
@@ -79,7 +91,7 @@ static size_t send_bytes(coll_op *op, const coll_step *step, size_t at, size_t e
 {
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
-    const void *source = address_in(op, step->source, at);
+    const void *source = address_in(op, step, step->source, at);
     const size_t left = end - at;
     size_t sent = left < comm->chunk_bytes ? left : comm->chunk_bytes;
     if (table->send_from != NULL) {
@@ -127,7 +139,7 @@ static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t 
     const coll_transport_table *table = comm->table;
     const bool copies = step->action == COLL_ACTION_COPY;
     const void *frame = receive_begin(op, step->peer, step->channel, size_bytes);
-    uint8_t *target = address_in(op, step->target, at);
+    uint8_t *target = address_in(op, step, step->target, at);
     if (frame == NULL) {
         if (copies && table->receive_into != NULL && !comm->failed) {
             const bool all = is_released(op, step, at, end);
@@ -138,7 +150,7 @@ static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t 
     if (copies && frame != target) {
         memcpy(target, frame, size_bytes);
     } else if (!copies) {
-        const void *own = address_in(op, step->source, at);
+        const void *own = address_in(op, step, step->source, at);
         combine(op, step, target, own, frame, size_bytes);
     }
     table->receive_end(comm, step->peer, step->channel);
@@ -154,13 +166,13 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
     const int count = coll_plan_members(&op->plan.schedule, step->group, members);
     for (int i = 0; i < count; i++) {
         operands[i] = members[i] == comm->rank
-                          ? address_in(op, step->source, at)
+                          ? address_in(op, step, step->source, at)
                           : receive_begin(op, members[i], step->channel, size_bytes);
         if (operands[i] == NULL) {
             return false; /* frames seen so far are seen again the next time */
         }
     }
-    coll_tree_combine(op->kernel, address_in(op, step->target, at), operands, count,
+    coll_tree_combine(op->kernel, address_in(op, step, step->target, at), operands, count,
                       size_bytes / op->element_bytes, step->final ? comm->size : 0);
     for (int i = 0; i < count; i++) {
         if (members[i] != comm->rank) {
@@ -173,10 +185,10 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
 /* MOVE and MERGE: nothing comes or goes. */
 static void local_chunk(const coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
 {
-    const void *source = address_in(op, step->source, at);
-    uint8_t *target = address_in(op, step->target, at);
+    const void *source = address_in(op, step, step->source, at);
+    uint8_t *target = address_in(op, step, step->target, at);
     if (step->action == COLL_ACTION_MERGE) {
-        const void *other = address_in(op, COLL_SPACE_SCRATCH, at);
+        const void *other = address_in(op, step, COLL_SPACE_SCRATCH, at);
         combine(op, step, target, source, other, size_bytes);
     } else if (target != NULL && target != source) {
         memcpy(target, source, size_bytes);

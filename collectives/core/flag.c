@@ -16,7 +16,8 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 
 uint32_t coll_descriptor_digest(const coll_descriptor *d)
 {
-    uint64_t hash = mix(UINT64_C(0x52696e6766656e63), d->count);
+    uint64_t hash =
+        mix(UINT64_C(0x52696e6766656e63), d->counts == COLL_COUNTS_PAIRWISE ? 0 : d->count);
     hash = mix(hash, (uint64_t)(uint32_t)d->kind << 32 | (uint32_t)d->type);
     hash = mix(hash, (uint64_t)(uint32_t)d->reduce << 32 | (uint32_t)d->root);
     hash = mix(hash, (uint64_t)d->counts << 32 | (uint32_t)d->algorithm);
@@ -79,7 +80,9 @@ static void write_text(const coll_descriptor *given, bool as_called, char *text,
         (void)snprintf(text, size_bytes, "barrier");
         return;
     }
-    if (d->counts != 0) {
+    if (d->counts == COLL_COUNTS_PAIRWISE) {
+        (void)snprintf(counts, sizeof counts, " with counts");
+    } else if (d->counts != 0) {
         (void)snprintf(counts, sizeof counts, " in parts %08x", d->counts);
     }
     if (d->reduce != 0) {

@@ -27,8 +27,10 @@ typedef struct coll_descriptor {
     int32_t reduce;
     int32_t root;
     int32_t algorithm;
-    uint32_t counts; /* a hash of the variable counts; 0: none */
-    int32_t chosen;  /* 1: the caller said AUTO, and `algorithm` was chosen; need not agree */
+    uint32_t
+        counts; /* a hash of the variable counts; or COLL_COUNTS_PAIRWISE, and then `count`, what
+                        this rank sends, need not agree; 0: none */
+    int32_t chosen; /* 1: the caller said AUTO, and `algorithm` was chosen; need not agree */
     int32_t zero[5];
 } coll_descriptor;
 

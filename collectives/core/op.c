@@ -37,6 +37,9 @@ static bool has_own_bits(const coll_op *op)
 
 static coll_protocol first_protocol(const coll_op *op)
 {
+    if (op->comm->size > 1 && op->pairwise) { /* no rank knows how much the others send */
+        return op->comm->table->memory != NULL ? COLL_PROTOCOL_UNDECIDED : COLL_PROTOCOL_PLAN;
+    }
     if (op->comm->size == 1 || op->shown_bytes == 0) {
         return COLL_PROTOCOL_INLINE;
     }
@@ -57,12 +60,13 @@ coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_error *reterr)
         made->comm = comm;
         made->plan.tracks =
             calloc((size_t)COLL_PLAN_TRACKS_MAX(comm->size), sizeof *made->plan.tracks);
-        made->part_ends = calloc((size_t)comm->size + 1, sizeof *made->part_ends);
+        made->part_ends = calloc(2 * ((size_t)comm->size + 1), sizeof *made->part_ends);
     }
     if (made == NULL || made->plan.tracks == NULL || made->part_ends == NULL) {
         coll_op_destroy(made);
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for an operation");
     }
+    made->recv_ends = made->part_ends + comm->size + 1;
     *op = made;
     return COLL_OK;
 }
@@ -210,7 +214,7 @@ static bool is_same(const coll_op *op, const coll_op_desc *given)
            had->send == given->send && had->recv == given->recv && had->count == given->count &&
            had->type == given->type && had->reduce == given->reduce && had->root == given->root &&
            had->algorithm == given->algorithm && given->counts == NULL && had->counts == NULL &&
-           given->stream == NULL;
+           given->stream == NULL && given->recv_counts == NULL;
 }
 
 /* Makes comm->blocking the operation that was made from desc lately, if there is one; else one that

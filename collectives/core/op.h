@@ -70,10 +70,10 @@ typedef struct coll_op_zero_copy {
     int source;                             /* pulling: how many sources are done */
     size_t offset_bytes;                    /* done of the slice, or part */
     uint64_t round;                         /* of the slices */
-    const uint8_t *sources[COLL_RANKS_MAX]; /* peers' inputs and outputs, mapped here */
-    uint8_t *targets[COLL_RANKS_MAX];
-    coll_buffer_ref refs[COLL_RANKS_MAX]; /* which these, and pattern, follow from, */
-    uint64_t refs_known;                  /* while this is 1 + comm->arena_changes */
+    const uint8_t *sources[COLL_RANKS_MAX]; /* this rank's parts of peers' inputs, mapped here, */
+    uint8_t *targets[COLL_RANKS_MAX];       /* and peers' outputs */
+    coll_buffer_ref refs[COLL_RANKS_MAX];   /* which these, and pattern, follow from, */
+    uint64_t refs_known;                    /* while this is 1 + comm->arena_changes */
 } coll_op_zero_copy;
 
 typedef struct coll_track {
@@ -124,6 +124,8 @@ struct coll_op {
     bool ready;  /* `given` was checked, and all that follows was made from it */
     bool routed; /* first_protocol was computed */
     bool varies; /* parts differ in size: part_ends is used */
+    bool
+        pairwise; /* an all-to-all with counts: every pair of ranks has its own, recv_ends is used */
     coll_protocol first_protocol;
     uint32_t digest;
     coll_op_desc desc;
@@ -135,7 +137,8 @@ struct coll_op {
     size_t send_bytes;  /* of this rank's buffers; 0 for one that is not used */
     size_t recv_bytes;
     size_t shown_bytes; /* the largest payload of any rank, if flags carried all operands */
-    size_t *part_ends;  /* size + 1 offsets between the parts, if they vary */
+    size_t *part_ends;  /* size + 1 offsets between the parts, if they vary; pairwise: in send, */
+    size_t *recv_ends;  /* and as many in recv, behind the others */
     coll_buffer_ref ref;
     coll_op_desc given; /* what desc was made from */
     coll_descriptor descriptor;

@@ -43,6 +43,35 @@ static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc
     return COLL_OK;
 }
 
+static coll_status check_counts(const coll_comm *comm, const coll_op_desc *desc, coll_error *reterr)
+{
+    const bool pairwise = desc->kind == COLL_ALL_TO_ALL;
+    const char *name = coll_kind_name(desc->kind);
+    if (desc->counts != NULL && !coll_kind_is_by_rank(desc->kind)) {
+        return coll_fail(
+            reterr, COLL_ERR_INVALID,
+            "counts are for all_gather, reduce_scatter, gather, scatter and alltoall, not %s",
+            name);
+    }
+    if (desc->recv_counts != NULL && (!pairwise || desc->counts == NULL)) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "recv_counts are for alltoall with counts, not %s", name);
+    }
+    if (!pairwise || desc->counts == NULL) {
+        return COLL_OK;
+    }
+    if (desc->recv_counts == NULL) {
+        return coll_fail(reterr, COLL_ERR_INVALID, "alltoall with counts needs recv_counts too");
+    }
+    const size_t to_self = desc->counts[comm->rank];
+    const size_t from_self = desc->recv_counts[comm->rank];
+    return to_self == from_self
+               ? COLL_OK
+               : coll_fail(reterr, COLL_ERR_INVALID,
+                           "this rank sends %zu elements to itself and expects %zu", to_self,
+                           from_self);
+}
+
 static coll_status check_desc(const coll_comm *comm, const coll_op_desc *desc, coll_error *reterr)
 {
     const coll_status status = check_numbers(comm, desc, reterr);
@@ -53,26 +82,23 @@ static coll_status check_desc(const coll_comm *comm, const coll_op_desc *desc, c
         return coll_fail(reterr, COLL_ERR_UNSUPPORTED,
                          "an operation on a stream is made by coll_op_create, to be started often");
     }
-    if (desc->counts != NULL && desc->kind != COLL_ALL_GATHER &&
-        desc->kind != COLL_REDUCE_SCATTER) {
-        return coll_fail(reterr, COLL_ERR_INVALID,
-                         "counts are for all_gather and reduce_scatter, not %s",
-                         coll_kind_name(desc->kind));
-    }
-    return COLL_OK;
+    return check_counts(comm, desc, reterr);
 }
 
-/* total_bytes, whole_bytes, shown_bytes: the same on every rank but for a varying total. */
+/* total_bytes, whole_bytes, shown_bytes: the same on every rank but for a varying total. Pairwise:
+ * this rank's own, the first two of what it sends. */
 static coll_status measure_whole(coll_op *op, coll_error *reterr)
 {
     const coll_op_desc *desc = &op->desc;
     const size_t parts = coll_kind_is_by_rank(desc->kind) ? (size_t)op->comm->size : 1;
     bool fits = false;
     op->varies = desc->counts != NULL;
+    op->pairwise = op->varies && desc->kind == COLL_ALL_TO_ALL;
     op->shown_bytes = 0;
     if (op->varies) {
         fits = coll_parts_sum(op);
-        op->desc.count = desc->counts[op->comm->rank];
+        op->desc.count = op->pairwise && fits ? op->whole_bytes / op->element_bytes
+                                              : desc->counts[op->comm->rank];
         op->total_bytes = op->desc.count * op->element_bytes;
     } else {
         fits = base_mul_size(desc->count, op->element_bytes, &op->total_bytes) &&
@@ -120,7 +146,7 @@ static void measure_buffers(coll_op *op)
         break;
     case COLL_ALL_TO_ALL:
         op->send_bytes = whole;
-        op->recv_bytes = whole;
+        op->recv_bytes = op->pairwise ? op->recv_ends[op->comm->size] : whole;
         break;
     case COLL_SEND:
         op->recv_bytes = 0;
@@ -140,6 +166,21 @@ static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_byte
     const uintptr_t x = (uintptr_t)a;
     const uintptr_t y = (uintptr_t)b;
     return x < y + b_bytes && y < x + a_bytes;
+}
+
+/* The block for each rank is where the block from it comes. */
+static coll_status check_in_place(const coll_op *op, coll_error *reterr)
+{
+    for (int peer = 0; peer < op->comm->size; peer++) {
+        const coll_pair pair = coll_op_pair(op, peer);
+        if (pair.to_bytes != pair.from_bytes) {
+            return coll_fail(reterr, COLL_ERR_INVALID,
+                             "alltoall in place, and counts[%d] is %zu, recv_counts[%d] %zu", peer,
+                             (size_t)pair.to_bytes / op->element_bytes, peer,
+                             (size_t)pair.from_bytes / op->element_bytes);
+        }
+    }
+    return COLL_OK;
 }
 
 /* Apart, or exactly in place. */
@@ -164,6 +205,9 @@ static coll_status check_buffers(const coll_op *op, coll_error *reterr)
         in_place = send == recv + own_offset_bytes;
     } else if (op->desc.kind == COLL_REDUCE_SCATTER || op->desc.kind == COLL_SCATTER) {
         in_place = recv == send + own_offset_bytes;
+    }
+    if (in_place && op->pairwise) {
+        return check_in_place(op, reterr);
     }
     return in_place ? COLL_OK
                     : coll_fail(reterr, COLL_ERR_INVALID, "send and recv overlap in part");
@@ -211,7 +255,7 @@ static coll_algorithm choose_algorithm(const coll_op *op)
         return context->algorithm;
     }
     const bool rounds_often = op->kernel != NULL && op->kernel->wide != NULL;
-    if (!context->has_costs || comm->shares_memory || rounds_often) {
+    if (!context->has_costs || comm->shares_memory || rounds_often || op->pairwise) {
         return COLL_ALGORITHM_DIRECT;
     }
     return coll_cost_choose(&context->costs, &comm->layout, op->desc.kind, op->whole_bytes);
@@ -231,7 +275,9 @@ static void describe(coll_op *op, coll_algorithm said)
                           .root = coll_kind_has_root(desc->kind) ? desc->root : 0,
                           .algorithm = bare ? 0 : (int32_t)desc->algorithm,
                           .chosen = !bare && is_auto,
-                          .counts = op->varies ? coll_parts_hash(op) : 0};
+                          .counts = op->pairwise ? COLL_COUNTS_PAIRWISE
+                                    : op->varies ? coll_parts_hash(op)
+                                                 : 0};
     op->digest = coll_descriptor_digest(&op->descriptor);
 }
 
@@ -280,6 +326,7 @@ coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *given
     describe(op, desc->algorithm);
     coll_shape_make(op, &op->shape);
     op->desc.counts = NULL; /* read here only */
+    op->desc.recv_counts = NULL;
     op->given = *desc;
     op->ready = true;
     return COLL_OK;

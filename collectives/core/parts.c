@@ -4,21 +4,31 @@
 
 #include "base/bytes.h"
 
-bool coll_parts_sum(coll_op *op)
+static bool sum(coll_op *op, const size_t *counts, size_t *ends)
 {
     size_t at = 0;
     for (int rank = 0; rank < op->comm->size; rank++) {
         size_t bytes = 0;
-        op->part_ends[rank] = at;
-        if (!base_mul_size(op->desc.counts[rank], op->element_bytes, &bytes) ||
+        ends[rank] = at;
+        if (!base_mul_size(counts[rank], op->element_bytes, &bytes) ||
             !base_add_size(at, bytes, &at)) {
             return false;
         }
         op->shown_bytes = bytes > op->shown_bytes ? bytes : op->shown_bytes;
     }
-    op->part_ends[op->comm->size] = at;
-    op->whole_bytes = at;
+    ends[op->comm->size] = at;
     return true;
+}
+
+bool coll_parts_sum(coll_op *op)
+{
+    const int size = op->comm->size;
+    if (!sum(op, op->desc.counts, op->part_ends) ||
+        (op->pairwise && !sum(op, op->desc.recv_counts, op->recv_ends))) {
+        return false;
+    }
+    op->whole_bytes = op->part_ends[size];
+    return !op->pairwise || op->recv_ends[size] <= SIZE_MAX / 2;
 }
 
 uint32_t coll_parts_hash(const coll_op *op)
@@ -40,6 +50,12 @@ void coll_op_block(const coll_op *op, int rank, size_t *offset_bytes, size_t *si
     }
     *offset_bytes = op->total_bytes * (size_t)rank;
     *size_bytes = op->total_bytes;
+}
+
+coll_pair coll_op_pair(const coll_op *op, int peer)
+{
+    return (coll_pair){.to_bytes = op->part_ends[peer + 1] - op->part_ends[peer],
+                       .from_bytes = op->recv_ends[peer + 1] - op->recv_ends[peer]};
 }
 
 size_t coll_op_longest_block(const coll_op *op)

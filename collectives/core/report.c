@@ -270,3 +270,32 @@ coll_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint6
                           "ranks disagree on operation #%" PRIu64 ": %s calls %s, %s calls %s",
                           sequence, me, my_call, them, their_call);
 }
+
+static void fail_pair(coll_op *op, int from, uint64_t sent_bytes, int to, uint64_t expected_bytes)
+{
+    char sender[TEXT_BYTES];
+    char receiver[TEXT_BYTES];
+    coll_rank_text(op->comm, from, sender, sizeof sender);
+    coll_rank_text(op->comm, to, receiver, sizeof receiver);
+    (void)coll_comm_fail(op->comm, COLL_ERR_MISMATCH,
+                         "ranks disagree on operation #%" PRIu64 ": in %s of %s, %s sends %" PRIu64
+                         " elements to %s, which expects %" PRIu64,
+                         op->sequence, coll_kind_name(op->desc.kind), coll_type_name(op->desc.type),
+                         sender, sent_bytes / op->element_bytes, receiver,
+                         expected_bytes / op->element_bytes);
+}
+
+bool coll_report_pair(coll_op *op, int peer, const coll_pair *theirs)
+{
+    const int rank = op->comm->rank;
+    const coll_pair own = coll_op_pair(op, peer);
+    if (theirs->to_bytes != own.from_bytes) {
+        fail_pair(op, peer, theirs->to_bytes, rank, own.from_bytes);
+        return false;
+    }
+    if (theirs->from_bytes != own.to_bytes) {
+        fail_pair(op, rank, own.to_bytes, peer, theirs->from_bytes);
+        return false;
+    }
+    return true;
+}

@@ -115,6 +115,14 @@ coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv, size_
     return RUN(.kind = COLL_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .type = type);
 }
 
+coll_status coll_all_to_all_v(coll_comm *comm, const void *send, const size_t *send_counts,
+                              void *recv, const size_t *recv_counts, coll_type type,
+                              coll_error *reterr)
+{
+    return RUN(.kind = COLL_ALL_TO_ALL, .send = send, .counts = send_counts, .recv = recv,
+               .recv_counts = recv_counts, .type = type);
+}
+
 coll_status coll_send(coll_comm *comm, const void *data, size_t count, coll_type type, int peer,
                       coll_error *reterr)
 {

@@ -102,7 +102,10 @@ size_t coll_shape_part_bytes(const coll_op *op, int source)
 {
     size_t offset_bytes = 0;
     size_t size_bytes = op->total_bytes; /* the vector's, any block's, or of this rank's own */
-    if (op->varies && op->desc.kind == COLL_ALL_GATHER) {
+    if (op->pairwise) {
+        return coll_op_pair(op, source).from_bytes;
+    }
+    if (op->varies && (op->desc.kind == COLL_ALL_GATHER || op->desc.kind == COLL_GATHER)) {
         coll_op_block(op, source, &offset_bytes, &size_bytes);
     }
     return size_bytes;
@@ -116,6 +119,9 @@ size_t coll_shape_target_bytes(const coll_op *op, int source)
     case COLL_ALL_GATHER:
     case COLL_GATHER:
     case COLL_ALL_TO_ALL:
+        if (op->pairwise) {
+            return op->recv_ends[source];
+        }
         coll_op_block(op, source, &offset_bytes, &size_bytes);
         return offset_bytes;
     default:

@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "common/kinds.h"
+#include "common/limits.h"
 #include "ringfence/coll_error.h"
 
 #if defined(__x86_64__)
@@ -92,19 +94,14 @@ static void end_kept(coll_flight *flight, uint64_t number)
     }
 }
 
-/* Whether a kind's ranks may have counts of their own. These kinds have no root, so that the same
- * bits of `what` hold the digest of the counts, or the root. */
-static bool may_have_counts(coll_kind kind)
-{
-    return kind == COLL_ALL_GATHER || kind == COLL_REDUCE_SCATTER;
-}
+/* How `what` is packed. */
+_Static_assert(COLL_UINT64 < 16 && COLL_AVERAGE < 16 && COLL_RANKS_MAX <= 256,
+               "type, reduce, root");
 
 uint64_t coll_flight_begin(coll_flight *flight, const coll_flight_record *record)
 {
     const uint64_t number = get(&flight->number) + 1;
     coll_flight_entry *entry = &flight->entries[number % COLL_FLIGHT_ENTRIES];
-    const uint32_t root = (uint16_t)record->root;
-    const uint32_t upper = may_have_counts(record->kind) ? record->counts : root;
     if (__builtin_expect(get(&entry->ended) == 0 && get(&entry->number) != 0, false)) {
         keep(flight, entry);
     }
@@ -112,8 +109,8 @@ uint64_t coll_flight_begin(coll_flight *flight, const coll_flight_record *record
     atomic_thread_fence(memory_order_release);
     put(&entry->sequence, record->sequence);
     put(&entry->what, (uint64_t)record->kind | (uint64_t)record->type << 8 |
-                          (uint64_t)record->reduce << 16 | (uint64_t)record->algorithm << 24 |
-                          (uint64_t)upper << 32);
+                          (uint64_t)record->reduce << 12 | (uint64_t)(uint8_t)record->root << 16 |
+                          (uint64_t)record->algorithm << 24 | (uint64_t)record->counts << 32);
     put(&entry->count, record->count);
     put(&entry->bytes, record->bytes);
     put(&entry->began, ticks(flight));
@@ -219,23 +216,25 @@ static void say_name(flight_writer *writer, const char *key, int value, const ch
 static void say_entry(flight_writer *writer, const seen_entry *seen, bool first)
 {
     const coll_kind kind = (coll_kind)(seen->what & 0xff);
-    const coll_type type = (coll_type)(seen->what >> 8 & 0xff);
-    const coll_reduce reduce = (coll_reduce)(seen->what >> 16 & 0xff);
+    const coll_type type = (coll_type)(seen->what >> 8 & 0xf);
+    const coll_reduce reduce = (coll_reduce)(seen->what >> 12 & 0xf);
+    const unsigned root = (unsigned)(seen->what >> 16 & 0xff);
     const coll_algorithm algorithm = (coll_algorithm)(seen->what >> 24 & 0xff);
-    const uint32_t upper = (uint32_t)(seen->what >> 32);
-    const uint32_t counts = may_have_counts(kind) ? upper : 0;
+    const uint32_t counts = (uint32_t)(seen->what >> 32);
     say(writer, "%s\n  {\"comm\":\"%016" PRIx64 "\",\"sequence\":%" PRIu64 ",\"operation\":\"%s\",",
         first ? "" : ",", seen->comm, seen->sequence, coll_kind_name(kind));
     say_name(writer, "type", (int)type, coll_type_name(type));
     say_name(writer, "reduce", (int)reduce, coll_reduce_name(reduce));
-    if (counts != 0) {
+    if (counts == COLL_COUNTS_PAIRWISE) {
+        say(writer, "\"counts\":\"pairwise\",");
+    } else if (counts != 0) {
         say(writer, "\"counts\":\"%08" PRIx32 "\",", counts);
     }
     say(writer,
         "\"count\":%" PRIu64 ",\"bytes\":%" PRIu64
-        ",\"root\":%d,\"algorithm\":\"%s\",\"began_unix_us\":%" PRId64,
-        seen->count, seen->bytes, may_have_counts(kind) ? 0 : (int)upper,
-        coll_algorithm_name(algorithm), to_unix_us(writer, seen->began));
+        ",\"root\":%u,\"algorithm\":\"%s\",\"began_unix_us\":%" PRId64,
+        seen->count, seen->bytes, root, coll_algorithm_name(algorithm),
+        to_unix_us(writer, seen->began));
     if (seen->ended != 0) {
         /* Not by %f, which writes a comma where the program's locale has one. */
         const double ns = (double)(seen->ended - seen->began) * writer->ns_per_tick;

@@ -25,7 +25,7 @@ enum {
 typedef struct coll_flight_entry {
     _Atomic uint64_t number; /* from 1; 0: being written, or empty */
     _Atomic uint64_t sequence;
-    _Atomic uint64_t what; /* kind, type, reduce, algorithm, and root or counts, packed */
+    _Atomic uint64_t what; /* kind, type, reduce, root, algorithm and counts, packed */
     _Atomic uint64_t count;
     _Atomic uint64_t bytes;
     _Atomic uint64_t began;
@@ -55,7 +55,7 @@ typedef struct coll_flight_record {
     coll_reduce reduce; /* nor this */
     coll_algorithm algorithm;
     int root;
-    uint32_t counts; /* a digest of all ranks' counts, of all_gather and reduce_scatter; 0: none */
+    uint32_t counts; /* a digest of all ranks' counts, or COLL_COUNTS_PAIRWISE; 0: none */
 } coll_flight_record;
 
 enum { COLL_FLIGHT_DEVICES = 8 };

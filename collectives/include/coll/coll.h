@@ -90,7 +90,8 @@ typedef struct coll_backend coll_backend; /* backend.h */
 
 /* n: ranks of the communicator; count: elements. An operation is in place where send is the place
  * in recv (or recv the place in send) at which this rank's own elements stand. A buffer that a rank
- * has no use for is neither read nor written, and may be NULL. */
+ * has no use for is neither read nor written, and may be NULL. Kinds with n × count have a variable
+ * form, in which ranks have counts of their own: coll_op_desc.counts. */
 typedef enum coll_kind {
     COLL_ALL_REDUCE = 1, /* send count, recv count; in place: send == recv */
     /* send count, at root only; recv count, at the root too: written there as well, unless it is
@@ -295,15 +296,19 @@ typedef struct coll_op_desc {
     const void *send; /* == recv: in place */
     void *recv;
     size_t count; /* elements; see coll_kind */
-    /* The variable forms of all-gather and reduce-scatter: elements of each rank (size of the
-     * communicator many), the same on all ranks, read by coll_op_create only; blocks lie one after
-     * the other. NULL: `count` each. */
+    /* The variable forms of all-gather, reduce-scatter, gather and scatter: elements of each rank
+     * (size of the communicator many), the same on all ranks. Of an all-to-all: what this rank sends
+     * to each, and recv_counts below is what it receives from each. What one rank sends to another
+     * must be what that one receives from it; other counts may differ as they like. Read by
+     * coll_op_create only; may be 0; blocks lie one after the other. NULL: `count` each. */
     const size_t *counts;
     coll_type type;
     coll_reduce reduce; /* all-reduce, reduce, reduce-scatter */
     int root;           /* rank in the communicator; send and receive: the other side */
     coll_algorithm algorithm;
     void *stream; /* of the context's backend (backend.h); NULL on CPU */
+    /* An all-to-all with counts only. In place, they are equal to counts. */
+    const size_t *recv_counts;
 } coll_op_desc;
 
 /* Checks the descriptor and makes an operation that can be started again and again. Local. Buffers
@@ -375,6 +380,11 @@ COLL_MUST_CHECK coll_status coll_reduce_scatter(coll_comm *comm, const void *sen
                                                 coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv,
                                             size_t count, coll_type type, coll_error *reterr);
+/* With counts for each rank: see coll_op_desc. */
+COLL_MUST_CHECK coll_status coll_all_to_all_v(coll_comm *comm, const void *send,
+                                              const size_t *send_counts, void *recv,
+                                              const size_t *recv_counts, coll_type type,
+                                              coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_send(coll_comm *comm, const void *data, size_t count,
                                       coll_type type, int peer, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type,
@@ -390,7 +400,8 @@ uint64_t coll_context_bytes_sent(const coll_context *context);
 uint64_t coll_comm_operations(const coll_comm *comm, coll_kind kind);
 
 /* Bytes of these operations' vectors, added up: count × size of the type, and in the kinds with a
- * part per rank all ranks' parts. What of them went over links depends on the algorithm. */
+ * part per rank all ranks' parts; of an all-to-all what this rank sends, to itself included. What of
+ * them went over links depends on the algorithm. */
 uint64_t coll_comm_operation_bytes(const coll_comm *comm, coll_kind kind);
 
 /* What this rank is in the middle of, for failure reports: "all_reduce #17 float × 1024, waiting

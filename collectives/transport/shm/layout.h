@@ -58,6 +58,8 @@ typedef struct shm_segment {
     shm_counter reduced;  /* rounds in which this rank's slice is done */
     shm_counter claimed;  /* the rank that does this rank's slice; written by that rank */
     coll_flag flags[COLL_FLAG_COUNT];
+    /* Of each flag, if its operation is pairwise: its part_ends and recv_ends, one behind the other. */
+    size_t ends[COLL_FLAG_COUNT][2 * (COLL_RANKS_MAX + 1)];
     shm_failure_notice failure_notice;
     shm_counter waits; /* the ranks that this one has been waiting for, one bit each */
     shm_counter sent[COLL_CHANNELS][COLL_RANKS_MAX];  /* frames that this rank sent to each peer */
@@ -102,6 +104,12 @@ typedef struct shm_context {
     uint32_t failures_seen[COLL_RANKS_MAX]; /* of each doorbell's `failures` */
     int doorbell_fds[COLL_RANKS_MAX];       /* eventfds of peers that may poll; -1: none */
 } shm_context;
+
+/* Of a pairwise operation: where the blocks of a rank begin in its send, and in its recv. */
+static inline const size_t *shm_ends(const shm_segment *segment, const coll_op *op, bool of_recv)
+{
+    return segment->ends[op->sequence % COLL_FLAG_COUNT] + (of_recv ? op->comm->size + 1 : 0);
+}
 
 /* A rank's contribution to an eager operation. */
 static inline uint8_t *shm_slot(shm_segment *segment, uint64_t sequence)

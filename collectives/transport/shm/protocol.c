@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "core/exec.h"
 #include "core/inline.h"
+#include "core/report.h"
 #include "core/take.h"
 #include "transport/shm/layout.h"
 
@@ -57,6 +58,10 @@ void coll_shm_write_flag(coll_op *op)
         atomic_store_explicit(&flag->word, word, memory_order_release);
         comm->context->bytes_sent += op->shape.sent_bytes;
         return;
+    }
+    if (op->pairwise) {
+        memcpy(own->ends[slot], op->part_ends,
+               2 * ((size_t)comm->size + 1) * sizeof *op->part_ends);
     }
     coll_buffer_ref ref = op->ref;
     if (op->protocol == COLL_PROTOCOL_EAGER && !shows_ref(op)) {
@@ -106,7 +111,7 @@ static bool is_same_ref(const coll_buffer_ref *a, const coll_buffer_ref *b)
 }
 
 /* Whether op can be zero-copy. The addresses in peers' arenas are kept for the next operation with
- * the same buffer references. */
+ * the same buffer references, unless they depend on counts of the peers' as well. */
 static bool fits_arenas(coll_op *op, const coll_buffer_ref *refs)
 {
     const coll_comm *comm = op->comm;
@@ -123,7 +128,25 @@ static bool fits_arenas(coll_op *op, const coll_buffer_ref *refs)
         return false;
     }
     memcpy(op->zero_copy.refs, refs, (size_t)comm->size * sizeof *refs);
-    op->zero_copy.refs_known = known;
+    op->zero_copy.refs_known = op->pairwise ? 0 : known;
+    return true;
+}
+
+/* Whether the counts of a pairwise operation are those that the peers have posted. */
+static bool pairs_agree(coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const shm_comm *shm = comm->shm;
+    const int rank = comm->rank;
+    for (int peer = 0; peer < comm->size; peer++) {
+        const size_t *send = shm_ends(shm->segments[peer], op, false);
+        const size_t *recv = shm_ends(shm->segments[peer], op, true);
+        const coll_pair theirs = {.to_bytes = send[rank + 1] - send[rank],
+                                  .from_bytes = recv[rank + 1] - recv[rank]};
+        if (peer != rank && !coll_report_pair(op, peer, &theirs)) {
+            return false;
+        }
+    }
     return true;
 }
 
@@ -134,11 +157,12 @@ static bool fits_arenas(coll_op *op, const coll_buffer_ref *refs)
  *   - eager, for an all-reduce of a middle size whose contributions all lie in slots;
  *   - staged, if the algorithm is direct. That includes an all-reduce of which some contributions
  *     lie in slots and others in arenas;
- *   - a plan over streams, for all other algorithms. */
+ *   - a plan over streams, for all other algorithms, and for what is pairwise. */
 static void choose(coll_op *op)
 {
     coll_buffer_ref refs[COLL_RANKS_MAX];
-    if (op->protocol == COLL_PROTOCOL_INLINE || coll_shm_is_copied(op)) {
+    if (op->protocol == COLL_PROTOCOL_INLINE || coll_shm_is_copied(op) ||
+        (op->pairwise && !pairs_agree(op))) {
         return;
     }
     const bool any_in_arena = read_refs(op, refs);
@@ -161,7 +185,7 @@ static void choose(coll_op *op)
         op->comm->context->bytes_sent += op->shape.sent_bytes;
         return;
     }
-    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT) {
+    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->pairwise) {
         op->protocol = COLL_PROTOCOL_STAGED;
         coll_take_own_at_root(op);
         coll_staged_begin(op);

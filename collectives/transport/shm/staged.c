@@ -369,7 +369,8 @@ bool coll_staged_put_early(coll_op *op)
 {
     const coll_comm *comm = op->comm;
     if (op->shape.give_bytes == 0 || op->ref.send_arena != 0 || op->ref.recv_arena != 0 ||
-        op->desc.algorithm != COLL_ALGORITHM_DIRECT || comm->done + 1 != op->sequence) {
+        op->desc.algorithm != COLL_ALGORITHM_DIRECT || comm->done + 1 != op->sequence ||
+        op->pairwise) {
         return false;
     }
     cut(op);

@@ -17,6 +17,7 @@
  * Stores are plain. Those past the cache are faster only for copies that do not fit there. */
 #include <string.h>
 
+#include "base/bytes.h"
 #include "core/failure.h"
 #include "core/parts.h"
 #include "kernels/copy.h"
@@ -35,6 +36,10 @@ static size_t give_bytes(const coll_op *op, int rank)
 {
     size_t offset_bytes = 0;
     size_t size_bytes = 0;
+    if (op->pairwise) {
+        const shm_comm *shm = op->comm->shm;
+        return shm_ends(shm->segments[rank], op, false)[op->comm->size];
+    }
     if (op->desc.kind != COLL_ALL_GATHER && op->desc.kind != COLL_GATHER) {
         return op->shape.largest_bytes;
     }
@@ -42,11 +47,21 @@ static size_t give_bytes(const coll_op *op, int rank)
     return size_bytes;
 }
 
+/* Where the part begins that this rank takes of a peer's contribution. */
 static const uint8_t *find_source(coll_op *op, int rank, const coll_buffer_ref *ref)
 {
-    const uint8_t *found = coll_arena_of_peer(op->comm, rank, ref->send_arena,
-                                              ref->send_offset_bytes, give_bytes(op, rank));
-    return found != NULL ? found : fail_ref(op, rank);
+    const shm_comm *shm = op->comm->shm;
+    size_t part_offset_bytes = op->shape.part_offset_bytes;
+    size_t size_bytes = give_bytes(op, rank);
+    if (op->pairwise) { /* read once: what a peer posts may be anything */
+        part_offset_bytes = shm_ends(shm->segments[rank], op, false)[op->comm->rank];
+        if (!base_add_size(part_offset_bytes, coll_shape_part_bytes(op, rank), &size_bytes)) {
+            return fail_ref(op, rank);
+        }
+    }
+    const uint8_t *found =
+        coll_arena_of_peer(op->comm, rank, ref->send_arena, ref->send_offset_bytes, size_bytes);
+    return found != NULL ? found + part_offset_bytes : fail_ref(op, rank);
 }
 
 static bool find_target(coll_op *op, int rank, const coll_buffer_ref *ref, size_t size_bytes)
@@ -87,11 +102,12 @@ static bool all_recv_in_arenas(const coll_op *op, const coll_buffer_ref *refs, r
     return true;
 }
 
-/* An all-to-all in place reads and writes the same bytes, which only copies can keep apart. */
+/* An all-to-all in place reads and writes the same bytes, which only copies can keep apart. (A rank
+ * that gives nothing has no arena.) */
 static bool is_in_place(const coll_op *op, const coll_buffer_ref *refs)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
-        if (refs[rank].send_arena == refs[rank].recv_arena &&
+        if (refs[rank].send_arena != 0 && refs[rank].send_arena == refs[rank].recv_arena &&
             refs[rank].send_offset_bytes == refs[rank].recv_offset_bytes) {
             return true;
         }
@@ -149,7 +165,9 @@ static bool find_all(coll_op *op, const coll_buffer_ref *refs)
         op->zero_copy.sources[rank] = NULL;
         op->zero_copy.targets[rank] = NULL;
         if (own) {
-            op->zero_copy.sources[rank] = op->desc.send;
+            op->zero_copy.sources[rank] = op->desc.send == NULL ? NULL
+                                                                : (const uint8_t *)op->desc.send +
+                                                                      op->shape.part_offset_bytes;
         } else if (op->zero_copy.pattern != COLL_PATTERN_PUSH && gives(op, rank) &&
                    give_bytes(op, rank) > 0) {
             op->zero_copy.sources[rank] = find_source(op, rank, &refs[rank]);
@@ -220,8 +238,7 @@ static bool pull_combined(coll_op *op)
     const size_t size_bytes = coll_shape_part_bytes(op, op->comm->rank);
     const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->zero_copy.offset_bytes);
     for (int rank = 0; rank < op->comm->size; rank++) {
-        operands[rank] =
-            op->zero_copy.sources[rank] + op->shape.part_offset_bytes + op->zero_copy.offset_bytes;
+        operands[rank] = op->zero_copy.sources[rank] + op->zero_copy.offset_bytes;
     }
     coll_tree_combine(op->kernel, (uint8_t *)op->desc.recv + op->zero_copy.offset_bytes, operands,
                       op->comm->size, piece / op->element_bytes, op->comm->size);
@@ -252,10 +269,8 @@ static bool pull_copied(coll_op *op)
         const size_t piece = coll_smaller(room, size_bytes - op->zero_copy.offset_bytes);
         const uint8_t *from = op->zero_copy.sources[source];
         uint8_t *at = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source);
-        if (coll_shape_takes(op, op->comm->rank, source) && from != NULL &&
-            from + op->shape.part_offset_bytes != at &&
+        if (coll_shape_takes(op, op->comm->rank, source) && from != NULL && from != at &&
             !(op->own_copied && source == op->comm->rank)) {
-            from += op->shape.part_offset_bytes;
             copy_piece(at + op->zero_copy.offset_bytes, from + op->zero_copy.offset_bytes, piece,
                        size_bytes);
             room -= piece;

@@ -7,6 +7,7 @@
 
 #include "core/exec.h"
 #include "core/failure.h"
+#include "core/parts.h"
 #include "core/report.h"
 #include "core/segment.h"
 #include "core/shape.h"
@@ -95,6 +96,11 @@ void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + i) % comm->size;
         const bool taken = coll_shape_takes(op, peer, comm->rank);
+        if (op->pairwise) { /* in the payload's place: what the peer has to agree with */
+            const coll_pair pair = coll_op_pair(op, peer);
+            payload_bytes = sizeof pair;
+            memcpy(body + COLL_FRAME_FLAG_BYTES, &pair, sizeof pair);
+        }
         coll_frame_head head = {
             .kind = COLL_FRAME_FLAG,
             .body_bytes = (uint32_t)(COLL_FRAME_FLAG_BYTES + (taken ? payload_bytes : 0))};

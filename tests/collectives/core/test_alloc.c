@@ -101,6 +101,48 @@ static void test_no_allocation(void **state)
                           repeat_body);
 }
 
+/* With counts, the blocking calls allocate nothing either. */
+static void counts_body(test_rank *rank)
+{
+    static uint8_t memory[3][2][ROOM];
+    coll_comm *comm = coll_context_world(rank->context);
+    uint8_t *send = memory[rank->rank][0];
+    uint8_t *recv = memory[rank->rank][1];
+    size_t to[3];
+    size_t from[3];
+    coll_op *op = NULL;
+    int before = 0;
+    for (int r = 0; r < 3; r++) {
+        to[r] = (size_t)((rank->rank + 2 * r) % 3) * 9000;
+        from[r] = (size_t)((r + 2 * rank->rank) % 3) * 9000;
+    }
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_TO_ALL,
+                               .send = send,
+                               .counts = to,
+                               .recv = recv,
+                               .recv_counts = from,
+                               .type = COLL_UINT8};
+    RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
+    for (int i = 0; i < 12; i++) {
+        before = i == 6 ? atomic_load(&allocations) : before; /* by now all recent ones are made */
+        RANK_OK(rank, coll_op_start(op, &rank->error));
+        RANK_OK(rank, coll_op_wait(op, &rank->error));
+        RANK_OK(rank, coll_all_to_all_v(comm, send, to, recv, from, COLL_UINT8, &rank->error));
+        RANK_OK(rank, coll_barrier(comm, &rank->error));
+    }
+    RANK_CHECK(rank, atomic_load(&allocations) == before && before > 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    coll_op_destroy(op);
+}
+
+static void test_no_allocation_with_counts(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_SHM},
+                          counts_body);
+}
+
 static void *reduce_elsewhere(void *argument)
 {
     test_rank *rank = argument;
@@ -140,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_no_allocation_with_counts),
         cmocka_unit_test(test_one_thread_after_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@ typedef struct job {
     coll_transport transport;
     coll_kind kind;
     coll_algorithm algorithm;
-    size_t count; /* reduce-scatter: of all parts together; the victim's is the short one */
+    size_t count; /* of all parts together; the short one of a reduce-scatter is the victim's */
     int victim;
     int64_t timeout_ns;
     int looks; /* that the victim makes at its operation before it stops; AT_ONCE: it has none */
@@ -68,18 +68,22 @@ static int body(forked_rank *rank, void *user)
     char byte = 0;
     const coll_context_options options = {FORKED_OPTIONS(rank), .transport = j->transport,
                                           .timeout_ns = j->timeout_ns};
-    const bool scatters = j->kind == COLL_REDUCE_SCATTER;
+    const bool pairwise = j->kind == COLL_ALL_TO_ALL;
+    const bool varies = pairwise || j->kind == COLL_REDUCE_SCATTER;
     const coll_op_desc desc = {.size = sizeof(coll_op_desc),
                                .kind = j->kind,
                                .send = data,
-                               .recv = scatters ? part : data,
-                               .count = scatters ? 0 : j->count,
-                               .counts = scatters ? counts : NULL,
+                               .recv = varies ? part : data,
+                               .count = varies ? 0 : j->count,
+                               .counts = varies ? counts : NULL,
+                               .recv_counts = pairwise ? counts : NULL,
                                .type = COLL_INT32,
                                .reduce = COLL_SUM,
                                .algorithm = j->algorithm};
     for (int i = 0; i < RANKS; i++) {
-        counts[i] = i == j->victim ? SHORT_COUNT : (j->count - SHORT_COUNT) / (RANKS - 1);
+        counts[i] = pairwise         ? j->count / RANKS - (size_t)(i + rank->rank)
+                    : i == j->victim ? SHORT_COUNT
+                                     : (j->count - SHORT_COUNT) / (RANKS - 1);
     }
     (void)close(j->over[1]);
     r.status = coll_context_create(&options, &context, &error);
@@ -179,6 +183,9 @@ static void a_stopped_rank_is_named(void **state)
         {COLL_TRANSPORT_SHM, COLL_REDUCE_SCATTER, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
         {COLL_TRANSPORT_TCP, COLL_REDUCE_SCATTER, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
         {COLL_TRANSPORT_ZMQ, COLL_REDUCE_SCATTER, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
+        {COLL_TRANSPORT_SHM, COLL_ALL_TO_ALL, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
+        {COLL_TRANSPORT_TCP, COLL_ALL_TO_ALL, COLL_ALGORITHM_DIRECT, LONG_COUNT, AT_ONCE},
+        {COLL_TRANSPORT_ZMQ, COLL_ALL_TO_ALL, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
     };
     int wrong = 0;
     (void)state;

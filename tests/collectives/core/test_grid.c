@@ -51,8 +51,9 @@ static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_Z
 static const kind_level kinds[] = {
     {COLL_ALL_REDUCE, false},    {COLL_REDUCE_SCATTER, false}, {COLL_REDUCE, false},
     {COLL_REDUCE_SCATTER, true}, {COLL_ALL_GATHER, false},     {COLL_ALL_GATHER, true},
-    {COLL_BROADCAST, false},     {COLL_GATHER, false},         {COLL_SCATTER, false},
-    {COLL_ALL_TO_ALL, false},    {COLL_SEND, false},
+    {COLL_BROADCAST, false},     {COLL_GATHER, false},         {COLL_GATHER, true},
+    {COLL_SCATTER, false},       {COLL_SCATTER, true},         {COLL_ALL_TO_ALL, false},
+    {COLL_ALL_TO_ALL, true},     {COLL_SEND, false},
 };
 enum { REDUCING_KINDS = 4 }; /* the first of them */
 enum { COUNTS = 9 };

@@ -130,6 +130,47 @@ static void counts_body(test_rank *rank)
     RANK_OK(rank, coll_barrier(comm, &rank->error));
 }
 
+/* A gather with counts has a root as well; the pairs of an all-to-all have no digest in common. */
+static void root_and_counts_body(test_rank *rank)
+{
+    const size_t counts[] = {3, 0, 2};
+    const size_t to[] = {(size_t)rank->rank, (size_t)rank->rank, (size_t)rank->rank};
+    const size_t from[] = {0, 1, 2};
+    coll_comm *comm = coll_context_world(rank->context);
+    float parts[6] = {0};
+    float whole[6] = {0};
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_GATHER,
+                               .send = parts,
+                               .recv = whole,
+                               .counts = counts,
+                               .type = COLL_FLOAT32,
+                               .root = 2};
+    RANK_OK(rank, coll_run(comm, &desc, &rank->error));
+    RANK_OK(rank, coll_all_to_all_v(comm, parts, to, whole, from, COLL_FLOAT32, &rank->error));
+    json_t *json = dump(rank->context, NULL);
+    const json_t *completed = json_object_get(json, "completed");
+    const json_t *last = json_array_get(completed, json_array_size(completed) - 1);
+    const json_t *before = json_array_get(completed, json_array_size(completed) - 2);
+    RANK_CHECK(rank, strcmp(text(before, "operation"), "gather") == 0);
+    RANK_CHECK(rank, strcmp(text(before, "type"), "float") == 0);
+    RANK_CHECK(rank, integer(before, "root") == 2 && strlen(text(before, "counts")) == 8);
+    RANK_CHECK(rank, integer(before, "count") == (json_int_t)counts[rank->rank]);
+    RANK_CHECK(rank, strcmp(text(last, "operation"), "alltoall") == 0);
+    RANK_CHECK(rank, strcmp(text(last, "counts"), "pairwise") == 0);
+    RANK_CHECK(rank, integer(last, "count") == 3 * rank->rank);
+    RANK_CHECK(rank, integer(last, "bytes") == 12 * rank->rank);
+    json_decref(json);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void root_and_counts_are_both_there(void **state)
+{
+    (void)state;
+    const test_ranks_options options = {.size = 3, .transport = COLL_TRANSPORT_SHM};
+    test_ranks_as_threads(&options, root_and_counts_body);
+}
+
 static void counts_are_told_by_a_digest(void **state)
 {
     (void)state;
@@ -371,6 +412,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(completed_operations_are_there),
         cmocka_unit_test(counts_are_told_by_a_digest),
+        cmocka_unit_test(root_and_counts_are_both_there),
         cmocka_unit_test(pending_operations_are_there),
         cmocka_unit_test(what_is_done_is_not_pending),
         cmocka_unit_test(old_operations_stay_pending),

@@ -18,8 +18,10 @@ typedef struct view {
     int ranks;
     size_t size; /* of an element */
     size_t counts[RANKS_MAX];
-    size_t begins[RANKS_MAX + 1]; /* of the parts, in elements */
-    size_t send_count;            /* in this rank's buffers */
+    size_t recv_counts[RANKS_MAX];
+    size_t begins[RANKS_MAX + 1];      /* of the parts, in elements */
+    size_t recv_begins[RANKS_MAX + 1]; /* the same, unless every pair of ranks has a count */
+    size_t send_count;                 /* in this rank's buffers */
     size_t recv_count;
     size_t own_offset; /* of this rank's part, in the larger buffer of the two, in elements */
     uint8_t *send;
@@ -27,14 +29,39 @@ typedef struct view {
     unsigned salt;
 } view;
 
+static bool may_be_in_place(const grid_case *c)
+{
+    return c->placement == GRID_IN_PLACE || c->placement == GRID_MISALIGNED_IN_PLACE ||
+           c->placement == GRID_ARENA_IN_PLACE;
+}
+
+/* Elements that one rank sends to another in an all-to-all with counts; in place as many as it gets
+ * from that one. */
+static size_t pair_count(const grid_case *c, int from, int to)
+{
+    const bool turn = may_be_in_place(c) && from > to;
+    const int a = turn ? to : from;
+    const int b = turn ? from : to;
+    return (3 * a + b) % 4 == 1 ? 0 : c->count / (size_t)(b + 1) + (size_t)(a % 2);
+}
+
+static size_t part_count(const view *v, int rank)
+{
+    const grid_case *c = v->c;
+    const size_t varied = rank % 3 == 1 ? 0 : c->count / (size_t)(rank + 1) + (size_t)(rank % 2);
+    return c->varies ? varied : c->count;
+}
+
 static void measure(view *v)
 {
     const grid_case *c = v->c;
     const bool root = v->rank == c->root;
+    const bool pairs = c->kind == COLL_ALL_TO_ALL && c->varies;
     for (int r = 0; r < v->ranks; r++) {
-        const size_t varied = r % 3 == 1 ? 0 : c->count / (size_t)(r + 1) + (size_t)(r % 2);
-        v->counts[r] = c->varies ? varied : c->count;
+        v->counts[r] = pairs ? pair_count(c, v->rank, r) : part_count(v, r);
+        v->recv_counts[r] = pairs ? pair_count(c, r, v->rank) : v->counts[r];
         v->begins[r + 1] = v->begins[r] + v->counts[r];
+        v->recv_begins[r + 1] = v->recv_begins[r] + v->recv_counts[r];
     }
     const size_t part = v->counts[v->rank];
     const size_t whole = v->begins[v->ranks];
@@ -64,7 +91,7 @@ static void measure(view *v)
         break;
     case COLL_ALL_TO_ALL:
         v->send_count = whole;
-        v->recv_count = whole;
+        v->recv_count = v->recv_begins[v->ranks];
         break;
     default:
         break;
@@ -77,10 +104,8 @@ static void measure(view *v)
 
 static bool is_in_place(const view *v)
 {
-    const grid_placement where = v->c->placement;
-    return (where == GRID_IN_PLACE || where == GRID_MISALIGNED_IN_PLACE ||
-            where == GRID_ARENA_IN_PLACE) &&
-           v->send_count > 0 && v->recv_count > 0 && v->c->kind != COLL_SEND;
+    return may_be_in_place(v->c) && v->send_count > 0 && v->recv_count > 0 &&
+           v->c->kind != COLL_SEND;
 }
 
 static void place(view *v, const grid_rank *g)
@@ -170,6 +195,16 @@ static unsigned salt_for(const view *v, unsigned salt)
     return salt | (v->c->reduce == COLL_PRODUCT ? REFERENCE_EXACT_PRODUCTS : REFERENCE_EXACT_SUMS);
 }
 
+/* Where in a rank's send the block for this rank begins in an all-to-all, in elements. */
+static size_t begin_at(const view *v, int rank)
+{
+    size_t begin = 0;
+    for (int to = 0; to < v->rank; to++) {
+        begin += v->c->varies ? pair_count(v->c, rank, to) : v->c->count;
+    }
+    return begin;
+}
+
 /* What element `index` of this rank's recv buffer must be. */
 static void expect(const view *v, size_t index, uint8_t *element)
 {
@@ -206,12 +241,12 @@ static void expect(const view *v, size_t index, uint8_t *element)
     default:
         break;
     }
-    while (index >= v->begins[part + 1]) {
+    while (index >= v->recv_begins[part + 1]) {
         part++;
     }
-    const size_t within = index - v->begins[part];
+    const size_t within = index - v->recv_begins[part];
     reference_input(element, c->type, part,
-                    c->kind == COLL_ALL_TO_ALL ? v->begins[v->rank] + within : within, v->salt);
+                    c->kind == COLL_ALL_TO_ALL ? begin_at(v, part) + within : within, v->salt);
 }
 
 static bool check(const view *v, test_rank *rank, const char **what, size_t *at)
@@ -282,6 +317,8 @@ static coll_op_desc describe(const view *v)
                           .recv = v->recv_count > 0 || unused ? v->recv : NULL,
                           .count = c->count,
                           .counts = c->varies ? v->counts : NULL,
+                          .recv_counts =
+                              c->varies && c->kind == COLL_ALL_TO_ALL ? v->recv_counts : NULL,
                           .type = c->type,
                           .reduce = c->reduce,
                           .root = c->root,

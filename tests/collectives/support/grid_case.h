@@ -19,7 +19,7 @@ typedef enum grid_placement {
 
 typedef struct grid_case {
     coll_kind kind; /* COLL_SEND: each rank to the next, and received from the one before */
-    bool varies;    /* all-gather and reduce-scatter with a count for each rank */
+    bool varies;    /* with a count for each rank; all-to-all: for each pair of ranks */
     size_t count;
     coll_type type;
     coll_reduce reduce;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "common/kinds.h"
 #include "core/identity.h"
 #include "grid_case.h"
 #include "small_sockets.h"
@@ -61,13 +62,17 @@ static coll_status join(test_rank *rank, coll_transport transport)
     return coll_context_create(&options, &rank->context, &rank->error);
 }
 
-static bool run_kinds(grid_rank *g, size_t count, grid_placement placement)
+static bool run_kinds(grid_rank *g, size_t count, grid_placement placement, bool varies)
 {
     for (int kind = COLL_ALL_REDUCE; kind <= COLL_SEND; kind++) {
+        if (varies && !coll_kind_is_by_rank((coll_kind)kind)) {
+            continue;
+        }
         for (int algorithm = COLL_ALGORITHM_AUTO; algorithm <= COLL_ALGORITHM_LAST; algorithm++) {
             /* Where hosts interleave, two_level has an order of its own. */
             const bool exact = algorithm == COLL_ALGORITHM_TWO_LEVEL;
             const grid_case c = {.kind = (coll_kind)kind,
+                                 .varies = varies,
                                  .count = kind == COLL_BARRIER ? 0 : count,
                                  .type = exact ? COLL_INT32 : COLL_FLOAT32,
                                  .reduce = COLL_SUM,
@@ -94,7 +99,9 @@ static void hybrid_body(test_rank *rank)
     g.memory = malloc(BYTES);
     RANK_CHECK(rank, g.memory != NULL);
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-        if (!run_kinds(&g, counts[c], c % 2 == 0 ? GRID_APART : GRID_ARENA_IN_PLACE)) {
+        const grid_placement placement = c % 2 == 0 ? GRID_APART : GRID_ARENA_IN_PLACE;
+        if (!run_kinds(&g, counts[c], placement, false) ||
+            !run_kinds(&g, counts[c], placement, true)) {
             break;
         }
     }
