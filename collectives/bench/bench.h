@@ -46,6 +46,7 @@ typedef struct bench_options {
     coll_tcp_auth tcp_auth;
     char interface[BENCH_INTERFACE_BYTES];
     bool arena;
+    bool by_counts; /* the variable forms, with equal counts */
     bool tune;
     bool help;
     char json_path[BASE_PATH_BYTES]; /* empty: none */

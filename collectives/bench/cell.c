@@ -77,6 +77,15 @@ bench_cell bench_cell_make(coll_comm *comm, coll_kind kind, const bench_row *row
     return cell;
 }
 
+void bench_cell_vary(bench_cell *cell)
+{
+    for (int r = 0; r < coll_comm_size(cell->comm); r++) {
+        cell->counts[r] = cell->layout.count;
+    }
+    cell->desc.counts = cell->counts;
+    cell->desc.recv_counts = cell->desc.kind == COLL_ALL_TO_ALL ? cell->counts : NULL;
+}
+
 /* The device's address for one of the host's. */
 static void *moved(const bench_buffers *buffers, const void *host)
 {

@@ -13,6 +13,7 @@ typedef struct bench_cell {
     coll_op_desc desc;    /* sendrecv: the send */
     coll_op_desc receive; /* sendrecv only */
     bench_layout layout;
+    size_t counts[FORKED_RANKS_MAX]; /* of bench_cell_vary */
     size_t element_bytes;
     bool sends; /* this rank has an input, and an output */
     bool receives;
@@ -34,6 +35,9 @@ typedef struct bench_buffers {
 /* send and recv: room for the layout's counts each. row: type, reduce and root are read. */
 bench_cell bench_cell_make(coll_comm *comm, coll_kind kind, const bench_row *row,
                            const bench_data *data, bool in_place, const bench_buffers *buffers);
+
+/* Makes it the variable form, with the counts that it has. The cell must stay where it is. */
+void bench_cell_vary(bench_cell *cell);
 
 /* Moves a cell to the device, and makes its operation there. Collective. Closed by the caller, also
  * after a failure. */

@@ -196,6 +196,11 @@ static const base_field rows[] = {
      .option = "no-arena",
      .off = true,
      .help = "buffers in ordinary memory, not in an arena"},
+    {.key = "counts",
+     OWN(BOOL, by_counts),
+     .option = "counts",
+     .help = "the variable forms, as MPI_Alltoallv, where ranks have blocks: with a count for each "
+             "rank, all equal"},
     {.key = "tune",
      OWN(BOOL, tune),
      .option = "tune",
@@ -315,6 +320,12 @@ static base_status check_together(bench_options *options, base_error *reterr)
     if (options->kind == COLL_SEND && options->ranks < 2) {
         return base_fail(reterr, BASE_ERR_INVALID, "sendrecv takes at least 2 ranks");
     }
+    if (options->by_counts && !coll_kind_is_by_rank(options->kind)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--counts is for all_gather, reduce_scatter, alltoall, gather and "
+                         "scatter, not %s",
+                         bench_kind_name(options->kind));
+    }
     if (options->plot_path[0] != '\0') {
         status = base_gnuplot_name_check(options->plot_path, reterr);
         if (status != BASE_OK) {
@@ -326,10 +337,10 @@ static base_status check_together(bench_options *options, base_error *reterr)
                          options->plot_path[0] != '\0' ? "--plot" : "sendrecv");
     }
     if (options->tune && (options->type != defaults.type || options->reduce != defaults.reduce ||
-                          options->algorithm != defaults.algorithm)) {
+                          options->algorithm != defaults.algorithm || options->by_counts)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--tune takes sums of floats with each algorithm: not with --datatype, "
-                         "--op or --algorithm");
+                         "--op, --algorithm or --counts");
     }
     if (count_rows(options) > BENCH_ROWS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "that would be more than %d rows", BENCH_ROWS_MAX);
@@ -339,9 +350,12 @@ static base_status check_together(bench_options *options, base_error *reterr)
 
 base_status bench_options_check_nccl(const bench_options *options, base_error *reterr)
 {
-    return options->kind == COLL_SEND || options->tune
-               ? base_fail(reterr, BASE_ERR_INVALID, "%s is not for --transport nccl",
-                           options->tune ? "--tune" : "sendrecv")
+    const char *name = options->tune                ? "--tune"
+                       : options->by_counts         ? "--counts"
+                       : options->kind == COLL_SEND ? "sendrecv"
+                                                    : NULL;
+    return name != NULL
+               ? base_fail(reterr, BASE_ERR_INVALID, "%s is not for --transport nccl", name)
                : BASE_OK;
 }
 

@@ -99,6 +99,9 @@ static coll_status measure_row(state *s, bench_row *row, const bench_data *data)
     for (int place = 0; status == COLL_OK && place < 2; place++) {
         bench_cell cell = bench_cell_make(coll_context_world(s->context), options->kind, row, data,
                                           place == 1, &s->buffers);
+        if (options->by_counts) {
+            bench_cell_vary(&cell);
+        }
         status = bench_cell_open(&cell, s->job->device, &s->buffers, s->error);
         if (status == COLL_OK) {
             status = bench_measure(options, &cell, shared, &row->columns[place], s->error);

@@ -80,10 +80,10 @@ void bench_table_header(FILE *out, const bench_options *options, const bench_sha
     }
     (void)fprintf(out, " agg iters: 1 validation: %d graph: 0\n#\n", options->checks);
     print_ranks(out, options, shared);
-    (void)fprintf(out, "# Transport %s, algorithm %s%s, buffers in %s\n",
+    (void)fprintf(out, "# Transport %s, algorithm %s%s, buffers in %s%s\n",
                   bench_transport_name((int)shared->transport),
                   coll_algorithm_name(shared->algorithm), chooser(options, shared),
-                  bench_memory_name(options));
+                  bench_memory_name(options), options->by_counts ? ", with counts" : "");
     if (roofline != NULL) {
         print_roofline(out, roofline);
     }

@@ -81,7 +81,9 @@ static void put_call(const json_t *entry, launch_text *text)
     }
     launch_text_put(text, " ");
     launch_text_html(text, text_of(entry, "type"));
-    if (text_of(entry, "counts")[0] != '\0') {
+    if (strcmp(text_of(entry, "counts"), "pairwise") == 0) {
+        launch_text_put(text, " with counts");
+    } else if (text_of(entry, "counts")[0] != '\0') {
         launch_text_printf(text, ", %" PRId64 " bytes in parts ", number_of(entry, "bytes"));
         launch_text_html(text, text_of(entry, "counts"));
     } else {
@@ -199,7 +201,7 @@ static int64_t newest(const flight_page *page, const char *comm)
 }
 
 /* Of an operation with counts, `count` is the rank's own part: the ranks have to agree on `counts`,
- * the digest of all of them. */
+ * the digest of all of them. Where each pair of ranks has its own, they all say just that. */
 static bool same_counts(const json_t *a, const json_t *b)
 {
     const char *counts = text_of(a, "counts");

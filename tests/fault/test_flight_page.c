@@ -220,6 +220,30 @@ static void parts_may_differ_in_size(void **state)
     free(page);
 }
 
+/* In an all-to-all with counts each rank sends what it likes; without counts it is another call. */
+static void pairs_may_have_counts(void **state)
+{
+    (void)state;
+    static const char *const records[] = {
+        "{\"rank\":0,\"pending\":[],\"completed\":[{\"comm\":\"7\",\"sequence\":1,\"operation\":"
+        "\"alltoall\",\"type\":\"float\",\"counts\":\"pairwise\",\"count\":4,\"bytes\":16,"
+        "\"root\":0,\"began_unix_us\":100,\"took_us\":5}]}",
+        "{\"rank\":1,\"pending\":[],\"completed\":[{\"comm\":\"7\",\"sequence\":1,\"operation\":"
+        "\"alltoall\",\"type\":\"float\",\"counts\":\"pairwise\",\"count\":3,\"bytes\":12,"
+        "\"root\":0,\"began_unix_us\":100,\"took_us\":5}]}",
+        "{\"rank\":2,\"pending\":[],\"completed\":[{\"comm\":\"7\",\"sequence\":1,\"operation\":"
+        "\"alltoall\",\"type\":\"float\",\"count\":4,\"bytes\":48,"
+        "\"root\":0,\"began_unix_us\":100,\"took_us\":5}]}",
+    };
+    char *page = page_of(records, 2);
+    assert_non_null(strstr(page, "<td>alltoall float with counts</td>"));
+    assert_null(strstr(page, "class=\"bad\""));
+    free(page);
+    page = page_of(records, 3);
+    assert_non_null(strstr(page, "calls alltoall float × 4"));
+    free(page);
+}
+
 /* The oldest of several pending operations is named; of a rank that waits, for what. */
 static void the_page_says_what_each_rank_was_in(void **state)
 {
@@ -293,6 +317,7 @@ int main(void)
         cmocka_unit_test(the_page_shows_which_ranks_disagree),
         cmocka_unit_test(strangers_are_not_late),
         cmocka_unit_test(parts_may_differ_in_size),
+        cmocka_unit_test(pairs_may_have_counts),
         cmocka_unit_test(the_page_says_what_each_rank_was_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,6 +103,28 @@ static void test_every_kind(void **state)
     }
 }
 
+static void test_counts(void **state)
+{
+    static const char *const lines[] = {
+        "alltoall --ranks 3 -b 0 -e 400000 -i 200000 -n 3 -d all -c 2 --counts",
+        "alltoall --ranks 3 -b 0 -e 400000 -i 200000 -n 3 --counts --no-arena",
+        "alltoall --ranks 2 -b 3K -e 3M -f 32 -n 3 --counts --transport tcp",
+        "gather --ranks 3 -b 0 -e 40000 -i 20000 -n 3 -r 1 --counts",
+        "scatter --ranks 3 -b 0 -e 40000 -i 20000 -n 3 -r 2 --counts --transport zmq",
+        "all_gather --ranks 3 -b 0 -e 40000 -i 20000 -n 3 --counts",
+        "reduce_scatter --ranks 3 -b 0 -e 40000 -i 20000 -n 3 -o max --counts",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        if (run(lines[i], NULL) != 0) {
+            fail_msg("%s: %s%s", lines[i], program.text[TEST_STDOUT], program.text[TEST_STDERR]);
+        }
+        assert_non_null(strstr(program.text[TEST_STDOUT], ", with counts\n"));
+        assert_non_null(strstr(program.text[TEST_STDOUT], "# Out of bounds values : 0 OK"));
+    }
+    assert_int_equal(run("alltoall -b 1K -e 1K -n 3 --counts", "COLL_BENCH_CORRUPT=1"), 1);
+}
+
 /* The header names the algorithm that runs, and who has chosen it. */
 static void test_algorithm(void **state)
 {
@@ -315,11 +337,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),        cmocka_unit_test(test_every_kind),
-        cmocka_unit_test(test_algorithm),   cmocka_unit_test(test_wrong_value),
-        cmocka_unit_test(test_usage),       cmocka_unit_test(test_unwritable),
-        cmocka_unit_test(test_lost_output), cmocka_unit_test(test_interface),
-        cmocka_unit_test(test_plot),        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_tune),        cmocka_unit_test(test_launched),
+        cmocka_unit_test(test_counts),      cmocka_unit_test(test_algorithm),
+        cmocka_unit_test(test_wrong_value), cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_lost_output),
+        cmocka_unit_test(test_interface),   cmocka_unit_test(test_plot),
+        cmocka_unit_test(test_ends),        cmocka_unit_test(test_tune),
+        cmocka_unit_test(test_launched),
     };
     return cmocka_run_group_tests_name("coll-bench", tests, NULL, NULL);
 }

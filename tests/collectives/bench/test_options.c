@@ -52,7 +52,31 @@ static void nccl_is_for_what_gpus_do(void **state)
     assert_ok(bench_check_words("all_reduce -b 4 -e 64K", 3, &error), &error);
     assert_int_equal(bench_check_words("all_reduce --ranks 2", 3, &error), BASE_ERR_INVALID);
     assert_int_equal(bench_check_words("sendrecv", 2, &error), BASE_ERR_INVALID);
+    assert_int_equal(bench_check_words("alltoall --counts", 2, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "--counts is not for --transport nccl"));
     assert_int_equal(bench_check_words("", 2, &error), BASE_ERR_INVALID);
+}
+
+static void counts_are_for_kinds_with_blocks(void **state)
+{
+    static const char *const with[] = {"all_gather", "reduce_scatter", "alltoall", "gather",
+                                       "scatter"};
+    static const char *const without[] = {"all_reduce", "broadcast", "reduce", "sendrecv"};
+    char line[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
+        (void)snprintf(line, sizeof line, "coll-bench %s --counts", with[i]);
+        assert_ok(parse(line), &error);
+        assert_true(options.by_counts);
+    }
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
+        (void)snprintf(line, sizeof line, "coll-bench %s --counts", without[i]);
+        assert_int_equal(parse(line), BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, "--counts is for all_gather"));
+    }
+    assert_int_equal(parse("coll-bench alltoall --counts --tune"), BASE_ERR_INVALID);
+    assert_ok(parse("coll-bench alltoall"), &error);
+    assert_false(options.by_counts);
 }
 
 static void test_all_flags(void **state)
@@ -171,7 +195,7 @@ static void test_refused(void **state)
         {"coll-bench --tune --plot x.svg", "not for --plot"},
         {"coll-bench --tune -d double", "not with --datatype"},
         {"coll-bench --tune -o max", "not with --datatype, --op"},
-        {"coll-bench --tune --algorithm ring", "--op or --algorithm"},
+        {"coll-bench --tune --algorithm ring", "--op, --algorithm or --counts"},
         {"coll-bench all_reduce -b 1 -e 64M -i 1", "more than 4096 rows"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -222,11 +246,17 @@ static void test_help(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),  cmocka_unit_test(nccl_is_for_what_gpus_do),
-        cmocka_unit_test(test_all_flags), cmocka_unit_test(test_long_names),
-        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_tune),
-        cmocka_unit_test(test_kinds),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_help),      cmocka_unit_test(test_launched),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(counts_are_for_kinds_with_blocks),
+        cmocka_unit_test(nccl_is_for_what_gpus_do),
+        cmocka_unit_test(test_all_flags),
+        cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_tune),
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_launched),
     };
     return cmocka_run_group_tests_name("coll-bench-options", tests, NULL, NULL);
 }
