@@ -30,22 +30,51 @@ static base_status fill_block(const char *path, int fd, char *block, size_t *byt
     return got >= 0 ? BASE_OK : base_fail_errno(reterr, errno, "cannot read %s", path);
 }
 
+/* Refuses what is no text, as a compressed file. `before`: the file's bytes in front of the block. */
+static base_status check_block(const char *path, const char *block, size_t bytes, uint64_t before,
+                               base_error *reterr)
+{
+    const char *nul = memchr(block, '\0', bytes);
+    return nul == NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "%s is no text: byte %" PRIu64 " is a NUL",
+                           path, before + (uint64_t)(nul - block) + 1);
+}
+
+/* Leaves out the mark of UTF-8 that some editors write first. */
+static size_t skip_mark(char *block, size_t bytes)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    const size_t mark_bytes = sizeof mark - 1;
+    if (bytes < mark_bytes || memcmp(block, mark, mark_bytes) != 0) {
+        return bytes;
+    }
+    memmove(block, block + mark_bytes, bytes - mark_bytes);
+    return bytes - mark_bytes;
+}
+
 base_status rank_text_parts_plain(const char *path, int fd, rank_text_take take, void *user,
                                   base_error *reterr)
 {
     char *block = malloc(RANK_DATA_BLOCK_BYTES);
     rank_text_part part = {.at = block, .begins = true};
+    uint64_t before = 0;
     base_status status = block != NULL ? BASE_OK : no_memory(path, reterr);
     for (size_t held = 0; status == BASE_OK && !part.ends;) {
         status = fill_block(path, fd, block, &held, reterr);
+        status = status == BASE_OK ? check_block(path, block, held, before, reterr) : status;
+        const size_t read_bytes = held;
+        held = part.begins ? skip_mark(block, held) : held;
+        before += read_bytes - held;
         if (status != BASE_OK || (held == 0 && part.begins)) {
             break;
         }
-        part.ends = held < RANK_DATA_BLOCK_BYTES;
+        part.ends = read_bytes < RANK_DATA_BLOCK_BYTES;
         part.bytes = part.ends ? held : rank_text_block(block, held);
         status = take(user, &part, reterr);
         part.begins = false;
         held -= part.bytes;
+        before += part.bytes;
         memmove(block, block + part.bytes, held);
     }
     free(block);

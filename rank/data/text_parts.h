@@ -22,8 +22,9 @@ typedef struct rank_text_part {
 /* What gets the parts, in order, until one is refused. */
 typedef base_status (*rank_text_take)(void *user, const rank_text_part *part, base_error *reterr);
 
-/* A plain text of any bytes from a file that is open, which may be a pipe. An empty one has no part. BASE_ERR_IO,
- * BASE_ERR_MEMORY, and what `take` says. */
+/* A plain text from a file that is open, which may be a pipe. It may have any bytes but NUL; a mark of UTF-8 at its
+ * begin is left out. An empty one has no part. BASE_ERR_INVALID: a NUL; BASE_ERR_IO, BASE_ERR_MEMORY, and what
+ * `take` says. */
 BASE_MUST_CHECK base_status rank_text_parts_plain(const char *path, int fd, rank_text_take take,
                                                   void *user, base_error *reterr);
 

@@ -200,6 +200,39 @@ static void what_cannot_be_cut_is_refused(void **state)
     assert_null(data);
 }
 
+/* A compressed file is none, and would train all the same. A mark that some editors write first is not learned. */
+static void a_text_has_no_nul_and_no_mark(void **state)
+{
+    const data_fixture *fixture = *state;
+    const rank_data_options options = options_of(fixture, 1, 0, true);
+    const size_t bytes = (size_t)BLOCK + 100;
+    base_error error;
+    rank_data *data = NULL;
+    rank_data_info info;
+    char reason[64];
+    char *text = malloc(bytes);
+    assert_non_null(text);
+    memset(text, 'a', bytes);
+    static const size_t places[] = {0, BLOCK - 1, BLOCK + 99};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        text[places[i]] = '\0';
+        assert_ok(base_file_write(fixture->path, text, bytes, &error), &error);
+        assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
+        (void)snprintf(reason, sizeof reason, "is no text: byte %zu is a NUL", places[i] + 1);
+        assert_non_null(strstr(error.message, reason));
+        text[places[i]] = 'a';
+    }
+    free(text);
+    data_write(fixture, "\xef\xbb\xbfhe goes");
+    assert_ok(rank_data_open(&options, &data, &error), &error);
+    rank_data_get_info(data, &info);
+    assert_string_equal(info.first_sentence, "he goes");
+    rank_data_close(data);
+    data_write(fixture, "\xef\xbb\xbf");
+    assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "has no text"));
+}
+
 /* What is shown of a rank's windows is one line. */
 static void the_first_one_is_shown(void **state)
 {
@@ -250,6 +283,7 @@ int main(void)
         cmocka_unit_test(blocks_do_not_show),
         cmocka_unit_test(characters_stay_whole),
         cmocka_unit_test(what_cannot_be_cut_is_refused),
+        cmocka_unit_test(a_text_has_no_nul_and_no_mark),
         cmocka_unit_test(the_first_one_is_shown),
         cmocka_unit_test(pairs_are_counted),
     };
