@@ -10,12 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/prompt_line.h"
 #include "job/writer.h"
 #include "proto/envelope.h"
-#include "record/text.h"
 #include "serve/request_key.h"
 
 enum {
@@ -27,7 +27,7 @@ enum {
 /* A text that is not whole yet. */
 typedef struct growing {
     uint64_t id; /* 0: none */
-    launch_text text;
+    base_buffer text;
 } growing;
 
 struct launch_cli_feed {
@@ -170,7 +170,7 @@ static void print_finished(const launch_request_event *event, growing *text)
                          cut ? event->finish_reason : "", cut ? ")" : "",
                          text != NULL && text->text.data != NULL ? text->text.data : "");
     if (text != NULL) {
-        launch_text_fini(&text->text);
+        base_buffer_fini(&text->text);
         *text = (growing){.id = 0};
     }
 }
@@ -193,7 +193,7 @@ static void print_text(void *user, const launch_request_event *event)
     case LAUNCH_EVENT_TOKENS:
         text = text_of(feed, event->id);
         if (text != NULL) {
-            launch_text_put(&text->text, event->text);
+            base_buffer_put(&text->text, event->text);
         }
         break;
     case LAUNCH_EVENT_FINISHED:
@@ -325,7 +325,7 @@ base_status launch_cli_feed_create(const launch_options *options, int fd, launch
 void launch_cli_feed_destroy(launch_cli_feed *feed)
 {
     for (int i = 0; feed != NULL && i < TEXTS_MAX; i++) {
-        launch_text_fini(&feed->texts[i].text);
+        base_buffer_fini(&feed->texts[i].text);
     }
     free(feed);
 }

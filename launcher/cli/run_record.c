@@ -185,8 +185,8 @@ base_status launch_cli_finish_inference(const launch_cli_run *run, const launch_
     inference.cost = run->lease != NULL ? &run->cost : NULL;
     inference.nvlink = launch_cli_find_nvlink(result, run->options->job.job.world_size);
     inference.plots = run->options->plots;
-    launch_text lines = {0};
-    launch_text notes = {0};
+    base_buffer lines = {0};
+    base_buffer notes = {0};
     const base_status status = launch_inference_write(&inference, &lines, &notes, reterr);
     if (!run->options->quiet) {
         print_lines(lines.data);
@@ -194,8 +194,8 @@ base_status launch_cli_finish_inference(const launch_cli_run *run, const launch_
     if (notes.data != NULL && !run->options->quiet) {
         base_log(BASE_LOG_INFO, "%.*s", (int)strcspn(notes.data, "\n"), notes.data);
     }
-    launch_text_fini(&lines);
-    launch_text_fini(&notes);
+    base_buffer_fini(&lines);
+    base_buffer_fini(&notes);
     if (status == BASE_OK && !run->options->quiet) {
         base_log(BASE_LOG_INFO, "record: %s", run->options->job.output.directory);
     }

@@ -13,11 +13,11 @@ static json_t *layout_json(const launch_layout *layout)
 
 static json_t *on_cpus_json(const launch_plan *plan, const launch_layout *layout)
 {
-    launch_text text = {.data = NULL};
+    base_buffer text = {.data = NULL};
     json_t *command = launch_plan_on_cpus(plan, layout, &text) && !text.failed
                           ? json_string(text.data)
                           : json_null();
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
     return command;
 }
 

@@ -61,22 +61,22 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     return job;
 }
 
-static void put_model(const launch_plan *plan, launch_text *text)
+static void put_model(const launch_plan *plan, base_buffer *text)
 {
     const launch_model *model = &plan->ask->model;
     if (plan->source == LAUNCH_PLAN_CHECKPOINT) {
-        launch_text_put(text, " --checkpoint ");
-        launch_text_shell(text, plan->checkpoint);
+        base_buffer_put(text, " --checkpoint ");
+        base_buffer_shell(text, plan->checkpoint);
     } else {
-        launch_text_printf(text, " --layers %" PRId64 " --width %" PRId64 " --heads %" PRId64,
+        base_buffer_printf(text, " --layers %" PRId64 " --width %" PRId64 " --heads %" PRId64,
                            model->layers, model->width, model->heads);
     }
     if (plan->source != LAUNCH_PLAN_CHECKPOINT || !is_gpt2(model)) { /* a GPT-2 has one context */
-        launch_text_printf(text, " --context %" PRId64, model->context);
+        base_buffer_printf(text, " --context %" PRId64, model->context);
     }
 }
 
-bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, launch_text *text)
+bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, base_buffer *text)
 {
     if (!suits(plan, layout)) {
         return false;
@@ -85,44 +85,44 @@ bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, l
     if (proto_job_check(&job, NULL) != BASE_OK) {
         return false;
     }
-    launch_text_printf(text, "launcher --mode %s --ranks %" PRId64,
+    base_buffer_printf(text, "launcher --mode %s --ranks %" PRId64,
                        proto_mode_get(job.job.mode)->name, job.job.world_size);
     if (job.job.mode == PROTO_MODE_PP_CPU) {
-        launch_text_printf(text, " --stages %" PRId64, layout->pipeline);
+        base_buffer_printf(text, " --stages %" PRId64, layout->pipeline);
     }
     if (layout->context_ranks > 1) {
-        launch_text_printf(text, " --context-ranks %" PRId64, layout->context_ranks);
+        base_buffer_printf(text, " --context-ranks %" PRId64, layout->context_ranks);
     }
     if (layout->tensor > 1) {
-        launch_text_printf(text, " --tensor %" PRId64, layout->tensor);
+        base_buffer_printf(text, " --tensor %" PRId64, layout->tensor);
     }
     if (layout->pipeline > 1) {
-        launch_text_printf(text, " --pipeline %s", proto_pipeline_name((int)plan->ask->schedule));
+        base_buffer_printf(text, " --pipeline %s", proto_pipeline_name((int)plan->ask->schedule));
     }
     if (job.parallel.chunks > 0) {
-        launch_text_printf(text, " --chunks %" PRId64, job.parallel.chunks);
+        base_buffer_printf(text, " --chunks %" PRId64, job.parallel.chunks);
     }
     put_model(plan, text);
-    launch_text_printf(text, " --batch %" PRId64 " --micro-batches %" PRId64, job.train.batch,
+    base_buffer_printf(text, " --batch %" PRId64 " --micro-batches %" PRId64, job.train.batch,
                        job.train.micro_batches);
     if (job.parallel.zero > 0) {
-        launch_text_printf(text, " --zero %" PRId64, launch_layout_zero(plan->ask, layout));
+        base_buffer_printf(text, " --zero %" PRId64, launch_layout_zero(plan->ask, layout));
     }
     if (job.train.local_steps > 0) {
-        launch_text_printf(text, " --local-steps %" PRId64, job.train.local_steps);
+        base_buffer_printf(text, " --local-steps %" PRId64, job.train.local_steps);
     }
     if (job.train.recompute) {
-        launch_text_put(text, " --recompute");
+        base_buffer_put(text, " --recompute");
     }
     if (job.lora.rank > 0) {
-        launch_text_printf(text, " --lora %" PRId64, job.lora.rank);
+        base_buffer_printf(text, " --lora %" PRId64, job.lora.rank);
     }
     if (job.lora.targets[0] != '\0') {
-        launch_text_put(text, " --lora-targets ");
-        launch_text_shell(text, job.lora.targets);
+        base_buffer_put(text, " --lora-targets ");
+        base_buffer_shell(text, job.lora.targets);
     }
     if (plan->steps > 0) {
-        launch_text_printf(text, " --steps %" PRId64, plan->steps);
+        base_buffer_printf(text, " --steps %" PRId64, plan->steps);
     }
     return true;
 }

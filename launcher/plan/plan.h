@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
+#include "base/buffer.h"
 #include "plan/estimate.h"
-#include "record/text.h"
 
 /* Where a job on CPUs would have the model from. */
 typedef enum launch_plan_source {
@@ -50,7 +50,7 @@ bool launch_plan_reserve(const launch_plan *plan, launch_reserve *reserve);
 
 /* Puts the command that trains in this layout on CPUs: "launcher --mode pp-cpu …". False: no mode does, or
  * the launcher would refuse it; nothing is put then. */
-bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, launch_text *text);
+bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, base_buffer *text);
 
 void launch_plan_print(const launch_plan *plan, FILE *stream);
 BASE_MUST_CHECK base_status launch_plan_print_json(const launch_plan *plan, FILE *stream,

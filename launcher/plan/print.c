@@ -388,11 +388,11 @@ static void print_money(const launch_plan *plan, FILE *stream)
 
 static void print_on_cpus(const launch_plan *plan, FILE *stream)
 {
-    launch_text text = {.data = NULL};
+    base_buffer text = {.data = NULL};
     if (launch_plan_on_cpus(plan, &plan->found->estimates[0].layout, &text) && !text.failed) {
         (void)fprintf(stream, "\nOn CPUs: %s\n", text.data);
     }
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
 }
 
 void launch_plan_print(const launch_plan *plan, FILE *stream)

@@ -127,7 +127,7 @@ double launch_plot_y(const launch_plot *plot, double value)
     return plot->top + plot->height - share_below(&plot->y, value) * plot->height;
 }
 
-static void put_x_ticks(launch_text *text, const launch_plot *plot)
+static void put_x_ticks(base_buffer *text, const launch_plot *plot)
 {
     launch_tick ticks[LAUNCH_TICKS_MAX];
     const int count = launch_axis_ticks(&plot->x, ticks);
@@ -135,28 +135,28 @@ static void put_x_ticks(launch_text *text, const launch_plot *plot)
         /* a tick at the right end would reach out of the drawing */
         const double x = launch_plot_x(plot, ticks[i].value);
         const bool at_end = x > plot->left + plot->width - MARGIN_RIGHT;
-        launch_text_printf(
+        base_buffer_printf(
             text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>",
             at_end ? plot->left + plot->width + MARGIN_RIGHT : x, plot->top + plot->height + 18,
             at_end ? "end" : "middle", ticks[i].label);
     }
 }
 
-static void put_x_label(launch_text *text, const launch_plot *plot)
+static void put_x_label(base_buffer *text, const launch_plot *plot)
 {
-    launch_text_printf(
+    base_buffer_printf(
         text, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>",
         plot->left + plot->width / 2, plot->top + plot->height + 38, plot->x_label);
 }
 
 /* Horizontal lines with their labels. */
-static void put_y_ticks(launch_text *text, const launch_plot *plot)
+static void put_y_ticks(base_buffer *text, const launch_plot *plot)
 {
     launch_tick ticks[LAUNCH_TICKS_MAX];
     const int count = launch_axis_ticks(&plot->y, ticks);
     for (int i = 0; i < count; i++) {
         const double y = launch_plot_y(plot, ticks[i].value);
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
                            "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" "
                            "text-anchor=\"end\">%s</text>",
@@ -165,31 +165,31 @@ static void put_y_ticks(launch_text *text, const launch_plot *plot)
     }
 }
 
-void launch_plot_x_axis(launch_text *text, const launch_plot *plot)
+void launch_plot_x_axis(base_buffer *text, const launch_plot *plot)
 {
     const double bottom = plot->top + plot->height;
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>",
                        plot->left, plot->left + plot->width, bottom, bottom);
     put_x_ticks(text, plot);
     put_x_label(text, plot);
 }
 
-void launch_plot_begin(launch_text *text, const launch_plot *plot)
+void launch_plot_begin(base_buffer *text, const launch_plot *plot)
 {
     const double bottom = plot->top + plot->height;
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "<svg class=\"chart\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
                        "aria-label=\"%s\">",
                        plot->left + plot->width + MARGIN_RIGHT, bottom + MARGIN_BELOW, plot->title);
     put_y_ticks(text, plot);
     put_x_ticks(text, plot);
     put_x_label(text, plot);
-    launch_text_printf(text, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">%s</text>", 4.0,
+    base_buffer_printf(text, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">%s</text>", 4.0,
                        plot->top - 12, plot->y_label);
 }
 
-void launch_plot_end(launch_text *text)
+void launch_plot_end(base_buffer *text)
 {
-    launch_text_put(text, "</svg>\n");
+    base_buffer_put(text, "</svg>\n");
 }

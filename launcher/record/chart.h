@@ -3,8 +3,8 @@
 #ifndef LAUNCH_CHART_H
 #define LAUNCH_CHART_H
 
+#include "base/buffer.h"
 #include "record/run.h"
-#include "record/text.h"
 
 enum { LAUNCH_TICKS_MAX = 64, LAUNCH_AXIS_MARKS_MAX = 16 };
 
@@ -61,14 +61,14 @@ double launch_plot_x(const launch_plot *plot, double value);
 double launch_plot_y(const launch_plot *plot, double value);
 
 /* Opens the svg element and draws grid, ticks and labels; launch_plot_end closes it. */
-void launch_plot_begin(launch_text *text, const launch_plot *plot);
-void launch_plot_end(launch_text *text);
+void launch_plot_begin(base_buffer *text, const launch_plot *plot);
+void launch_plot_end(base_buffer *text);
 
 /* The x axis alone, with ticks and label, for a drawing that opens its own svg element. */
-void launch_plot_x_axis(launch_text *text, const launch_plot *plot);
+void launch_plot_x_axis(base_buffer *text, const launch_plot *plot);
 
 /* The parts of the step over the whole run, as areas: of each step, or of the mean of several in each of
  * LAUNCH_CHART_COLUMNS_MAX columns. A sentence if no step was finished. */
-void launch_chart_step_times(launch_text *text, const launch_run *run);
+void launch_chart_step_times(base_buffer *text, const launch_run *run);
 
 #endif

@@ -63,61 +63,61 @@ static void gather_columns(const launch_run *run, columns *gathered)
 }
 
 /* The area of one part: along its top, then back along its bottom, in steps. */
-static void put_area(launch_text *text, const launch_plot *plot, const columns *gathered, int part)
+static void put_area(base_buffer *text, const launch_plot *plot, const columns *gathered, int part)
 {
     const double width = (double)gathered->steps / (double)gathered->count;
-    launch_text_printf(text, "<path class=\"%s\" d=\"", launch_part_key(part));
+    base_buffer_printf(text, "<path class=\"%s\" d=\"", launch_part_key(part));
     for (size_t c = 0; c < gathered->count; c++) {
         const double y = launch_plot_y(plot, fmin(gathered->tops[c][part], plot->y.high));
-        launch_text_printf(text, "%s%.1f %.1fH%.1f", c == 0 ? "M" : "L",
+        base_buffer_printf(text, "%s%.1f %.1fH%.1f", c == 0 ? "M" : "L",
                            launch_plot_x(plot, (double)c * width), y,
                            launch_plot_x(plot, (double)(c + 1) * width));
     }
     for (size_t c = gathered->count; c-- > 0;) {
         const double below = part == 0 ? 0 : gathered->tops[c][part - 1];
-        launch_text_printf(text, "L%.1f %.1fH%.1f", launch_plot_x(plot, (double)(c + 1) * width),
+        base_buffer_printf(text, "L%.1f %.1fH%.1f", launch_plot_x(plot, (double)(c + 1) * width),
                            launch_plot_y(plot, fmin(below, plot->y.high)),
                            launch_plot_x(plot, (double)c * width));
     }
-    launch_text_put(text, "Z\"/>");
+    base_buffer_put(text, "Z\"/>");
 }
 
 /* Whose time follows. */
-static void put_steps(launch_text *text, size_t first, size_t end)
+static void put_steps(base_buffer *text, size_t first, size_t end)
 {
     if (end - first > 1) {
-        launch_text_printf(text, "steps %zu to %zu, mean: ", first, end - 1);
+        base_buffer_printf(text, "steps %zu to %zu, mean: ", first, end - 1);
     } else {
-        launch_text_printf(text, "step %zu: ", first);
+        base_buffer_printf(text, "step %zu: ", first);
     }
 }
 
-static void put_hints(launch_text *text, const launch_plot *plot, const columns *gathered)
+static void put_hints(base_buffer *text, const launch_plot *plot, const columns *gathered)
 {
     const double width = (double)gathered->steps / (double)gathered->count;
     for (size_t c = 0; c < gathered->count; c++) {
         const double *tops = gathered->tops[c];
         const double x = launch_plot_x(plot, (double)c * width);
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "<rect class=\"hint\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
                            "height=\"%.1f\"><title>",
                            x, plot->top, launch_plot_x(plot, (double)(c + 1) * width) - x,
                            plot->height);
         put_steps(text, first_step(gathered, c), first_step(gathered, c + 1));
-        launch_text_printf(text, "%.2f ms", tops[LAUNCH_PARTS - 1]);
+        base_buffer_printf(text, "%.2f ms", tops[LAUNCH_PARTS - 1]);
         for (int p = 0; p < LAUNCH_PARTS; p++) {
-            launch_text_printf(text, " %s %.2f %s", p == 0 ? "=" : "+",
+            base_buffer_printf(text, " %s %.2f %s", p == 0 ? "=" : "+",
                                p == 0 ? tops[0] : tops[p] - tops[p - 1], launch_part_name(p));
         }
-        launch_text_put(text, "</title></rect>");
+        base_buffer_put(text, "</title></rect>");
     }
 }
 
 /* The line between warm-up and the measured steps. */
-static void put_warm_up(launch_text *text, const launch_plot *plot, const launch_run *run)
+static void put_warm_up(base_buffer *text, const launch_plot *plot, const launch_run *run)
 {
     const double x = launch_plot_x(plot, (double)run->summary->measured_first);
-    launch_text_printf(
+    base_buffer_printf(
         text,
         "<line class=\"divide\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
         "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">warm-up</text>"
@@ -126,7 +126,7 @@ static void put_warm_up(launch_text *text, const launch_plot *plot, const launch
         plot->top - 10);
 }
 
-void launch_chart_step_times(launch_text *text, const launch_run *run)
+void launch_chart_step_times(base_buffer *text, const launch_run *run)
 {
     columns *gathered = calloc(1, sizeof *gathered);
     if (gathered == NULL) {
@@ -156,13 +156,13 @@ void launch_chart_step_times(launch_text *text, const launch_run *run)
         put_hints(text, &plot, gathered);
         launch_plot_end(text);
         if (gathered->highest > plot.y.high || gathered->slowest_ms > gathered->highest) {
-            launch_text_printf(
+            base_buffer_printf(
                 text, "<p class=\"none\">%sThe slowest step, %zu, took %.1f ms.</p>\n",
                 gathered->highest > plot.y.high ? "Higher columns are cut at the top. " : "",
                 gathered->slowest, gathered->slowest_ms);
         }
     } else {
-        launch_text_put(text, "<p class=\"none\">No step was finished by every rank.</p>\n");
+        base_buffer_put(text, "<p class=\"none\">No step was finished by every rank.</p>\n");
     }
     free(gathered);
 }

@@ -79,18 +79,18 @@ void launch_figure_add_row(launch_figure *figure, const char *name, const double
 bool launch_figure_range(const launch_figure *figure, double *low, double *high);
 
 /* The key alone, for another drawing of the same parts. NULL: as below. */
-void launch_figure_key(launch_text *text, const launch_figure *figure);
+void launch_figure_key(base_buffer *text, const launch_figure *figure);
 
 /* The key, and an svg element. Curves across the page can be scrolled. Rows have a second element,
  * for narrow screens. NULL: the text has failed. */
-void launch_figure_svg(launch_text *text, const launch_figure *figure);
+void launch_figure_svg(base_buffer *text, const launch_figure *figure);
 
 /* The data: for each series a block of lines x, y, low, high. Two empty lines end a block. */
-void launch_figure_data(launch_text *text, const launch_figure *figure);
+void launch_figure_data(base_buffer *text, const launch_figure *figure);
 
 /* The script that draws data_name into png_name. Nothing if there is no point: gnuplot would end
  * there. subtitle: under the title; what has a meaning in a gnuplot string is left out of it. */
-void launch_figure_script(launch_text *text, const launch_figure *figure, const char *subtitle,
+void launch_figure_script(base_buffer *text, const launch_figure *figure, const char *subtitle,
                           const char *data_name, const char *png_name);
 
 #endif

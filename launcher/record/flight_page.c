@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "record/flight_timeline.h"
 #include "record/report.h"
-#include "record/text.h"
 
 enum { ROWS_MAX = 48, COMMS_MAX = 16, KEY_BYTES = 20 };
 
@@ -73,32 +73,32 @@ static void load(flight_page *page, const char *const *records, int ranks)
     }
 }
 
-static void put_call(const json_t *entry, launch_text *text)
+static void put_call(const json_t *entry, base_buffer *text)
 {
-    launch_text_html(text, text_of(entry, "operation"));
+    base_buffer_html(text, text_of(entry, "operation"));
     if (strcmp(text_of(entry, "operation"), "barrier") == 0) {
         return;
     }
-    launch_text_put(text, " ");
-    launch_text_html(text, text_of(entry, "type"));
+    base_buffer_put(text, " ");
+    base_buffer_html(text, text_of(entry, "type"));
     if (strcmp(text_of(entry, "counts"), "pairwise") == 0) {
-        launch_text_put(text, " with counts");
+        base_buffer_put(text, " with counts");
     } else if (text_of(entry, "counts")[0] != '\0') {
-        launch_text_printf(text, ", %" PRId64 " bytes in parts ", number_of(entry, "bytes"));
-        launch_text_html(text, text_of(entry, "counts"));
+        base_buffer_printf(text, ", %" PRId64 " bytes in parts ", number_of(entry, "bytes"));
+        base_buffer_html(text, text_of(entry, "counts"));
     } else {
-        launch_text_printf(text, " × %" PRId64, number_of(entry, "count"));
+        base_buffer_printf(text, " × %" PRId64, number_of(entry, "count"));
     }
 }
 
 /* What the rank waited for; else what it had begun and not ended. */
-static void put_doing(const json_t *own, launch_text *text)
+static void put_doing(const json_t *own, base_buffer *text)
 {
     const json_t *pending = json_object_get(own, "pending");
     const size_t count = json_array_size(pending);
     const char *doing = text_of(own, "doing");
     if (doing[0] != '\0' || count == 0) {
-        launch_text_html(text, doing[0] != '\0' ? doing : "nothing");
+        base_buffer_html(text, doing[0] != '\0' ? doing : "nothing");
         return;
     }
     const json_t *oldest = json_array_get(pending, 0);
@@ -107,36 +107,36 @@ static void put_doing(const json_t *own, launch_text *text)
         oldest =
             number_of(other, "began_unix_us") < number_of(oldest, "began_unix_us") ? other : oldest;
     }
-    launch_text_printf(text, "pending: #%" PRId64 " ", number_of(oldest, "sequence"));
+    base_buffer_printf(text, "pending: #%" PRId64 " ", number_of(oldest, "sequence"));
     put_call(oldest, text);
     if (count > 1) {
-        launch_text_printf(text, ", and %zu more", count - 1);
+        base_buffer_printf(text, ", and %zu more", count - 1);
     }
 }
 
-static void put_ranks(const flight_page *page, launch_text *text)
+static void put_ranks(const flight_page *page, base_buffer *text)
 {
-    launch_text_put(text, "<section><h2>The ranks</h2><table><tr><th>rank</th><th>host, pid</th>"
+    base_buffer_put(text, "<section><h2>The ranks</h2><table><tr><th>rank</th><th>host, pid</th>"
                           "<th>over</th><th>operations</th><th>in the middle of</th></tr>\n");
     for (int rank = 0; rank < page->count; rank++) {
         const json_t *own = page->ranks[rank];
-        launch_text_printf(text, "<tr><td>%d</td>", rank);
+        base_buffer_printf(text, "<tr><td>%d</td>", rank);
         if (own == NULL) {
-            launch_text_put(text,
+            base_buffer_put(text,
                             "<td colspan=\"4\" class=\"bad\">no record: it was killed, or had "
                             "no collectives yet</td></tr>\n");
             continue;
         }
-        launch_text_put(text, "<td>");
-        launch_text_html(text, text_of(own, "host"));
-        launch_text_printf(text, ", %" PRId64 "</td><td>", number_of(own, "pid"));
-        launch_text_html(text, text_of(own, "transport"));
-        launch_text_printf(text, "</td><td>%" PRId64 "</td><td>",
+        base_buffer_put(text, "<td>");
+        base_buffer_html(text, text_of(own, "host"));
+        base_buffer_printf(text, ", %" PRId64 "</td><td>", number_of(own, "pid"));
+        base_buffer_html(text, text_of(own, "transport"));
+        base_buffer_printf(text, "</td><td>%" PRId64 "</td><td>",
                            number_of(own, "operations_started"));
         put_doing(own, text);
-        launch_text_put(text, "</td></tr>\n");
+        base_buffer_put(text, "</td></tr>\n");
     }
-    launch_text_put(text, "</table></section>\n");
+    base_buffer_put(text, "</table></section>\n");
 }
 
 /* The entry of a communicator's operation in one rank's record. *pending says whether it is in the
@@ -217,29 +217,29 @@ static bool same_call(const json_t *a, const json_t *b)
            number_of(a, "root") == number_of(b, "root");
 }
 
-static void put_cell(const json_t *entry, bool pending, const json_t *first, launch_text *text)
+static void put_cell(const json_t *entry, bool pending, const json_t *first, base_buffer *text)
 {
     const bool agrees = same_call(entry, first);
-    launch_text_printf(text, "<td%s>", pending || !agrees ? " class=\"bad\"" : "");
+    base_buffer_printf(text, "<td%s>", pending || !agrees ? " class=\"bad\"" : "");
     if (!agrees) {
-        launch_text_put(text, "calls ");
+        base_buffer_put(text, "calls ");
         put_call(entry, text);
-        launch_text_put(text, "; ");
+        base_buffer_put(text, "; ");
     }
     if (pending) {
-        launch_text_put(text, "pending");
+        base_buffer_put(text, "pending");
     } else {
-        launch_text_number(text, json_number_value(json_object_get(entry, "took_us")), 1);
-        launch_text_put(text, " µs");
+        base_buffer_number(text, json_number_value(json_object_get(entry, "took_us")), 1);
+        base_buffer_put(text, " µs");
     }
     const int64_t later_us = number_of(entry, "began_unix_us") - number_of(first, "began_unix_us");
     if (later_us != 0) {
-        launch_text_printf(text, " <span class=\"none\">(began %+" PRId64 " µs)</span>", later_us);
+        base_buffer_printf(text, " <span class=\"none\">(began %+" PRId64 " µs)</span>", later_us);
     }
-    launch_text_put(text, "</td>");
+    base_buffer_put(text, "</td>");
 }
 
-static void put_row(const flight_page *page, const char *comm, int64_t sequence, launch_text *text)
+static void put_row(const flight_page *page, const char *comm, int64_t sequence, base_buffer *text)
 {
     const json_t *entries[BASE_RANKS_MAX] = {NULL};
     bool pending[BASE_RANKS_MAX] = {false};
@@ -251,69 +251,69 @@ static void put_row(const flight_page *page, const char *comm, int64_t sequence,
     if (first == NULL) {
         return;
     }
-    launch_text_printf(text, "<tr><td>#%" PRId64 "</td><td>", sequence);
+    base_buffer_printf(text, "<tr><td>#%" PRId64 "</td><td>", sequence);
     put_call(first, text);
-    launch_text_put(text, "</td>");
+    base_buffer_put(text, "</td>");
     for (int rank = 0; rank < page->count; rank++) {
         if (page->ranks[rank] == NULL) {
-            launch_text_put(text, "<td class=\"none\">no record</td>");
+            base_buffer_put(text, "<td class=\"none\">no record</td>");
         } else if (entries[rank] != NULL) {
             put_cell(entries[rank], pending[rank], first, text);
         } else if (has_comm(page->ranks[rank], comm)) {
-            launch_text_put(text, "<td class=\"none\">not begun, or long ago</td>");
+            base_buffer_put(text, "<td class=\"none\">not begun, or long ago</td>");
         } else {
-            launch_text_put(text, "<td class=\"none\">–</td>");
+            base_buffer_put(text, "<td class=\"none\">–</td>");
         }
     }
-    launch_text_put(text, "</tr>\n");
+    base_buffer_put(text, "</tr>\n");
 }
 
-static void put_comm(const flight_page *page, const char *comm, launch_text *text)
+static void put_comm(const flight_page *page, const char *comm, base_buffer *text)
 {
     const int64_t last = newest(page, comm);
-    launch_text_put(text, "<section><h2>Communicator ");
-    launch_text_html(text, comm);
-    launch_text_printf(
+    base_buffer_put(text, "<section><h2>Communicator ");
+    base_buffer_html(text, comm);
+    base_buffer_printf(
         text, "</h2><p class=\"hintline\">The newest operations, newest first; times of "
               "each rank, and how much later than the first column's it began. A dash: the "
               "rank's record has nothing of this communicator, so it may be no member.</p>"
               "<table><tr><th></th><th>operation</th>");
     for (int rank = 0; rank < page->count; rank++) {
-        launch_text_printf(text, "<th>rank %d</th>", rank);
+        base_buffer_printf(text, "<th>rank %d</th>", rank);
     }
-    launch_text_put(text, "</tr>\n");
+    base_buffer_put(text, "</tr>\n");
     for (int64_t sequence = last; sequence > 0 && sequence > last - ROWS_MAX; sequence--) {
         put_row(page, comm, sequence, text);
     }
-    launch_text_put(text, "</table></section>\n");
+    base_buffer_put(text, "</table></section>\n");
 }
 
 static base_status write_page(const flight_page *page, const char *directory, const char *cause,
                               base_error *reterr)
 {
-    launch_text text = {0};
-    launch_text_put(&text, "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\">"
+    base_buffer text = {0};
+    base_buffer_put(&text, "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\">"
                            "<meta name=\"viewport\" content=\"width=device-width\">"
                            "<title>Flight records</title><style>");
-    launch_text_put(&text, LAUNCH_REPORT_STYLE);
-    launch_text_put(&text, "section{margin-top:16px;overflow-x:auto}td,th{text-align:left}"
+    base_buffer_put(&text, LAUNCH_REPORT_STYLE);
+    base_buffer_put(&text, "section{margin-top:16px;overflow-x:auto}td,th{text-align:left}"
                            "</style><main><h1>Flight records</h1>");
     if (page->attempt > 0) {
-        launch_text_printf(&text, "<p>Attempt %d of the job</p>", page->attempt);
+        base_buffer_printf(&text, "<p>Attempt %d of the job</p>", page->attempt);
     }
     if (cause[0] != '\0') {
-        launch_text_put(&text, "<p class=\"message\">");
-        launch_text_html(&text, cause);
-        launch_text_put(&text, "</p>");
+        base_buffer_put(&text, "<p class=\"message\">");
+        base_buffer_html(&text, cause);
+        base_buffer_put(&text, "</p>");
     }
     put_ranks(page, &text);
     launch_flight_timeline(page->ranks, page->count, &text);
     for (int i = 0; i < page->comm_count; i++) {
         put_comm(page, page->comms[i], &text);
     }
-    launch_text_put(&text, "</main></html>\n");
-    const base_status status = launch_text_save(&text, directory, "flight.html", reterr);
-    launch_text_fini(&text);
+    base_buffer_put(&text, "</main></html>\n");
+    const base_status status = base_buffer_save(&text, directory, "flight.html", reterr);
+    base_buffer_fini(&text);
     return status;
 }
 

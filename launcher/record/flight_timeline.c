@@ -127,32 +127,32 @@ static const char *class_of(const operation *own)
                                                                        : "overlapped";
 }
 
-static void put_hint(const timeline *made, const operation *own, launch_text *text)
+static void put_hint(const timeline *made, const operation *own, base_buffer *text)
 {
-    launch_text_printf(text, "#%lld ",
+    base_buffer_printf(text, "#%lld ",
                        (long long)json_integer_value(json_object_get(own->entry, "sequence")));
-    launch_text_html(text, text_of(own->entry, "operation"));
+    base_buffer_html(text, text_of(own->entry, "operation"));
     if (text_of(own->entry, "type")[0] != '\0') {
-        launch_text_put(text, " ");
-        launch_text_html(text, text_of(own->entry, "type"));
-        launch_text_printf(text, " × %lld",
+        base_buffer_put(text, " ");
+        base_buffer_html(text, text_of(own->entry, "type"));
+        base_buffer_printf(text, " × %lld",
                            (long long)json_integer_value(json_object_get(own->entry, "count")));
     }
-    launch_text_put(text, ", communicator ");
-    launch_text_html(text, text_of(own->entry, "comm"));
-    launch_text_printf(text, ": began at %.3f ms, ", own->began_ms - made->first_ms);
+    base_buffer_put(text, ", communicator ");
+    base_buffer_html(text, text_of(own->entry, "comm"));
+    base_buffer_printf(text, ": began at %.3f ms, ", own->began_ms - made->first_ms);
     if (isfinite(own->ended_ms)) {
-        launch_text_printf(text, "took %.3f ms", own->ended_ms - own->began_ms);
+        base_buffer_printf(text, "took %.3f ms", own->ended_ms - own->began_ms);
     } else {
-        launch_text_put(text, "pending");
+        base_buffer_put(text, "pending");
         if (isfinite(own->for_ms)) {
-            launch_text_printf(text, " for %.0f ms", own->for_ms);
+            base_buffer_printf(text, " for %.0f ms", own->for_ms);
         }
     }
 }
 
 static void put_bar(const timeline *made, const launch_plot *plot, const operation *own, double top,
-                    launch_text *text)
+                    base_buffer *text)
 {
     const double right = plot->left + plot->width;
     const double x = launch_plot_x(plot, own->began_ms - made->first_ms);
@@ -160,32 +160,32 @@ static void put_bar(const timeline *made, const launch_plot *plot, const operati
         isfinite(own->ended_ms) ? launch_plot_x(plot, own->ended_ms - made->first_ms) : right;
     const double width = fmax(end - x, BAR_WIDTH_MIN);
     const double y = top + own->row * ROW_HEIGHT;
-    launch_text_printf(
+    base_buffer_printf(
         text, "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"><title>",
         class_of(own), x, y, width, ROW_HEIGHT - 3);
     put_hint(made, own, text);
-    launch_text_put(text, "</title></rect>");
+    base_buffer_put(text, "</title></rect>");
     if (width >= LABEL_WIDTH_MIN) {
-        launch_text_printf(text, "<text class=\"inside\" x=\"%.1f\" y=\"%.1f\">", x + 5, y + 12);
-        launch_text_html(text, text_of(own->entry, "operation"));
-        launch_text_put(text, isfinite(own->ended_ms) ? "</text>" : ", pending</text>");
+        base_buffer_printf(text, "<text class=\"inside\" x=\"%.1f\" y=\"%.1f\">", x + 5, y + 12);
+        base_buffer_html(text, text_of(own->entry, "operation"));
+        base_buffer_put(text, isfinite(own->ended_ms) ? "</text>" : ", pending</text>");
     }
 }
 
 static void put_lanes(const timeline *made, json_t *const *ranks, const launch_plot *plot,
-                      launch_text *text)
+                      base_buffer *text)
 {
     double top = plot->top;
     for (int rank = 0; rank < made->lane_count; rank++) {
         const lane *own = &made->lanes[rank];
         const double height = own->rows * (double)ROW_HEIGHT;
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "<line class=\"grid\" x1=\"0\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
                            "<text class=\"row\" x=\"4\" y=\"%.1f\">rank %d</text>",
                            plot->left + plot->width, top - LANE_GAP / 2.0, top - LANE_GAP / 2.0,
                            top + 12, rank);
         if (own->count == 0) {
-            launch_text_printf(text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\">%s</text>",
+            base_buffer_printf(text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\">%s</text>",
                                plot->left + 5, top + 12,
                                ranks[rank] == NULL ? "no record" : "no operation");
         }
@@ -196,7 +196,7 @@ static void put_lanes(const timeline *made, json_t *const *ranks, const launch_p
     }
 }
 
-static void draw(const timeline *made, json_t *const *ranks, launch_text *text)
+static void draw(const timeline *made, json_t *const *ranks, base_buffer *text)
 {
     double height = 0;
     for (int rank = 0; rank < made->lane_count; rank++) {
@@ -212,7 +212,7 @@ static void draw(const timeline *made, json_t *const *ranks, launch_text *text)
         .x = launch_axis_make(0, span_ms, 8, false),
         .x_label = "ms since the first operation shown",
     };
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "<svg class=\"chart\" viewBox=\"0 0 %d %.0f\" role=\"img\" "
                        "aria-label=\"Operations of each rank against time\">",
                        LAUNCH_CHART_WIDTH, plot.top + plot.height + 46);
@@ -221,7 +221,7 @@ static void draw(const timeline *made, json_t *const *ranks, launch_text *text)
     launch_plot_end(text);
 }
 
-void launch_flight_timeline(json_t *const *ranks, int rank_count, launch_text *text)
+void launch_flight_timeline(json_t *const *ranks, int rank_count, base_buffer *text)
 {
     static const char KEY[] =
         "<ul class=\"key\"><li><i class=\"compute\"></i>all-reduce</li><li><i class=\"overlapped\">"
@@ -234,21 +234,21 @@ void launch_flight_timeline(json_t *const *ranks, int rank_count, launch_text *t
         return;
     }
     fill(&made, ranks);
-    launch_text_put(text, "<section><h2>The last operations</h2><p class=\"hintline\">One lane for "
+    base_buffer_put(text, "<section><h2>The last operations</h2><p class=\"hintline\">One lane for "
                           "each rank, on one clock. A red bar is an operation that had not ended. "
                           "Clocks of different hosts may differ.</p>\n");
     if (made.any) {
-        launch_text_put(text, KEY);
-        launch_text_put(text, "<div class=\"scroll\">");
+        base_buffer_put(text, KEY);
+        base_buffer_put(text, "<div class=\"scroll\">");
         draw(&made, ranks, text);
-        launch_text_put(text, "</div>");
+        base_buffer_put(text, "</div>");
     } else {
-        launch_text_put(text, "<p class=\"none\">No operation was recorded.</p>\n");
+        base_buffer_put(text, "<p class=\"none\">No operation was recorded.</p>\n");
     }
     if (made.lane_count < rank_count) {
-        launch_text_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n",
+        base_buffer_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n",
                            made.lane_count, rank_count);
     }
-    launch_text_put(text, "</section>\n");
+    base_buffer_put(text, "</section>\n");
     free(made.lanes);
 }

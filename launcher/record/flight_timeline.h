@@ -5,9 +5,9 @@
 
 #include <jansson.h>
 
-#include "record/text.h"
+#include "base/buffer.h"
 
 /* ranks[rank]: its record, an object with the arrays "completed" and "pending"; NULL: none. */
-void launch_flight_timeline(json_t *const *ranks, int rank_count, launch_text *text);
+void launch_flight_timeline(json_t *const *ranks, int rank_count, base_buffer *text);
 
 #endif

@@ -210,7 +210,7 @@ static void put_median(launch_sheet *sheet, const char *key, const launch_infere
 }
 
 static void put_figures(launch_sheet *sheet, const launch_inference *run,
-                        const launch_inference_figures *of, const launch_text *lesson)
+                        const launch_inference_figures *of, const base_buffer *lesson)
 {
     sheet_known(sheet, "rounds", of->rounds > 0, (uint64_t)of->rounds);
     put_median(sheet, "single_gpu_per_token_ms", &of->single.per_token_ms);
@@ -230,12 +230,12 @@ static void put_figures(launch_sheet *sheet, const launch_inference *run,
 static void put_origin(launch_sheet *sheet, const launch_inference *run)
 {
     const launch_run line = {.argc = run->argc, .argv = run->argv};
-    launch_text command = {0};
+    base_buffer command = {0};
     json_t *peaks = json_array();
     launch_run_command(&line, &command);
     sheet->failed = sheet->failed || command.failed;
     sheet_string(sheet, "rerun", command.data);
-    launch_text_fini(&command);
+    base_buffer_fini(&command);
     sheet_put(sheet, "exit_status", json_integer(run->exit_status));
     sheet_string(sheet, "message", run->message);
     for (int rank = 0; run->ranks != NULL && rank < (int)run->job->job.world_size; rank++) {
@@ -257,7 +257,7 @@ static void put_machine(launch_sheet *sheet, const launch_run_info *info)
 }
 
 /* manifest.json's text, which the caller frees; NULL: no memory. */
-static char *describe(const launch_inference_view *view, const launch_text *lesson)
+static char *describe(const launch_inference_view *view, const base_buffer *lesson)
 {
     launch_sheet sheet = sheet_make();
     put_lab(&sheet, view->run);
@@ -279,7 +279,7 @@ static void remove_curve(int directory_fd)
     }
 }
 
-static base_status write_curve(const launch_inference_view *view, launch_text *notes,
+static base_status write_curve(const launch_inference_view *view, base_buffer *notes,
                                base_error *reterr)
 {
     const char *out = view->run->job->output.directory;
@@ -302,19 +302,19 @@ static base_status write_curve(const launch_inference_view *view, launch_text *n
 
 static base_status write_report(const launch_inference_view *view, base_error *reterr)
 {
-    launch_text page = {0};
+    base_buffer page = {0};
     base_status status = launch_inference_report(view, &page, reterr);
     if (status == BASE_OK) {
-        status = launch_text_save(&page, view->run->job->output.directory, "report.html", reterr);
+        status = base_buffer_save(&page, view->run->job->output.directory, "report.html", reterr);
     }
-    launch_text_fini(&page);
+    base_buffer_fini(&page);
     return status;
 }
 
-static base_status write_all(launch_inference_view *view, launch_text *notes, base_error *reterr)
+static base_status write_all(launch_inference_view *view, base_buffer *notes, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    launch_text lesson = {0};
+    base_buffer lesson = {0};
     launch_inference_lesson(view->figures, suspect_of(view->run, view->figures), view->info,
                             &lesson);
     char *manifest = describe(view, &lesson);
@@ -334,7 +334,7 @@ static base_status write_all(launch_inference_view *view, launch_text *notes, ba
         status = write_report(view, reterr);
     }
     free(manifest);
-    launch_text_fini(&lesson);
+    base_buffer_fini(&lesson);
     return status;
 }
 
@@ -345,8 +345,8 @@ void launch_inference_begin(launch_inference *run)
     run->cpu_before = launch_cpu_times_now();
 }
 
-base_status launch_inference_write(const launch_inference *run, launch_text *lines,
-                                   launch_text *notes, base_error *reterr)
+base_status launch_inference_write(const launch_inference *run, base_buffer *lines,
+                                   base_buffer *notes, base_error *reterr)
 {
     static const launch_file_digest no_data = {.path = ""};
     json_t *results = NULL;

@@ -3,10 +3,10 @@
 #ifndef LAUNCH_INFERENCE_H
 #define LAUNCH_INFERENCE_H
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "record/record.h"
 #include "record/run_info.h"
-#include "record/text.h"
 
 /* What the launcher knows of the run itself. */
 typedef struct launch_inference {
@@ -38,8 +38,8 @@ BASE_MUST_CHECK base_status launch_inference_lock(const char *out, int *lock_fd,
  * and plots.gp, which gnuplot draws as scaling-curve.png. lines: what a comparison and a curve have
  * shown, a line for each. What gnuplot could not draw is no error, but a line in notes. Blocks:
  * gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. */
-BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, launch_text *lines,
-                                                   launch_text *notes, base_error *reterr);
+BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, base_buffer *lines,
+                                                   base_buffer *notes, base_error *reterr);
 
 /* What a speed-up is judged by. */
 typedef struct launch_inference_claim {

@@ -2,22 +2,22 @@
 #ifndef LAUNCH_INFERENCE_LESSON_H
 #define LAUNCH_INFERENCE_LESSON_H
 
+#include "base/buffer.h"
 #include "record/inference_figures.h"
 #include "record/run_info.h"
-#include "record/text.h"
 
 /* Writes a paragraph from the figures: why the model on several ranks is faster or slower here, and
  * what that means for larger models. suspect: why its speed-up is not credible; NULL: it is. info:
  * of the machine, which may have been busy. */
 void launch_inference_lesson(const launch_inference_figures *figures, const char *suspect,
-                             const launch_run_info *info, launch_text *text);
+                             const launch_run_info *info, base_buffer *text);
 
 /* "5 all-reduces a step, for 10 texts". */
-void launch_inference_put_reduces(const launch_inference_figures *figures, launch_text *text);
+void launch_inference_put_reduces(const launch_inference_figures *figures, base_buffer *text);
 
 /* What the comparison and the curve say, for the terminal: a line for each that ran, or why it did not.
  * results: results.json. */
 void launch_inference_lines(const launch_inference_figures *figures, const json_t *results,
-                            launch_text *lines);
+                            base_buffer *lines);
 
 #endif

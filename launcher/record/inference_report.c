@@ -32,32 +32,32 @@ static void parts_of(const launch_inference_rank *rank, double ms[PARTS])
     ms[4] = known ? 0 : rank->all_reduce_ms;
 }
 
-static void put_ms_cell(launch_text *text, double ms)
+static void put_ms_cell(base_buffer *text, double ms)
 {
-    launch_text_put(text, "<td class=\"n\">");
+    base_buffer_put(text, "<td class=\"n\">");
     launch_report_ms(text, ms, ms < 1 ? 4 : 2);
-    launch_text_put(text, "</td>");
+    base_buffer_put(text, "</td>");
 }
 
-static void put_head(const launch_inference_view *view, launch_text *text)
+static void put_head(const launch_inference_view *view, base_buffer *text)
 {
     const launch_inference *run = view->run;
     const int ranks = (int)run->job->job.world_size;
     const size_t prompts = json_array_size(json_object_get(view->results, "prompts"));
     const launch_run line = {.argc = run->argc, .argv = run->argv};
     launch_report_begin(text, run->job->output.directory, run->exit_status);
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "<p class=\"sub\">%d process%s answered %zu prompt%s with one model of ",
                        ranks, ranks == 1 ? "" : "es", prompts, prompts == 1 ? "" : "s");
-    launch_text_count(text, (unsigned long long)view->figures->parameters);
-    launch_text_printf(text, " parameters%s, in %.1f s, on ",
+    base_buffer_count(text, (unsigned long long)view->figures->parameters);
+    base_buffer_printf(text, " parameters%s, in %.1f s, on ",
                        ranks == 1 ? "" : ", cut between them", run->job_seconds);
     launch_report_machine(text, view->info, run->started_at);
     launch_report_message(text, run->message);
     launch_report_command(text, &line);
 }
 
-static void put_speed_cards(const launch_inference_figures *of, launch_text *text)
+static void put_speed_cards(const launch_inference_figures *of, base_buffer *text)
 {
     char more[96];
     const double shown_ms = of->tp.per_token_ms.median;
@@ -70,11 +70,11 @@ static void put_speed_cards(const launch_inference_figures *of, launch_text *tex
     launch_report_ms(text, of->tp.ttft_ms, 2);
     launch_report_card_end(text, "from the prompt's first step; mean");
     launch_report_card_begin(text, "Speed");
-    launch_text_number(text, of->tp.tokens_per_s.median, 0);
+    base_buffer_number(text, of->tp.tokens_per_s.median, 0);
     launch_report_card_end(text, "tokens per second, of all texts");
     launch_report_card_begin(text, "Speed-up");
-    launch_text_number(text, of->speedup, 2);
-    launch_text_put(text, isfinite(of->speedup) ? "×" : "");
+    base_buffer_number(text, of->speedup, 2);
+    base_buffer_put(text, isfinite(of->speedup) ? "×" : "");
     if (of->rounds > 1) {
         (void)snprintf(more, sizeof more, "of a token's time, over one rank; median of %d rounds",
                        of->rounds);
@@ -86,46 +86,46 @@ static void put_speed_cards(const launch_inference_figures *of, launch_text *tex
     launch_report_card_end(text, more);
 }
 
-static void put_exchange_cards(const launch_inference_figures *of, launch_text *text)
+static void put_exchange_cards(const launch_inference_figures *of, base_buffer *text)
 {
     char more[128];
-    launch_text reduces = {0};
+    base_buffer reduces = {0};
     if (of->rank_count < 2) {
         return;
     }
     const launch_inference_rank *mean = &of->mean;
     launch_report_card_begin(text, "Communication");
-    launch_text_number(text, 100 * launch_inference_exchange_share(mean), 1);
-    launch_text_put(text, "\xc2\xa0%");
-    launch_text_put(&reduces, "of the ranks' time; ");
+    base_buffer_number(text, 100 * launch_inference_exchange_share(mean), 1);
+    base_buffer_put(text, "\xc2\xa0%");
+    base_buffer_put(&reduces, "of the ranks' time; ");
     launch_inference_put_reduces(of, &reduces);
     launch_report_card_end(text, reduces.failed ? "" : reduces.data);
-    launch_text_fini(&reduces);
+    base_buffer_fini(&reduces);
     launch_report_card_begin(text, "Waited for most");
     if (of->slowest >= 0) {
-        launch_text_printf(text, "rank %d", of->slowest);
+        base_buffer_printf(text, "rank %d", of->slowest);
         (void)snprintf(more, sizeof more, "costs the others %.4f ms a token",
                        of->ranks[of->slowest].held_up_ms);
     } else {
-        launch_text_put(text, "–");
+        base_buffer_put(text, "–");
         (void)snprintf(more, sizeof more, "not known");
     }
     launch_report_card_end(text, more);
 }
 
-static void put_draft_card(const launch_inference_rank *mean, launch_text *text)
+static void put_draft_card(const launch_inference_rank *mean, base_buffer *text)
 {
     char more[128];
     (void)snprintf(more, sizeof more,
                    "of %.0f drafted tokens were right; %.2f tokens of a text a step", mean->drafted,
                    mean->tokens_per_step);
     launch_report_card_begin(text, "Drafts");
-    launch_text_number(text, 100 * mean->accepted / mean->drafted, 1);
-    launch_text_put(text, mean->drafted > 0 ? "\xc2\xa0%" : "");
+    base_buffer_number(text, 100 * mean->accepted / mean->drafted, 1);
+    base_buffer_put(text, mean->drafted > 0 ? "\xc2\xa0%" : "");
     launch_report_card_end(text, more);
 }
 
-static void put_bars(const launch_inference_figures *of, launch_text *text)
+static void put_bars(const launch_inference_figures *of, base_buffer *text)
 {
     launch_figure *figure =
         launch_figure_make("Mean time of a token by rank, in parts", "ms per token", "ms");
@@ -148,10 +148,10 @@ static void put_bars(const launch_inference_figures *of, launch_text *text)
     free(figure);
 }
 
-static void put_rank_rows(const launch_inference_view *view, launch_text *text)
+static void put_rank_rows(const launch_inference_view *view, base_buffer *text)
 {
     const launch_inference_figures *of = view->figures;
-    launch_text_put(text, "<div class=\"scroll parts\"><table><thead><tr><th class=\"n\">rank</th>"
+    base_buffer_put(text, "<div class=\"scroll parts\"><table><thead><tr><th class=\"n\">rank</th>"
                           "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
                           "<th class=\"n\">computing</th><th class=\"n\">moving bytes</th>"
                           "<th class=\"n\">waiting</th><th class=\"n\">candidates</th>"
@@ -160,33 +160,33 @@ static void put_rank_rows(const launch_inference_view *view, launch_text *text)
                           "<th class=\"n\">peak memory</th></tr></thead><tbody>\n");
     for (int r = 0; r < of->rank_count; r++) {
         const launch_inference_rank *rank = &of->ranks[r];
-        launch_text_printf(text, "<tr><td class=\"n\">%d</td>", r);
+        base_buffer_printf(text, "<tr><td class=\"n\">%d</td>", r);
         put_ms_cell(text, rank->ttft_ms);
         put_ms_cell(text, rank->per_token_ms);
         put_ms_cell(text, rank->compute_ms);
         put_ms_cell(text, rank->reduce_transfer_ms);
         put_ms_cell(text, rank->reduce_waiting_ms);
         put_ms_cell(text, rank->gather_ms);
-        launch_text_put(text, "<td class=\"n\">");
+        base_buffer_put(text, "<td class=\"n\">");
         if (isfinite(rank->slowest_in_steps)) {
-            launch_text_printf(text, "%.0f of %.0f steps", rank->slowest_in_steps, rank->steps);
+            base_buffer_printf(text, "%.0f of %.0f steps", rank->slowest_in_steps, rank->steps);
         } else {
-            launch_text_put(text, "–");
+            base_buffer_put(text, "–");
         }
-        launch_text_put(text, "</td>");
+        base_buffer_put(text, "</td>");
         put_ms_cell(text, rank->held_up_ms);
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "<td class=\"n\">%.2f MB</td><td class=\"n\">%.2f MB</td>"
                            "<td class=\"n\">%.0f MB</td></tr>\n",
                            rank->weight_bytes / 1e6, rank->cache_bytes / 1e6,
                            rank->max_rss_bytes / 1e6);
     }
-    launch_text_put(text, "</tbody></table></div>");
+    base_buffer_put(text, "</tbody></table></div>");
 }
 
-static void put_ranks(const launch_inference_view *view, launch_text *text)
+static void put_ranks(const launch_inference_view *view, base_buffer *text)
 {
-    launch_text_printf(
+    base_buffer_printf(
         text,
         "<section><h2>Where a token's time went</h2><p class=\"hintline\">On each "
         "rank, for each token that was drawn%s. Several texts are drawn in one step, so "
@@ -195,40 +195,40 @@ static void put_ranks(const launch_inference_view *view, launch_text *text)
         view->figures->rounds > 1 ? ", in the first round" : "");
     put_bars(view->figures, text);
     put_rank_rows(view, text);
-    launch_text_put(text, "</section>\n");
+    base_buffer_put(text, "</section>\n");
 }
 
-static void put_side(launch_text *text, const char *name, const launch_inference_side *side)
+static void put_side(base_buffer *text, const char *name, const launch_inference_side *side)
 {
-    launch_text_printf(text, "<tr><td>%s</td>", name);
+    base_buffer_printf(text, "<tr><td>%s</td>", name);
     put_ms_cell(text, side->ttft_ms);
     put_ms_cell(text, side->per_token_ms.median);
     put_ms_cell(text, side->per_token_ms.low);
     put_ms_cell(text, side->per_token_ms.high);
-    launch_text_put(text, "<td class=\"n\">");
-    launch_text_number(text, side->tokens_per_s.median, 0);
-    launch_text_put(text, "</td><td class=\"n\">");
-    launch_text_number(text, side->tokens, 0);
-    launch_text_put(text, "</td></tr>\n");
+    base_buffer_put(text, "<td class=\"n\">");
+    base_buffer_number(text, side->tokens_per_s.median, 0);
+    base_buffer_put(text, "</td><td class=\"n\">");
+    base_buffer_number(text, side->tokens, 0);
+    base_buffer_put(text, "</td></tr>\n");
 }
 
-static void put_comparison(const launch_inference_view *view, launch_text *text)
+static void put_comparison(const launch_inference_view *view, base_buffer *text)
 {
     const launch_inference_figures *of = view->figures;
     const char *reason = json_string_value(json_object_get(view->results, "baseline_null_because"));
     if (!isfinite(of->single.per_token_ms.median) && reason == NULL) {
         return;
     }
-    launch_text_put(text,
+    base_buffer_put(text,
                     "<section><h2>Beside one rank, and replicas</h2><p class=\"hintline\">The "
                     "same prompts, drawn by each of the three");
     if (of->rounds > 1) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            " in turns, in %d rounds. Medians over the rounds; a tenth of them is "
                            "below low, and a tenth above high. First tokens are of the first round",
                            of->rounds);
     }
-    launch_text_put(text, ".</p><div class=\"scroll\"><table><thead><tr><th></th>"
+    base_buffer_put(text, ".</p><div class=\"scroll\"><table><thead><tr><th></th>"
                           "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
                           "<th class=\"n\">low</th><th class=\"n\">high</th>"
                           "<th class=\"n\">tokens/s</th><th class=\"n\">tokens</th></tr></thead>"
@@ -236,13 +236,13 @@ static void put_comparison(const launch_inference_view *view, launch_text *text)
     put_side(text, "tensor parallel", &of->tp);
     put_side(text, "one rank alone", &of->single);
     put_side(text, "replicas: a whole model on each rank", &of->replicas);
-    launch_text_put(text, "</tbody></table></div>");
+    base_buffer_put(text, "</tbody></table></div>");
     if (reason != NULL) {
-        launch_text_put(text, "<p class=\"none\">");
-        launch_text_html(text, reason);
-        launch_text_put(text, "</p>");
+        base_buffer_put(text, "<p class=\"none\">");
+        base_buffer_html(text, reason);
+        base_buffer_put(text, "</p>");
     }
-    launch_text_put(text, "</section>\n");
+    base_buffer_put(text, "</section>\n");
 }
 
 static const double MARGIN =
@@ -292,14 +292,14 @@ launch_figure *launch_curve_figure(const launch_curve *curve)
     return figure;
 }
 
-static void put_curve(const launch_inference_view *view, launch_text *text)
+static void put_curve(const launch_inference_view *view, base_buffer *text)
 {
     const launch_curve *curve = &view->figures->curve;
     if (curve->point_count == 0) {
         return;
     }
     launch_figure *figure = launch_curve_figure(curve);
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "<section><h2>How it scales with the width</h2><p class=\"hintline\">Models "
                        "of %.0f layers, on one rank and on %d. The prediction is the weights over "
                        "the speed at which a rank reads so many bytes, and the all-reduces by this "
@@ -308,7 +308,7 @@ static void put_curve(const launch_inference_view *view, launch_text *text)
     launch_figure_svg(text, figure);
     free(figure);
     if (launch_curve_no_crossover(curve) != NULL) {
-        launch_text_printf(text, "<p class=\"none\">%s</p>", launch_curve_no_crossover(curve));
+        base_buffer_printf(text, "<p class=\"none\">%s</p>", launch_curve_no_crossover(curve));
     }
     size_t index = 0;
     json_t *point = NULL;
@@ -317,30 +317,30 @@ static void put_curve(const launch_inference_view *view, launch_text *text)
     {
         const char *reason = json_string_value(json_object_get(point, "null_because"));
         if (reason != NULL) {
-            launch_text_printf(text, "<p class=\"none\">d_model %.0f was not measured: ",
+            base_buffer_printf(text, "<p class=\"none\">d_model %.0f was not measured: ",
                                launch_inference_number(point, "d_model"));
-            launch_text_html(text, reason);
-            launch_text_put(text, "</p>");
+            base_buffer_html(text, reason);
+            base_buffer_put(text, "</p>");
         }
     }
-    launch_text_put(text, "</section>\n");
+    base_buffer_put(text, "</section>\n");
 }
 
 /* single: the same prompt on one rank; NULL: it was not measured. */
-static void put_prompt(launch_text *text, const json_t *prompt, const json_t *single)
+static void put_prompt(base_buffer *text, const json_t *prompt, const json_t *single)
 {
     const json_t *each = json_object_get(prompt, "per_token_ms");
     const char *asked = json_string_value(json_object_get(prompt, "prompt"));
     const char *answer = json_string_value(json_object_get(prompt, "text"));
     const char *finish = json_string_value(json_object_get(prompt, "finish_reason"));
-    launch_text_put(text, "<tr><td>");
-    launch_text_html(text, asked != NULL ? asked : "");
-    launch_text_put(text, "</td><td class=\"answer\">");
-    launch_text_html(text, answer != NULL ? answer : "");
+    base_buffer_put(text, "<tr><td>");
+    base_buffer_html(text, asked != NULL ? asked : "");
+    base_buffer_put(text, "</td><td class=\"answer\">");
+    base_buffer_html(text, answer != NULL ? answer : "");
     if (finish != NULL && strcmp(finish, "cancelled") == 0) {
-        launch_text_put(text, " <span class=\"none\">(cancelled)</span>");
+        base_buffer_put(text, " <span class=\"none\">(cancelled)</span>");
     }
-    launch_text_printf(text, "</td><td class=\"n\">%zu</td>",
+    base_buffer_printf(text, "</td><td class=\"n\">%zu</td>",
                        json_array_size(json_object_get(prompt, "token_ids")));
     put_ms_cell(text, launch_inference_number(prompt, "ttft_ms"));
     put_ms_cell(text, launch_inference_number(each, "mean"));
@@ -348,39 +348,39 @@ static void put_prompt(launch_text *text, const json_t *prompt, const json_t *si
     put_ms_cell(text, launch_inference_number(each, "p95"));
     if (single != NULL) {
         put_ms_cell(text, launch_inference_number(json_object_get(single, "per_token_ms"), "mean"));
-        launch_text_put(text, json_is_true(json_object_get(single, "same_tokens"))
+        base_buffer_put(text, json_is_true(json_object_get(single, "same_tokens"))
                                   ? "<td class=\"good\">the same</td>"
                                   : "<td class=\"bad\">others</td>");
     }
-    launch_text_put(text, "</tr>\n");
+    base_buffer_put(text, "</tr>\n");
 }
 
-static void put_prompts(const launch_inference_view *view, launch_text *text)
+static void put_prompts(const launch_inference_view *view, base_buffer *text)
 {
     const json_t *prompts = json_object_get(view->results, "prompts");
     const json_t *single = json_object_get(json_object_get(view->results, "single"), "prompts");
     const size_t all = json_array_size(prompts);
-    launch_text_put(text,
+    base_buffer_put(text,
                     "<section><h2>Prompts and texts</h2><div class=\"scroll\"><table><thead><tr>"
                     "<th>prompt</th><th>text</th><th class=\"n\">tokens</th>"
                     "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
                     "<th class=\"n\">p50</th><th class=\"n\">p95</th>");
     if (single != NULL) {
-        launch_text_put(text, "<th class=\"n\">on one rank, mean</th><th>its tokens</th>");
+        base_buffer_put(text, "<th class=\"n\">on one rank, mean</th><th>its tokens</th>");
     }
-    launch_text_put(text, "</tr></thead><tbody>\n");
+    base_buffer_put(text, "</tr></thead><tbody>\n");
     for (size_t i = 0; i < all && i < PROMPTS_SHOWN; i++) {
         put_prompt(text, json_array_get(prompts, i), json_array_get(single, i));
     }
-    launch_text_put(text, "</tbody></table></div>");
+    base_buffer_put(text, "</tbody></table></div>");
     if (all > PROMPTS_SHOWN) {
-        launch_text_printf(text, "<p class=\"none\">The first %d of %zu; results.json has all.</p>",
+        base_buffer_printf(text, "<p class=\"none\">The first %d of %zu; results.json has all.</p>",
                            PROMPTS_SHOWN, all);
     }
-    launch_text_put(text, "</section>\n");
+    base_buffer_put(text, "</section>\n");
 }
 
-base_status launch_inference_report(const launch_inference_view *view, launch_text *text,
+base_status launch_inference_report(const launch_inference_view *view, base_buffer *text,
                                     base_error *reterr)
 {
     static const launch_term terms[] = {
@@ -402,13 +402,13 @@ base_status launch_inference_report(const launch_inference_view *view, launch_te
         {"p50, p95", "50 %, and 95 %, of the values are below."},
     };
     put_head(view, text);
-    launch_text_put(text, "<div class=\"cards\">\n");
+    base_buffer_put(text, "<div class=\"cards\">\n");
     put_speed_cards(view->figures, text);
     put_exchange_cards(view->figures, text);
     if (view->run->job->infer.speculate > 0) {
         put_draft_card(&view->figures->mean, text);
     }
-    launch_text_put(text, "</div>\n");
+    base_buffer_put(text, "</div>\n");
     launch_report_lesson(text, view->lesson_notes);
     put_prompts(view, text);
     put_ranks(view, text);

@@ -18,7 +18,7 @@ typedef struct launch_inference_view {
 
 /* The page. */
 BASE_MUST_CHECK base_status launch_inference_report(const launch_inference_view *view,
-                                                    launch_text *text, base_error *reterr);
+                                                    base_buffer *text, base_error *reterr);
 
 /* The scaling curve as a chart, which the caller frees with free(); NULL: no memory. Pure. */
 launch_figure *launch_curve_figure(const launch_curve *curve);

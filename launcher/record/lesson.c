@@ -15,16 +15,16 @@ static const double STEAL_SHARE = 0.01; /* of CPU time: above this, the host als
 /* load per core: from here on the machine counts as busy */
 static const double BUSY_SHARE = 0.5;
 
-static void put_ms(launch_text *text, double ms)
+static void put_ms(base_buffer *text, double ms)
 {
-    launch_text_number(text, ms, ms < 1 ? 3 : 2);
-    launch_text_put(text, " ms");
+    base_buffer_number(text, ms, ms < 1 ? 3 : 2);
+    base_buffer_put(text, " ms");
 }
 
 static const char LOCAL_EXCHANGE[] = "exchanging losses, and now and then what ranks have changed";
 
 /* The parts of the mean step. */
-static void put_step(const launch_run *run, launch_text *text)
+static void put_step(const launch_run *run, base_buffer *text)
 {
     static const char *const WORDS[LAUNCH_PARTS] = {
         [LAUNCH_PART_COMPUTE] = "forward and backward",
@@ -40,16 +40,16 @@ static void put_step(const launch_run *run, launch_text *text)
     const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
     const bool shards = run->job->parallel.zero >= PROTO_ZERO_GRADIENTS;
     const bool local = proto_job_is_local(run->job);
-    launch_text_put(text, "The mean step took ");
+    base_buffer_put(text, "The mean step took ");
     put_ms(text, step->step_ms);
-    launch_text_put(text, alone ? "" : ", in the rank that arrived last");
+    base_buffer_put(text, alone ? "" : ", in the rank that arrived last");
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         if (!(step->part_ms[p] > 0)) {
             continue;
         }
-        launch_text_put(text, first ? ": " : p == LAUNCH_PARTS - 1 ? " and " : ", ");
+        base_buffer_put(text, first ? ": " : p == LAUNCH_PARTS - 1 ? " and " : ", ");
         put_ms(text, step->part_ms[p]);
-        launch_text_printf(text, " (%.1f %%) of %s",
+        base_buffer_printf(text, " (%.1f %%) of %s",
                            launch_share_percent(step->part_ms[p], step->step_ms),
                            shards && p == LAUNCH_PART_EXCHANGE   ? "exchanging shards"
                            : local && p == LAUNCH_PART_EXCHANGE  ? LOCAL_EXCHANGE
@@ -58,38 +58,38 @@ static void put_step(const launch_run *run, launch_text *text)
                                                                  : "waiting for other stages");
         first = false;
     }
-    launch_text_put(text, ". ");
+    base_buffer_put(text, ". ");
     if (launch_steps_are_uneven(run->summary)) {
         launch_uneven_steps_put(run->summary, text);
-        launch_text_put(text, " ");
+        base_buffer_put(text, " ");
     }
     if (!stages && step->others_waiting_ms > 0) {
-        launch_text_printf(text, "The other rank%s waited for it in the all-reduce, ",
+        base_buffer_printf(text, "The other rank%s waited for it in the all-reduce, ",
                            run->job->job.world_size > 2 ? "s" : "");
         put_ms(text, step->others_waiting_ms);
-        launch_text_put(text, " in the mean. ");
+        base_buffer_put(text, " in the mean. ");
     }
 }
 
 /* What ranks that share batches exchange before attention and behind it. */
-static void put_context_ranks(const launch_run *run, launch_text *text)
+static void put_context_ranks(const launch_run *run, base_buffer *text)
 {
     const launch_breakdown *step = &run->summary->mean_step;
     const int ranks = (int)proto_job_context_ranks(run->job);
     if (ranks == 1 || !(step->step_ms > 0)) {
         return;
     }
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "%d ranks share the tokens of each batch. Of forward and backward, "
                        "exchanging heads with each other around attention took ",
                        ranks);
     put_ms(text, step->context_ms);
-    launch_text_printf(text, " (%.1f %% of the step), waiting for each other included. ",
+    base_buffer_printf(text, " (%.1f %% of the step), waiting for each other included. ",
                        launch_share_percent(step->context_ms, step->step_ms));
 }
 
 /* How much of the all-reduce ran behind backward. */
-static void put_overlap(const launch_run *run, launch_text *text)
+static void put_overlap(const launch_run *run, base_buffer *text)
 {
     const launch_breakdown *step = &run->summary->mean_step;
     const double total_ms = launch_breakdown_allreduce_ms(step);
@@ -97,13 +97,13 @@ static void put_overlap(const launch_run *run, launch_text *text)
     if (!(total_ms > 0)) {
         return;
     }
-    launch_text_put(text, "Inside the collective calls the all-reduce took ");
+    base_buffer_put(text, "Inside the collective calls the all-reduce took ");
     put_ms(text, total_ms);
     if (overlapped_ms > 0) {
-        launch_text_printf(text, ", %.0f %% of it while backward still ran. ",
+        base_buffer_printf(text, ", %.0f %% of it while backward still ran. ",
                            launch_share_percent(overlapped_ms, total_ms));
     } else {
-        launch_text_put(text, ", none of it while backward still ran. ");
+        base_buffer_put(text, ", none of it while backward still ran. ");
     }
 }
 
@@ -144,56 +144,56 @@ static comparison compare(const launch_run *run, const launch_scaling_point *one
     return made;
 }
 
-static void put_speed(launch_text *text, const launch_scaling_point *point)
+static void put_speed(base_buffer *text, const launch_scaling_point *point)
 {
-    launch_text_printf(text, "%.0f tokens/s", point->tokens_per_second);
+    base_buffer_printf(text, "%.0f tokens/s", point->tokens_per_second);
     if (isfinite(point->tokens_per_second_low) && isfinite(point->tokens_per_second_high)) {
-        launch_text_printf(text, " (%.0f to %.0f in %d rounds)", point->tokens_per_second_low,
+        base_buffer_printf(text, " (%.0f to %.0f in %d rounds)", point->tokens_per_second_low,
                            point->tokens_per_second_high, point->rounds);
     }
 }
 
 /* The comparison with one process: speed-up, efficiency, and what each rank's step gained. Only the
  * speeds if the machine was disturbed. */
-static void put_scaling(const comparison *found, bool is_suspect, launch_text *text)
+static void put_scaling(const comparison *found, bool is_suspect, base_buffer *text)
 {
     const int ranks = found->all->ranks;
     const launch_breakdown *one = &found->one->mean_step;
     const launch_breakdown *all = &found->all->mean_step;
-    launch_text_put(text, found->all->rounds > 0 ? "Measured in turns, " : "");
-    launch_text_printf(text, "%d processes handled ", ranks);
+    base_buffer_put(text, found->all->rounds > 0 ? "Measured in turns, " : "");
+    base_buffer_printf(text, "%d processes handled ", ranks);
     put_speed(text, found->all);
-    launch_text_put(text, " where one handled ");
+    base_buffer_put(text, " where one handled ");
     put_speed(text, found->one);
     if (is_suspect) {
-        launch_text_put(text, ". ");
+        base_buffer_put(text, ". ");
         return;
     }
-    launch_text_printf(text, ": %.2f times as many, %.0f %% of the ideal %d. ", found->speedup,
+    base_buffer_printf(text, ": %.2f times as many, %.0f %% of the ideal %d. ", found->speedup,
                        100 * found->speedup / ranks, ranks);
     if (!isfinite(found->longer_ms)) {
         return;
     }
-    launch_text_put(text,
+    base_buffer_put(text,
                     "Every rank has its own batch, so scaling would be ideal if a step took as "
                     "long as alone, ");
     put_ms(text, one->step_ms);
     if (found->is_noise) {
-        launch_text_put(text, "; it took no longer, within the noise of these measurements. ");
+        base_buffer_put(text, "; it took no longer, within the noise of these measurements. ");
         return;
     }
-    launch_text_put(text, "; it took ");
+    base_buffer_put(text, "; it took ");
     put_ms(text, found->longer_ms);
-    launch_text_printf(
+    base_buffer_printf(
         text,
         " more. Forward and backward took %.2f ms alone and take %.2f ms now, of the "
         "rank that arrives last; ",
         one->part_ms[LAUNCH_PART_COMPUTE], all->part_ms[LAUNCH_PART_COMPUTE]);
-    launch_text_put(text, "the all-reduce, which one process never does, costs ");
+    base_buffer_put(text, "the all-reduce, which one process never does, costs ");
     put_ms(text, launch_breakdown_allreduce_ms(all));
-    launch_text_put(text, ", and the other ranks wait for the last one for ");
+    base_buffer_put(text, ", and the other ranks wait for the last one for ");
     put_ms(text, all->others_waiting_ms);
-    launch_text_put(text, ". ");
+    base_buffer_put(text, ". ");
 }
 
 static bool is_overloaded(const launch_run *run)
@@ -208,18 +208,18 @@ static bool is_contended(const launch_run *run)
 }
 
 /* The likeliest cause of a loss, if it is outside of this run. */
-static void put_contention(const launch_run *run, launch_text *text)
+static void put_contention(const launch_run *run, base_buffer *text)
 {
     const launch_run_info *info = run->info;
     const char *s = info->cpus_online == 1 ? "" : "s";
     if (run->end->cpus_taken) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "Other jobs held CPUs that these ranks were to have (%s), so the ranks "
                            "were not bound and took turns with them: the likely cause. ",
                            run->end->unbound);
     }
     if (is_overloaded(run)) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "%s before this run began, the machine had more work than cores (load "
                            "%.1f on %d core%s), so ranks waited for their turn%s. ",
                            run->end->cpus_taken ? "Also" : "Already", info->load_before,
@@ -236,41 +236,41 @@ static double without_core_ms(const comparison *found)
 }
 
 /* Why forward and backward take longer than alone, as far as there is evidence. */
-static void put_slower_compute(const launch_run *run, const comparison *found, launch_text *text)
+static void put_slower_compute(const launch_run *run, const comparison *found, base_buffer *text)
 {
     const double wall_ms =
         found->more_ms[LAUNCH_PART_COMPUTE] + found->more_ms[LAUNCH_PART_OVERLAPPED];
     const double without_ms = without_core_ms(found);
     const double steal = run->info->steal_share;
-    launch_text_put(text, "slower forward and backward, ");
+    base_buffer_put(text, "slower forward and backward, ");
     if (!isfinite(found->more_cpu_ms)) {
-        launch_text_put(text, "probably because cores that work at once share the memory, the "
+        base_buffer_put(text, "probably because cores that work at once share the memory, the "
                               "last-level cache and the power budget; the ranks' CPU time, which "
                               "would tell that from waiting for a core, was not measured.");
     } else if (without_ms > EVIDENT_SHARE * wall_ms) {
-        launch_text_put(text, "because a rank was without a core for ");
+        base_buffer_put(text, "because a rank was without a core for ");
         put_ms(text, without_ms);
-        launch_text_put(text, " a step longer than alone (elapsed time less its CPU time): other "
+        base_buffer_put(text, " a step longer than alone (elapsed time less its CPU time): other "
                               "work or other ranks had the cores.");
     } else if (steal > STEAL_SHARE) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "probably because the host of this virtual machine gave %.1f %% of the "
                            "CPU time to others (steal time).",
                            100 * steal);
     } else {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "and it is the cores that were slower: CPU time rose from %.2f ms to "
                            "%.2f ms a step",
                            found->one->mean_step.compute_cpu_ms,
                            found->all->mean_step.compute_cpu_ms);
-        launch_text_put(text, isfinite(steal) ? ", with no steal time to speak of" : "");
-        launch_text_put(text, ". Cores that work at once share the memory, the last-level cache "
+        base_buffer_put(text, isfinite(steal) ? ", with no steal time to speak of" : "");
+        base_buffer_put(text, ". Cores that work at once share the memory, the last-level cache "
                               "and the power budget.");
     }
 }
 
 /* The causes of a loss: what the ranks had to share. Returns whether other work was named. */
-static bool put_cause(const launch_run *run, const comparison *found, launch_text *text)
+static bool put_cause(const launch_run *run, const comparison *found, base_buffer *text)
 {
     const int ranks = found->all->ranks;
     const int cores = run->info->cpus_allowed;
@@ -279,7 +279,7 @@ static bool put_cause(const launch_run *run, const comparison *found, launch_tex
     const double waiting_ms = found->later_ms;
     const double compute_ms = found->more_ms[LAUNCH_PART_COMPUTE] - found->later_ms;
     if (ranks > cores && found->speedup <= cores) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "%d ranks share %d core%s, so they take turns and more processes cannot "
                            "add speed: the ideal here is %d times one process, not %d.",
                            ranks, cores, cores == 1 ? "" : "s", cores, ranks);
@@ -289,41 +289,41 @@ static bool put_cause(const launch_run *run, const comparison *found, launch_tex
         return false; /* the loss is within the noise */
     }
     if (found->speedup <= 1) {
-        launch_text_put(text,
+        base_buffer_put(text,
                         "More processes were slower than one here: what a step gained in length "
                         "outweighs the extra batches. ");
     }
     put_contention(run, text);
-    launch_text_put(text, is_contended(run) ? "Beside that, the largest loss is "
+    base_buffer_put(text, is_contended(run) ? "Beside that, the largest loss is "
                                             : "The largest loss is ");
     if (compute_ms >= exchange_ms && compute_ms >= waiting_ms) {
         put_slower_compute(run, found, text);
     } else if (exchange_ms >= waiting_ms && proto_job_is_local(run->job)) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "the exchange of %.2f MB every %" PRId64
                            " steps; --local-steps can make it rarer.",
                            (double)run->end->trained_params * sizeof(float) / 1e6,
                            proto_job_local_steps(run->job));
     } else if (exchange_ms >= waiting_ms) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "the exchange of %.2f MB of gradients a step; a larger batch would "
                            "spread it over more tokens.",
                            (double)run->end->trained_params * sizeof(float) / 1e6);
     } else {
-        launch_text_put(text, "waiting: in each step all ranks wait for the one that ends backward "
+        base_buffer_put(text, "waiting: in each step all ranks wait for the one that ends backward "
                               "last");
         if (without_core_ms(found) > EVIDENT_SHARE * waiting_ms) {
-            launch_text_put(text, ", which was without a core for ");
+            base_buffer_put(text, ", which was without a core for ");
             put_ms(text, without_core_ms(found));
-            launch_text_put(text, " a step longer than alone (elapsed time less its CPU time)");
+            base_buffer_put(text, " a step longer than alone (elapsed time less its CPU time)");
         }
-        launch_text_put(text, ".");
+        base_buffer_put(text, ".");
     }
     return is_contended(run);
 }
 
 /* Removes a space at the end: sentences end with one, but the last need not. */
-static void trim(launch_text *text)
+static void trim(base_buffer *text)
 {
     while (text->length_bytes > 0 && text->data[text->length_bytes - 1] == ' ') {
         text->data[--text->length_bytes] = '\0';
@@ -331,28 +331,28 @@ static void trim(launch_text *text)
 }
 
 /* Why there is no comparison. */
-static void put_not_measured(const launch_run *run, launch_text *text)
+static void put_not_measured(const launch_run *run, base_buffer *text)
 {
     const launch_record_end *end = run->end;
     const char *reason = NULL;
     for (int i = 0; i < end->scaling_failed_count; i++) {
         reason = end->scaling_failed[i].ranks == 1 ? end->scaling_failed[i].reason : reason;
     }
-    launch_text_printf(text, "%d processes together handled %.0f tokens/s. ",
+    base_buffer_printf(text, "%d processes together handled %.0f tokens/s. ",
                        (int)run->job->job.world_size, run->summary->tokens_per_second);
     if (reason != NULL) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "Measuring one process alone failed (%s), so their speed-up is not "
                            "known.",
                            reason);
     } else {
-        launch_text_put(text,
+        base_buffer_put(text,
                         "One process alone was not measured, so their speed-up is not known.");
     }
 }
 
 /* Returns whether other work on the machine was named as the cause. */
-static bool put_against_one(const launch_run *run, launch_text *text)
+static bool put_against_one(const launch_run *run, base_buffer *text)
 {
     const launch_scaling_point *one = launch_summary_point(run->summary, 1);
     if (one == NULL || !(one->tokens_per_second > 0)) {
@@ -366,17 +366,17 @@ static bool put_against_one(const launch_run *run, launch_text *text)
 }
 
 /* A warning if other work had the machine, unless the text says so already. */
-static void put_load(const launch_run *run, launch_text *text)
+static void put_load(const launch_run *run, base_buffer *text)
 {
     const double load = run->info->load_before;
     if (run->end->cpus_taken) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            " The ranks had no CPUs of their own, which other jobs held (%s), so "
                            "these times say less than they could.",
                            run->end->unbound);
     }
     if (load > BUSY_SHARE * run->info->cpus_online) {
-        launch_text_printf(
+        base_buffer_printf(
             text,
             " The machine was busy with other work when this run began (load %.1f on "
             "%d core%s), so these times say less than they could.",
@@ -384,17 +384,17 @@ static void put_load(const launch_run *run, launch_text *text)
     }
 }
 
-void launch_lesson_write(const launch_run *run, launch_text *text)
+void launch_lesson_write(const launch_run *run, base_buffer *text)
 {
     const launch_summary *summary = run->summary;
     const int ranks = (int)run->job->job.world_size;
     bool named = false;
     if (summary->steps_done == 0 || !isfinite(summary->tokens_per_second)) {
-        launch_text_put(text, "No step was finished by every rank, so nothing was measured.");
+        base_buffer_put(text, "No step was finished by every rank, so nothing was measured.");
         return;
     }
-    launch_text_put(text, summary->suspect);
-    launch_text_put(text, summary->suspect[0] != '\0' ? " " : "");
+    base_buffer_put(text, summary->suspect);
+    base_buffer_put(text, summary->suspect[0] != '\0' ? " " : "");
     put_step(run, text);
     if (proto_mode_get(run->job->job.mode)->pipelined) {
         launch_stages_lesson(run, text);
@@ -402,7 +402,7 @@ void launch_lesson_write(const launch_run *run, launch_text *text)
         return;
     }
     if (ranks == 1) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "One process alone handled %.0f tokens/s; it has nobody to exchange "
                            "gradients with. --ranks 2 shows what a second process adds.",
                            summary->tokens_per_second);

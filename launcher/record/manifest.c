@@ -97,17 +97,17 @@ static void put_message(launch_sheet *page, const launch_run *run)
 
 static void put_origin(launch_sheet *page, const launch_run *run)
 {
-    launch_text text = {0};
-    launch_text_printf(&text, "ringfence launcher %s", run->info->version);
+    base_buffer text = {0};
+    base_buffer_printf(&text, "ringfence launcher %s", run->info->version);
     if (run->engine != NULL && run->engine[0] != '\0') {
-        launch_text_printf(&text, ", started by %s", run->engine);
+        base_buffer_printf(&text, ", started by %s", run->engine);
     }
     sheet_string(page, "started_by", text.data);
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
     launch_run_command(run, &text);
     sheet_string(page, "rerun", text.data);
     page->failed = page->failed || text.failed;
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
     json_t *argv = json_array();
     for (int i = 0; i < run->argc; i++) {
         if (json_array_append_new(argv, sheet_text(run->argv[i])) != 0) {
@@ -441,7 +441,7 @@ static void put_lists(launch_sheet *page, const launch_run *run)
     sheet_put(page, "ranks", ranks);
 }
 
-base_status launch_manifest_write(const launch_run *run, launch_text *text, base_error *reterr)
+base_status launch_manifest_write(const launch_run *run, base_buffer *text, base_error *reterr)
 {
     launch_sheet page = sheet_make();
     put_headline(&page, run);
@@ -463,8 +463,8 @@ base_status launch_manifest_write(const launch_run *run, launch_text *text, base
     if (json == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write the manifest");
     }
-    launch_text_put(text, json);
-    launch_text_put(text, "\n");
+    base_buffer_put(text, json);
+    base_buffer_put(text, "\n");
     free(json);
     return BASE_OK;
 }

@@ -22,19 +22,19 @@ static const char HEAD[] =
 
 /* Writes the figure's data, and adds to the script what draws it. */
 static base_status write_figure(const char *directory, const launch_plot_files *plot,
-                                const char *subtitle, launch_text *script, base_error *reterr)
+                                const char *subtitle, base_buffer *script, base_error *reterr)
 {
     char data_name[32];
     char png_name[32];
-    launch_text data = {.failed = plot->figure == NULL};
+    base_buffer data = {.failed = plot->figure == NULL};
     (void)snprintf(data_name, sizeof data_name, "%s.dat", plot->name);
     (void)snprintf(png_name, sizeof png_name, "%s.png", plot->name);
     if (plot->figure != NULL) {
         launch_figure_data(&data, plot->figure);
         launch_figure_script(script, plot->figure, subtitle, data_name, png_name);
     }
-    const base_status status = launch_text_save(&data, directory, data_name, reterr);
-    launch_text_fini(&data);
+    const base_status status = base_buffer_save(&data, directory, data_name, reterr);
+    base_buffer_fini(&data);
     return status;
 }
 
@@ -42,12 +42,12 @@ base_status launch_plots_write(const char *directory, launch_plot_files *plots, 
                                const launch_run_info *info, base_error *reterr)
 {
     char subtitle[2 * LAUNCH_INFO_BYTES];
-    launch_text script = {0};
+    base_buffer script = {0};
     base_status status = BASE_OK;
     (void)snprintf(subtitle, sizeof subtitle, "%s, %d CPU%s, commit %s",
                    info->cpu[0] != '\0' ? info->cpu : info->host, info->cpus_allowed,
                    info->cpus_allowed == 1 ? "" : "s", info->git_commit);
-    launch_text_put(&script, HEAD);
+    base_buffer_put(&script, HEAD);
     for (int i = 0; i < count; i++) {
         if (status == BASE_OK) {
             status = write_figure(directory, &plots[i], subtitle, &script, reterr);
@@ -55,9 +55,9 @@ base_status launch_plots_write(const char *directory, launch_plot_files *plots, 
         free(plots[i].figure);
     }
     if (status == BASE_OK) {
-        status = launch_text_save(&script, directory, "plots.gp", reterr);
+        status = base_buffer_save(&script, directory, "plots.gp", reterr);
     }
-    launch_text_fini(&script);
+    base_buffer_fini(&script);
     return status;
 }
 
@@ -69,7 +69,7 @@ static void remove_pictures(int directory_fd)
     (void)unlinkat(directory_fd, "scaling-curve.png", 0);
 }
 
-void launch_plots_draw(int directory_fd, const char *path, int64_t timeout_ns, launch_text *notes)
+void launch_plots_draw(int directory_fd, const char *path, int64_t timeout_ns, base_buffer *notes)
 {
     base_error error;
     const base_status status = base_gnuplot_run(&(base_gnuplot){.directory_fd = directory_fd,
@@ -80,15 +80,15 @@ void launch_plots_draw(int directory_fd, const char *path, int64_t timeout_ns, l
         return;
     }
     if (status == BASE_ERR_NOTFOUND) {
-        launch_text_printf(notes, "no plots: %s; %s/plots.gp draws them later\n", error.message,
+        base_buffer_printf(notes, "no plots: %s; %s/plots.gp draws them later\n", error.message,
                            path);
         return;
     }
     remove_pictures(directory_fd);
     if (status == BASE_ERR_TIMEOUT) {
-        launch_text_printf(notes, "no plots: %s\n", error.message);
+        base_buffer_printf(notes, "no plots: %s\n", error.message);
     } else {
-        launch_text_printf(notes, "no plots: gnuplot failed on %s/plots.gp: %s\n", path,
+        base_buffer_printf(notes, "no plots: gnuplot failed on %s/plots.gp: %s\n", path,
                            error.message);
     }
 }

@@ -20,6 +20,6 @@ BASE_MUST_CHECK base_status launch_plots_write(const char *directory, launch_plo
 /* Runs gnuplot on plots.gp in the directory, whose path the notes name, without a shell, for
  * timeout_ns at most. A failure is not an error but a line in notes: there is no gnuplot, it
  * complained, or it took too long. */
-void launch_plots_draw(int directory_fd, const char *path, int64_t timeout_ns, launch_text *notes);
+void launch_plots_draw(int directory_fd, const char *path, int64_t timeout_ns, base_buffer *notes);
 
 #endif

@@ -33,7 +33,7 @@ struct launch_record {
     proto_job job;
     launch_out_directory directory;
     launch_steps steps;
-    launch_text notes;
+    base_buffer notes;
     launch_file_digest data;
     FILE *timings;
     int64_t flushed_ns;
@@ -221,7 +221,7 @@ static void set_aside(launch_record *record, uint64_t first_step)
     (void)snprintf(kept, sizeof kept, "%s/" LAUNCH_TIMINGS_BEFORE "%" PRIu64 ".jsonl",
                    record->directory.path, first_step);
     if (renameat2(AT_FDCWD, record->timings_path, AT_FDCWD, kept, RENAME_NOREPLACE) == 0) {
-        launch_text_printf(&record->notes,
+        base_buffer_printf(&record->notes,
                            "timings.jsonl begins after step %" PRIu64
                            ": the lines before are in %s, for they are not of these ranks, or not "
                            "whole\n",
@@ -255,7 +255,7 @@ static base_status begin_first(launch_record *record, uint64_t first_step, base_
     }
     const base_status status = launch_out_directory_clear(&record->directory, reterr);
     if (record->directory.moved_to[0] != '\0') {
-        launch_text_printf(&record->notes, "the record of an earlier run is now in %s\n",
+        base_buffer_printf(&record->notes, "the record of an earlier run is now in %s\n",
                            record->directory.moved_to);
     }
     return status == BASE_OK ? open_timings(record, reterr) : status;
@@ -350,12 +350,12 @@ static void keep_first(base_status *first, base_error *first_error, base_status 
 static base_status write_report(const launch_record *record, const launch_run *run,
                                 const char *manifest, base_error *reterr)
 {
-    launch_text text = {0};
+    base_buffer text = {0};
     base_status status = launch_report_write(run, manifest, &text, reterr);
     if (status == BASE_OK) {
-        status = launch_text_save(&text, record->directory.path, "report.html", reterr);
+        status = base_buffer_save(&text, record->directory.path, "report.html", reterr);
     }
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
     return status;
 }
 
@@ -364,16 +364,16 @@ static base_status write_results(launch_record *record, const launch_run *run, b
 {
     base_error error;
     base_status first = BASE_OK;
-    launch_text manifest = {0};
+    base_buffer manifest = {0};
     base_status status = launch_manifest_write(run, &manifest, &error);
     keep_first(&first, reterr, status, &error);
     if (status == BASE_OK) {
-        status = launch_text_save(&manifest, record->directory.path, "manifest.json", &error);
+        status = base_buffer_save(&manifest, record->directory.path, "manifest.json", &error);
         record->has_manifest = status == BASE_OK;
         keep_first(&first, reterr, status, &error);
         keep_first(&first, reterr, write_report(record, run, manifest.data, &error), &error);
     }
-    launch_text_fini(&manifest);
+    base_buffer_fini(&manifest);
     launch_plot_files plots[] = {{"steptime", launch_step_figure(run)},
                                  {"loss", launch_loss_figure(run, false)},
                                  {"scaling", launch_scaling_figure(run)}};
@@ -386,22 +386,22 @@ static base_status write_results(launch_record *record, const launch_run *run, b
     return first;
 }
 
-void launch_run_command(const launch_run *run, launch_text *text)
+void launch_run_command(const launch_run *run, base_buffer *text)
 {
     for (int i = 0; i < run->argc; i++) {
-        launch_text_put(text, i > 0 ? " " : "");
-        launch_text_shell(text, run->argv[i]);
+        base_buffer_put(text, i > 0 ? " " : "");
+        base_buffer_shell(text, run->argv[i]);
     }
 }
 
-void launch_run_backend(const launch_record_end *end, launch_text *text)
+void launch_run_backend(const launch_record_end *end, base_buffer *text)
 {
-    launch_text_put(text, "ringfence");
+    base_buffer_put(text, "ringfence");
     if (end->transport != NULL && end->transport[0] != '\0') {
-        launch_text_printf(text, "-%s", end->transport);
+        base_buffer_printf(text, "-%s", end->transport);
     }
     if (end->algorithm != NULL && end->algorithm[0] != '\0') {
-        launch_text_printf(text, "-%s", end->algorithm);
+        base_buffer_printf(text, "-%s", end->algorithm);
     }
 }
 
@@ -409,8 +409,8 @@ static base_status describe_and_write(launch_record *record, const launch_record
                                       const launch_summary *summary, base_error *reterr)
 {
     launch_run_info info;
-    launch_text lesson = {0};
-    launch_text backend = {0};
+    base_buffer lesson = {0};
+    base_buffer backend = {0};
     launch_file_digest_finish(&record->data);
     launch_run_info_gather(&info, &record->data);
     info.load_before = record->load_before;
@@ -439,8 +439,8 @@ static base_status describe_and_write(launch_record *record, const launch_record
         backend.failed || lesson.failed
             ? base_fail(reterr, BASE_ERR_MEMORY, "no memory to write the record")
             : write_results(record, &run, reterr);
-    launch_text_fini(&lesson);
-    launch_text_fini(&backend);
+    base_buffer_fini(&lesson);
+    base_buffer_fini(&backend);
     return status;
 }
 
@@ -453,7 +453,7 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
     if (record->timings == NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "the record is finished, or has not begun");
     }
-    launch_text_fini(&record->notes); /* the notes of begin have been printed */
+    base_buffer_fini(&record->notes); /* the notes of begin have been printed */
     keep_first(&first, reterr, close_timings(record, &error), &error);
     const base_status status = launch_summary_init(&summary, &record->steps, 0, end, &error);
     keep_first(&first, reterr, status, &error);
@@ -493,6 +493,6 @@ void launch_record_close(launch_record *record)
     }
     launch_out_directory_close(&record->directory);
     launch_steps_fini(&record->steps);
-    launch_text_fini(&record->notes);
+    base_buffer_fini(&record->notes);
     free(record);
 }

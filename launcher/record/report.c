@@ -10,23 +10,23 @@
 #include "record/run_figures.h"
 #include "record/stages.h"
 
-static void put_head(const launch_run *run, launch_text *text)
+static void put_head(const launch_run *run, base_buffer *text)
 {
     launch_report_begin(text, run->out, run->end->exit_status);
-    launch_text_printf(text, "<p class=\"sub\">%d process%s trained a model of ",
+    base_buffer_printf(text, "<p class=\"sub\">%d process%s trained a model of ",
                        (int)run->job->job.world_size, run->job->job.world_size == 1 ? "" : "es");
-    launch_text_count(text, run->end->model_params);
-    launch_text_put(text, " parameters ");
+    base_buffer_count(text, run->end->model_params);
+    base_buffer_put(text, " parameters ");
     if (run->job->lora.rank > 0) {
-        launch_text_put(text, "(of adapters alone, ");
-        launch_text_count(text, run->end->trained_params);
-        launch_text_put(text, ") ");
+        base_buffer_put(text, "(of adapters alone, ");
+        base_buffer_count(text, run->end->trained_params);
+        base_buffer_put(text, ") ");
     }
-    launch_text_printf(text, "for %zu step%s, in %.1f s, on ", run->summary->steps_done,
+    base_buffer_printf(text, "for %zu step%s, in %.1f s, on ", run->summary->steps_done,
                        run->summary->steps_done == 1 ? "" : "s", run->end->job_seconds);
     launch_report_machine(text, run->info, run->started_at);
     if (run->first_step > 0) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "<p class=\"sub\">It went on after step %" PRIu64 " (--resume): the "
                            "time is of the rest.%s</p>\n",
                            run->first_step,
@@ -41,35 +41,35 @@ static void put_head(const launch_run *run, launch_text *text)
     launch_report_command(text, run);
 }
 
-static void put_speedup_card(double speedup, int ranks, bool is_suspect, launch_text *text)
+static void put_speedup_card(double speedup, int ranks, bool is_suspect, base_buffer *text)
 {
     const bool known = isfinite(speedup);
     launch_report_card_begin(text, "Speed-up");
-    launch_text_number(text, is_suspect ? (double)NAN : speedup, 2);
-    launch_text_put(text, known && !is_suspect ? "×" : "");
-    launch_text_put(text, "</b><span class=\"more\">");
+    base_buffer_number(text, is_suspect ? (double)NAN : speedup, 2);
+    base_buffer_put(text, known && !is_suspect ? "×" : "");
+    base_buffer_put(text, "</b><span class=\"more\">");
     if (known && is_suspect) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "<span class=\"bad\">says nothing: this machine was disturbed</span> "
                            "(%.2f× was measured)",
                            speedup);
     } else if (known) {
-        launch_text_printf(text, "over one process; %.0f %% efficient", 100 * speedup / ranks);
+        base_buffer_printf(text, "over one process; %.0f %% efficient", 100 * speedup / ranks);
     } else {
-        launch_text_put(text, "one process was not measured");
+        base_buffer_put(text, "one process was not measured");
     }
-    launch_text_put(text, "</span></div>\n");
+    base_buffer_put(text, "</span></div>\n");
 }
 
-static void put_speed_cards(const launch_run *run, launch_text *text)
+static void put_speed_cards(const launch_run *run, base_buffer *text)
 {
     const launch_summary *summary = run->summary;
     const int ranks = (int)run->job->job.world_size;
     launch_report_card_begin(text, "Speed");
     if (isfinite(summary->tokens_per_second)) {
-        launch_text_count(text, (unsigned long long)llround(summary->tokens_per_second));
+        base_buffer_count(text, (unsigned long long)llround(summary->tokens_per_second));
     } else {
-        launch_text_put(text, "–");
+        base_buffer_put(text, "–");
     }
     launch_report_card_end(text, "tokens per second");
     if (ranks > 1) {
@@ -81,15 +81,15 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
     }
     launch_report_card_begin(text, "Step");
     launch_report_ms(text, summary->mean_step.step_ms, 2);
-    launch_text_put(text, "</b><span class=\"more\">mean; median ");
+    base_buffer_put(text, "</b><span class=\"more\">mean; median ");
     launch_report_ms(text, summary->step_ms.p50, 2);
-    launch_text_put(text, "; p95 ");
+    base_buffer_put(text, "; p95 ");
     launch_report_ms(text, summary->step_ms.p95, 2);
-    launch_text_put(text, "</span></div>\n");
+    base_buffer_put(text, "</span></div>\n");
 }
 
 /* In a pipeline most of it is the wait for messages of other stages, or for the ranks of the own one. */
-static void put_wait_card(const launch_run *run, launch_text *text)
+static void put_wait_card(const launch_run *run, base_buffer *text)
 {
     const launch_breakdown *step = &run->summary->mean_step;
     const double exposed_ms = launch_breakdown_exposed_ms(step);
@@ -100,19 +100,19 @@ static void put_wait_card(const launch_run *run, launch_text *text)
                                    : proto_job_tensor(run->job) > 1 ? "Waiting for ranks"
                                                                     : "Waiting for stages");
     launch_report_ms(text, exposed_ms, exposed_ms < 1 ? 3 : 2);
-    launch_text_put(text, "</b><span class=\"more\">");
+    base_buffer_put(text, "</b><span class=\"more\">");
     if (isfinite(exposed_ms)) {
-        launch_text_printf(text, "%s; %.1f %% of a step",
+        base_buffer_printf(text, "%s; %.1f %% of a step",
                            stages   ? "mean, with the exchange"
                            : shards ? "mean, of shards; with the waits of forward and backward"
                                     : "mean, after backward",
                            launch_share_percent(exposed_ms, step->step_ms));
     }
-    launch_text_put(text, "</span></div>\n");
+    base_buffer_put(text, "</span></div>\n");
 }
 
 /* Whether what several ranks hold ended the same. */
-static void put_equality_card(const launch_run *run, launch_text *text)
+static void put_equality_card(const launch_run *run, base_buffer *text)
 {
     static const char *const ANSWERS[][2] = {
         {"not known", "not all ranks finished"},
@@ -125,7 +125,7 @@ static void put_equality_card(const launch_run *run, launch_text *text)
     const bool stages =
         proto_mode_get(run->job->job.mode)->pipelined && proto_job_copies(run->job) == 1 && !shared;
     launch_report_card_begin(text, stages ? "Tied matrix" : "Parameters");
-    launch_text_put(text, ANSWERS[answer][0]);
+    base_buffer_put(text, ANSWERS[answer][0]);
     launch_report_card_end(text, equal && stages
                                      ? "to the last bit, on the first and the last stage"
                                  : equal && shared ? "to the last bit, in all copies"
@@ -133,40 +133,40 @@ static void put_equality_card(const launch_run *run, launch_text *text)
 }
 
 /* How far the busiest expert of any layer is from an equal share. */
-static void put_experts_card(const launch_experts *of, launch_text *text)
+static void put_experts_card(const launch_experts *of, base_buffer *text)
 {
     int busiest = 0;
     for (int i = 1; i < of->load_count; i++) {
         busiest = of->loads[i] > of->loads[busiest] ? i : busiest;
     }
     launch_report_card_begin(text, "Busiest expert");
-    launch_text_printf(text, "%.1f\xc2\xa0%%</b><span class=\"more\">",
+    base_buffer_printf(text, "%.1f\xc2\xa0%%</b><span class=\"more\">",
                        100 * (double)of->loads[busiest]);
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "of layer %d's choices, in the last %llu steps; an equal share is "
                        "%.1f\xc2\xa0%%</span></div>\n",
                        busiest / of->count, (unsigned long long)of->steps, 100.0 / of->count);
 }
 
-static void put_outcome_cards(const launch_run *run, launch_text *text)
+static void put_outcome_cards(const launch_run *run, base_buffer *text)
 {
     const launch_summary *summary = run->summary;
     if (run->job->job.world_size > 1) {
         put_wait_card(run, text);
     }
     launch_report_card_begin(text, "Loss");
-    launch_text_number(text, summary->loss_last, 3);
-    launch_text_put(text, "</b><span class=\"more\">at the start ");
-    launch_text_number(text, summary->loss_first, 3);
-    launch_text_put(text, "</span></div>\n");
+    base_buffer_number(text, summary->loss_last, 3);
+    base_buffer_put(text, "</b><span class=\"more\">at the start ");
+    base_buffer_number(text, summary->loss_first, 3);
+    base_buffer_put(text, "</span></div>\n");
     if (summary->eval_total > 0) {
         launch_report_card_begin(text, "Held-out accuracy");
-        launch_text_printf(text, "%.1f\xc2\xa0%%</b><span class=\"more\">",
+        base_buffer_printf(text, "%.1f\xc2\xa0%%</b><span class=\"more\">",
                            100 * (double)summary->eval_correct / (double)summary->eval_total);
-        launch_text_count(text, summary->eval_correct);
-        launch_text_put(text, " of ");
-        launch_text_count(text, summary->eval_total);
-        launch_text_put(text, " sentences exact</span></div>\n");
+        base_buffer_count(text, summary->eval_correct);
+        base_buffer_put(text, " of ");
+        base_buffer_count(text, summary->eval_total);
+        base_buffer_put(text, " sentences exact</span></div>\n");
     }
     if (run->end->experts != NULL && run->end->experts->load_count > 0) {
         put_experts_card(run->end->experts, text);
@@ -176,29 +176,29 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
     }
 }
 
-static void put_part_row(launch_text *text, const launch_breakdown *breakdown, const char *name)
+static void put_part_row(base_buffer *text, const launch_breakdown *breakdown, const char *name)
 {
-    launch_text_printf(text, "<tr><td>%s</td>", name);
+    base_buffer_printf(text, "<tr><td>%s</td>", name);
     for (int p = 0; p < LAUNCH_PARTS; p++) {
-        launch_text_printf(text, "<td class=\"n\" data-part=\"%s\">", launch_part_name(p));
+        base_buffer_printf(text, "<td class=\"n\" data-part=\"%s\">", launch_part_name(p));
         launch_report_ms(text, breakdown->part_ms[p], 3);
-        launch_text_printf(text, " (%.1f\xc2\xa0%%)</td>",
+        base_buffer_printf(text, " (%.1f\xc2\xa0%%)</td>",
                            launch_share_percent(breakdown->part_ms[p], breakdown->step_ms));
     }
-    launch_text_put(text, "<td class=\"n\" data-part=\"step\">");
+    base_buffer_put(text, "<td class=\"n\" data-part=\"step\">");
     launch_report_ms(text, breakdown->step_ms, 3);
-    launch_text_put(text, "</td></tr>\n");
+    base_buffer_put(text, "</td></tr>\n");
 }
 
-static void put_part_rows(const launch_run *run, launch_text *text)
+static void put_part_rows(const launch_run *run, base_buffer *text)
 {
     const launch_summary *summary = run->summary;
     const int all = (int)run->job->job.world_size;
-    launch_text_put(text, "<div class=\"scroll parts stacked\"><table><thead><tr><th></th>");
+    base_buffer_put(text, "<div class=\"scroll parts stacked\"><table><thead><tr><th></th>");
     for (int p = 0; p < LAUNCH_PARTS; p++) {
-        launch_text_printf(text, "<th class=\"n\">%s</th>", launch_part_name(p));
+        base_buffer_printf(text, "<th class=\"n\">%s</th>", launch_part_name(p));
     }
-    launch_text_put(text, "<th class=\"n\">step</th></tr></thead><tbody>\n");
+    base_buffer_put(text, "<th class=\"n\">step</th></tr></thead><tbody>\n");
     if (all > 1) {
         put_part_row(text, &summary->mean_step, LAUNCH_LAST_NAME);
     }
@@ -207,91 +207,91 @@ static void put_part_rows(const launch_run *run, launch_text *text)
         (void)snprintf(name, sizeof name, "rank %d", r);
         put_part_row(text, &summary->ranks[r], name);
     }
-    launch_text_put(text, "</tbody></table></div>");
+    base_buffer_put(text, "</tbody></table></div>");
 }
 
 /* How many steps a column of the next chart has. */
-static void put_column_steps(size_t steps, launch_text *text)
+static void put_column_steps(size_t steps, base_buffer *text)
 {
     const size_t least = steps / LAUNCH_CHART_COLUMNS_MAX;
     if (steps <= LAUNCH_CHART_COLUMNS_MAX) {
         return;
     }
     if (steps % LAUNCH_CHART_COLUMNS_MAX == 0) {
-        launch_text_printf(text, " Each column is the mean of %zu steps.", least);
+        base_buffer_printf(text, " Each column is the mean of %zu steps.", least);
     } else {
-        launch_text_printf(text, " Each column is the mean of %zu or %zu steps.", least, least + 1);
+        base_buffer_printf(text, " Each column is the mean of %zu or %zu steps.", least, least + 1);
     }
 }
 
-static void put_time_sections(const launch_run *run, launch_text *text)
+static void put_time_sections(const launch_run *run, base_buffer *text)
 {
     launch_figure *figure = launch_step_figure(run);
     const int all = (int)run->job->job.world_size;
-    launch_text_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">The "
+    base_buffer_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">The "
                           "mean step over the last half of the run");
-    launch_text_put(text, all > 1 ? ": the step&rsquo;s time, with the parts of the rank that was "
+    base_buffer_put(text, all > 1 ? ": the step&rsquo;s time, with the parts of the rank that was "
                                     "the last to arrive at the exchange in each step, because the "
                                     "others wait for that one; and each rank&rsquo;s own."
                                   : ".");
     if (launch_steps_are_uneven(run->summary)) {
-        launch_text_put(text, " ");
+        base_buffer_put(text, " ");
         launch_uneven_steps_put(run->summary, text);
     }
     if (proto_mode_get(run->job->job.mode)->on_gpus) {
-        launch_text_put(text, " The step is by the host's clock, its parts are by the GPU's, and "
+        base_buffer_put(text, " The step is by the host's clock, its parts are by the GPU's, and "
                               "&ldquo;other&rdquo; is the rest.");
     }
-    launch_text_put(text, "</p>\n");
+    base_buffer_put(text, "</p>\n");
     launch_figure_svg(text, figure);
     if (all > LAUNCH_CHART_RANKS_MAX) {
-        launch_text_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n",
+        base_buffer_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n",
                            LAUNCH_CHART_RANKS_MAX, all);
     }
     if (run->summary->steps_done > 0) {
         put_part_rows(run, text);
     }
-    launch_text_put(text,
+    base_buffer_put(text,
                     "</section>\n<section><h2>Step by step</h2><p class=\"hintline\">The same "
                     "parts over the whole run.");
     put_column_steps(run->summary->steps_done, text);
-    launch_text_put(text, "</p>\n");
+    base_buffer_put(text, "</p>\n");
     launch_figure_key(text, figure);
     free(figure);
-    launch_text_put(text, "<div class=\"scroll wide\">");
+    base_buffer_put(text, "<div class=\"scroll wide\">");
     launch_chart_step_times(text, run);
-    launch_text_put(text, "</div></section>\n");
+    base_buffer_put(text, "</div></section>\n");
 }
 
 /* Draws a figure and frees it. */
-static void put_figure(launch_text *text, launch_figure *figure)
+static void put_figure(base_buffer *text, launch_figure *figure)
 {
     launch_figure_svg(text, figure);
     free(figure);
 }
 
 /* What the figure of the scaling curve shows. */
-static void put_scaling_caption(const launch_run *run, launch_text *text)
+static void put_scaling_caption(const launch_run *run, base_buffer *text)
 {
     const launch_summary *summary = run->summary;
-    launch_text_put(text, "Tokens per second with more processes");
-    launch_text_put(text, proto_mode_get(run->job->job.mode)->pipelined
+    base_buffer_put(text, "Tokens per second with more processes");
+    base_buffer_put(text, proto_mode_get(run->job->job.mode)->pipelined
                               ? "."
                               : ", each with a batch of its own.");
     if (summary->scaling_count < 2) {
-        launch_text_put(text, " Other numbers of processes were not measured.");
+        base_buffer_put(text, " Other numbers of processes were not measured.");
     }
     for (int i = 0; i < summary->scaling_count; i++) {
         if (summary->scaling[i].rounds > 1) {
-            launch_text_put(text, " The bars show the slowest and the fastest round.");
+            base_buffer_put(text, " The bars show the slowest and the fastest round.");
             break;
         }
     }
 }
 
-static void put_curves(const launch_run *run, launch_text *text)
+static void put_curves(const launch_run *run, base_buffer *text)
 {
-    launch_text_put(text,
+    base_buffer_put(text,
                     "<div class=\"pair\"><section><h2>What the model learned</h2>"
                     "<p class=\"hintline\">Loss per token over all ranks; lower is better.</p>"
                     "<input type=\"radio\" name=\"axis\" id=\"linear\" checked=\"checked\"/>"
@@ -299,25 +299,25 @@ static void put_curves(const launch_run *run, launch_text *text)
                     "<input type=\"radio\" name=\"axis\" id=\"log\"/>"
                     "<label for=\"log\">logarithmic</label>\n<div class=\"linear\">");
     put_figure(text, launch_loss_figure(run, false));
-    launch_text_put(text, "</div><div class=\"log\">");
+    base_buffer_put(text, "</div><div class=\"log\">");
     put_figure(text, launch_loss_figure(run, true));
-    launch_text_put(text, "</div>");
+    base_buffer_put(text, "</div>");
     put_figure(text, launch_accuracy_figure(run));
-    launch_text_put(text, "</section><section><h2>How it scales</h2><p class=\"hintline\">");
+    base_buffer_put(text, "</section><section><h2>How it scales</h2><p class=\"hintline\">");
     put_scaling_caption(run, text);
-    launch_text_put(text, "</p>");
+    base_buffer_put(text, "</p>");
     put_figure(text, launch_scaling_figure(run));
-    launch_text_put(text, "</section></div>\n");
+    base_buffer_put(text, "</section></div>\n");
 }
 
-base_status launch_report_write(const launch_run *run, const char *manifest, launch_text *text,
+base_status launch_report_write(const launch_run *run, const char *manifest, base_buffer *text,
                                 base_error *reterr)
 {
     put_head(run, text);
-    launch_text_put(text, "<div class=\"cards\">\n");
+    base_buffer_put(text, "<div class=\"cards\">\n");
     put_speed_cards(run, text);
     put_outcome_cards(run, text);
-    launch_text_put(text, "</div>\n");
+    base_buffer_put(text, "</div>\n");
     launch_report_lesson(text, run->lesson_notes);
     put_time_sections(run, text);
     launch_stages_report(run, text);

@@ -2,17 +2,17 @@
 #ifndef LAUNCH_REPORT_H
 #define LAUNCH_REPORT_H
 
+#include "base/buffer.h"
 #include "record/run.h"
-#include "record/text.h"
 
 /* The page. `manifest` is manifest.json's text; its rows become the page's last table. */
 BASE_MUST_CHECK base_status launch_report_write(const launch_run *run, const char *manifest,
-                                                launch_text *text, base_error *reterr);
+                                                base_buffer *text, base_error *reterr);
 
 /* The parts of it. */
-void launch_report_ranks(const launch_run *run, launch_text *text);
-void launch_report_training_terms(launch_text *text, const proto_job *job);
-BASE_MUST_CHECK base_status launch_report_manifest(const char *manifest, launch_text *text,
+void launch_report_ranks(const launch_run *run, base_buffer *text);
+void launch_report_training_terms(base_buffer *text, const proto_job *job);
+BASE_MUST_CHECK base_status launch_report_manifest(const char *manifest, base_buffer *text,
                                                    base_error *reterr);
 extern const char LAUNCH_REPORT_STYLE[];
 
@@ -28,18 +28,18 @@ typedef struct launch_term {
 } launch_term;
 
 /* The page up to the run's name, which is the last component of `out`, and how it ended. */
-void launch_report_begin(launch_text *text, const char *out, int exit_status);
+void launch_report_begin(base_buffer *text, const char *out, int exit_status);
 
 /* Ends the sentence and the paragraph that say what ran: where, and when. */
-void launch_report_machine(launch_text *text, const launch_run_info *info, const char *started_at);
-void launch_report_message(launch_text *text, const char *message); /* NULL or empty: nothing */
-void launch_report_command(launch_text *text, const launch_run *run);
-void launch_report_card_begin(launch_text *text, const char *name);
-void launch_report_card_end(launch_text *text, const char *more);
+void launch_report_machine(base_buffer *text, const launch_run_info *info, const char *started_at);
+void launch_report_message(base_buffer *text, const char *message); /* NULL or empty: nothing */
+void launch_report_command(base_buffer *text, const launch_run *run);
+void launch_report_card_begin(base_buffer *text, const char *name);
+void launch_report_card_end(base_buffer *text, const char *more);
 /* On one line; or a dash. From 100 ms on with less decimals, so that it fits a card. */
-void launch_report_ms(launch_text *text, double ms, int decimals);
-void launch_report_lesson(launch_text *text, const char *lesson_notes);
-void launch_report_terms(launch_text *text, const launch_term *terms, size_t count);
-void launch_report_end(launch_text *text, const launch_run_info *info);
+void launch_report_ms(base_buffer *text, double ms, int decimals);
+void launch_report_lesson(base_buffer *text, const char *lesson_notes);
+void launch_report_terms(base_buffer *text, const launch_term *terms, size_t count);
+void launch_report_end(base_buffer *text, const launch_run_info *info);
 
 #endif

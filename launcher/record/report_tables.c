@@ -10,56 +10,56 @@
 
 enum { KEY_BYTES = 256, RANKS_SHOWN = 256 };
 
-static void put_memory(launch_text *text, uint64_t size_bytes)
+static void put_memory(base_buffer *text, uint64_t size_bytes)
 {
-    launch_text_printf(text, "%.1f MB", (double)size_bytes / 1e6);
+    base_buffer_printf(text, "%.1f MB", (double)size_bytes / 1e6);
 }
 
-static void put_rank(launch_text *text, int rank, const launch_rank_info *info)
+static void put_rank(base_buffer *text, int rank, const launch_rank_info *info)
 {
     char hex[PROTO_DIGEST_HEX_BYTES];
     char shown[BASE_TEXT_SHOWN_BYTES];
-    launch_text_printf(text, "<tr><td class=\"n\">%d</td><td>", rank);
-    launch_text_html(text, info->host[0] != '\0' ? info->host : "–");
-    launch_text_printf(text, "</td><td class=\"n\">%lld</td><td class=\"n\">",
+    base_buffer_printf(text, "<tr><td class=\"n\">%d</td><td>", rank);
+    base_buffer_html(text, info->host[0] != '\0' ? info->host : "–");
+    base_buffer_printf(text, "</td><td class=\"n\">%lld</td><td class=\"n\">",
                        (long long)info->pid);
-    launch_text_count(text, info->sentences_shard);
-    launch_text_put(text, "</td><td class=\"n\">");
-    launch_text_count(text, info->sentences_long);
-    launch_text_put(text, "</td><td>");
+    base_buffer_count(text, info->sentences_shard);
+    base_buffer_put(text, "</td><td class=\"n\">");
+    base_buffer_count(text, info->sentences_long);
+    base_buffer_put(text, "</td><td>");
     base_text_shorten(info->first_sentence, shown);
-    launch_text_html(text, shown[0] != '\0' ? shown : "–");
+    base_buffer_html(text, shown[0] != '\0' ? shown : "–");
     if (!info->finished) {
-        launch_text_put(text, "</td><td class=\"n\">–</td><td class=\"n\">–</td>"
+        base_buffer_put(text, "</td><td class=\"n\">–</td><td class=\"n\">–</td>"
                               "<td class=\"bad\">did not finish</td></tr>\n");
         return;
     }
     proto_digest_hex(info->params_sha256, hex);
-    launch_text_put(text, "</td><td class=\"n\">");
+    base_buffer_put(text, "</td><td class=\"n\">");
     put_memory(text, info->max_rss_bytes);
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "</td><td class=\"n\">%.1f ms</td><td><code title=\"%s\">%.12s…</code> ",
                        (double)info->startup_ns * 1e-6, hex, hex);
-    launch_text_put(text, info->byte_equal ? "<span class=\"good\">same</span></td></tr>\n"
+    base_buffer_put(text, info->byte_equal ? "<span class=\"good\">same</span></td></tr>\n"
                                            : "<span class=\"bad\">differs</span></td></tr>\n");
 }
 
-void launch_report_ranks(const launch_run *run, launch_text *text)
+void launch_report_ranks(const launch_run *run, base_buffer *text)
 {
     const int all = (int)run->job->job.world_size;
     const int shown = all < RANKS_SHOWN ? all : RANKS_SHOWN;
-    launch_text_put(text,
+    base_buffer_put(text,
                     "<section><h2>The ranks</h2><p class=\"hintline\">Each is a process with ");
     if (proto_mode_get(run->job->job.mode)->pipelined) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "%ssome layers of the model, which rank 0 has collected in the end. The "
                            "digest is of all parameters.",
                            proto_job_tensor(run->job) > 1 ? "a part of " : "");
     } else {
-        launch_text_put(text, "its own part of the data and a full copy of the model. The digests "
+        base_buffer_put(text, "its own part of the data and a full copy of the model. The digests "
                               "show whether all copies ended the same, to the last bit.");
     }
-    launch_text_put(text,
+    base_buffer_put(text,
                     "</p><div class=\"scroll wide\"><table><thead>"
                     "<tr><th class=\"n\">rank</th><th>host</th><th class=\"n\">process</th>"
                     "<th class=\"n\">sentences</th><th class=\"n\">too long</th>"
@@ -69,14 +69,14 @@ void launch_report_ranks(const launch_run *run, launch_text *text)
     for (int r = 0; run->end->ranks != NULL && r < shown; r++) {
         put_rank(text, r, &run->end->ranks[r]);
     }
-    launch_text_put(text, "</tbody></table></div>");
+    base_buffer_put(text, "</tbody></table></div>");
     if (shown < all) {
-        launch_text_printf(text,
+        base_buffer_printf(text,
                            "<p class=\"none\">The first %d of %d ranks; manifest.json has all."
                            "</p>",
                            shown, all);
     }
-    launch_text_put(text, "</section>\n");
+    base_buffer_put(text, "</section>\n");
 }
 
 static const launch_term RANK_TERM = {"Rank",
@@ -161,7 +161,7 @@ static void add_terms(launch_term *shown, size_t *count, const launch_term *term
 
 #define ADD_TERMS(terms) add_terms(shown, &count, terms, sizeof(terms) / sizeof(terms)[0])
 
-void launch_report_training_terms(launch_text *text, const proto_job *job)
+void launch_report_training_terms(base_buffer *text, const proto_job *job)
 {
     launch_term shown[TERMS_MAX];
     size_t count = 0;
@@ -181,23 +181,23 @@ void launch_report_training_terms(launch_text *text, const proto_job *job)
     launch_report_terms(text, shown, count);
 }
 
-static void put_value(launch_text *text, const json_t *value)
+static void put_value(base_buffer *text, const json_t *value)
 {
     char *json = NULL;
     if (json_is_string(value)) {
-        launch_text_html(text, json_string_value(value));
+        base_buffer_html(text, json_string_value(value));
     } else if (json_is_null(value)) {
-        launch_text_put(text, "<span class=\"none\">–</span>");
+        base_buffer_put(text, "<span class=\"none\">–</span>");
     } else {
         json = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        launch_text_html(text, json != NULL ? json : "");
+        base_buffer_html(text, json != NULL ? json : "");
         free(json);
     }
 }
 
-static void put_rows(launch_text *text, const char *key, json_t *value);
+static void put_rows(base_buffer *text, const char *key, json_t *value);
 
-static void put_members(launch_text *text, const char *key, json_t *object)
+static void put_members(base_buffer *text, const char *key, json_t *object)
 {
     const char *name = NULL;
     json_t *member = NULL;
@@ -209,7 +209,7 @@ static void put_members(launch_text *text, const char *key, json_t *object)
     }
 }
 
-static void put_elements(launch_text *text, const char *key, const json_t *array)
+static void put_elements(base_buffer *text, const char *key, const json_t *array)
 {
     for (size_t i = 0; i < json_array_size(array) && i < RANKS_SHOWN; i++) {
         char path[KEY_BYTES];
@@ -219,7 +219,7 @@ static void put_elements(launch_text *text, const char *key, const json_t *array
 }
 
 /* One row, or the rows of its members. The manifest is ours and three levels deep. */
-static void put_rows(launch_text *text, const char *key, json_t *value)
+static void put_rows(base_buffer *text, const char *key, json_t *value)
 {
     if (json_is_object(value)) {
         put_members(text, key, value);
@@ -229,25 +229,25 @@ static void put_rows(launch_text *text, const char *key, json_t *value)
         put_elements(text, key, value);
         return;
     }
-    launch_text_put(text, "<tr><td>");
-    launch_text_html(text, key);
-    launch_text_put(text, "</td><td>");
+    base_buffer_put(text, "<tr><td>");
+    base_buffer_html(text, key);
+    base_buffer_put(text, "</td><td>");
     put_value(text, value);
-    launch_text_put(text, "</td></tr>\n");
+    base_buffer_put(text, "</td></tr>\n");
 }
 
-base_status launch_report_manifest(const char *manifest, launch_text *text, base_error *reterr)
+base_status launch_report_manifest(const char *manifest, base_buffer *text, base_error *reterr)
 {
     json_t *object = json_loads(manifest, JSON_REJECT_DUPLICATES, NULL);
     if (object == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the report's table");
     }
-    launch_text_put(text,
+    base_buffer_put(text,
                     "<section><h2>The manifest</h2><p class=\"hintline\">All of manifest.json: "
                     "what ran, on what, and what came out.</p><div class=\"scroll\">"
                     "<table class=\"manifest\"><tbody>\n");
     put_rows(text, "", object);
-    launch_text_put(text, "</tbody></table></div></section>\n");
+    base_buffer_put(text, "</tbody></table></div></section>\n");
     json_decref(object);
     return BASE_OK;
 }

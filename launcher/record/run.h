@@ -2,13 +2,13 @@
 #ifndef LAUNCH_RUN_H
 #define LAUNCH_RUN_H
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "record/architecture.h"
 #include "record/record.h"
 #include "record/run_info.h"
 #include "record/steps.h"
 #include "record/summary.h"
-#include "record/text.h"
 
 typedef struct launch_run {
     const char *out; /* as the user named it, no slash at its end */
@@ -32,17 +32,17 @@ typedef struct launch_run {
 } launch_run;
 
 /* The command line, quoted for a shell. */
-void launch_run_command(const launch_run *run, launch_text *text);
+void launch_run_command(const launch_run *run, base_buffer *text);
 
 /* What did the work: "ringfence-shm-direct". */
-void launch_run_backend(const launch_record_end *end, launch_text *text);
+void launch_run_backend(const launch_record_end *end, base_buffer *text);
 
 /* A paragraph from this run's own figures: why that number of processes is faster or slower than
  * one. */
-void launch_lesson_write(const launch_run *run, launch_text *text);
+void launch_lesson_write(const launch_run *run, base_buffer *text);
 
 /* manifest.json as text. */
-BASE_MUST_CHECK base_status launch_manifest_write(const launch_run *run, launch_text *text,
+BASE_MUST_CHECK base_status launch_manifest_write(const launch_run *run, base_buffer *text,
                                                   base_error *reterr);
 
 #endif

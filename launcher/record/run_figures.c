@@ -170,13 +170,13 @@ static void add_speed(const launch_summary *summary, const launch_scaling_point 
 {
     const double speedup = launch_scaling_speedup(summary->scaling, summary->scaling_count, from);
     launch_point *point = launch_series_add(series, from->ranks, from->tokens_per_second);
-    launch_text label = {0};
-    launch_text_count(&label, (unsigned long long)llround(point->y));
+    base_buffer label = {0};
+    base_buffer_count(&label, (unsigned long long)llround(point->y));
     if (from->ranks > 1 && isfinite(speedup) && summary->suspect[0] == '\0') {
-        launch_text_printf(&label, " (%.2f×)", speedup);
+        base_buffer_printf(&label, " (%.2f×)", speedup);
     }
     (void)snprintf(point->label, sizeof point->label, "%s", label.failed ? "" : label.data);
-    launch_text_fini(&label);
+    base_buffer_fini(&label);
     if (isfinite(from->tokens_per_second_low) && isfinite(from->tokens_per_second_high)) {
         point->low = from->tokens_per_second_low;
         point->high = from->tokens_per_second_high;

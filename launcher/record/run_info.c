@@ -10,11 +10,11 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/kernel_file.h"
 #include "base/utf8.h"
 #include "build_commit.h"
 #include "build_info.h"
-#include "record/text.h"
 
 /* The value after "model name : " in /proc/cpuinfo, which x86 has. The CPU of other machines has no
  * name. */

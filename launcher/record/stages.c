@@ -204,7 +204,7 @@ json_t *launch_stages_json(const launch_run *run)
 }
 
 /* Whether there is anything to say of stages, and then their figures. */
-static bool has_stages(const launch_run *run, launch_stages *stages, launch_text *text)
+static bool has_stages(const launch_run *run, launch_stages *stages, base_buffer *text)
 {
     if (!proto_mode_get(run->job->job.mode)->pipelined || run->summary->steps_done == 0) {
         return false;
@@ -226,16 +226,16 @@ static const char *rows_are(const launch_run *run)
     return several ? " in each pipeline; a row is the mean of that stage in all of them" : "";
 }
 
-static void put_stage(launch_text *text, const launch_stage_figures *stage, int number, bool shared)
+static void put_stage(base_buffer *text, const launch_stage_figures *stage, int number, bool shared)
 {
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "<tr><td class=\"n\">%d</td><td class=\"n\">%d</td>"
                        "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>",
                        number, (int)stage->layers, stage->forward_ms, stage->backward_ms);
     if (shared) {
-        launch_text_printf(text, "<td class=\"n\">%.3f ms</td>", stage->tensor_ms);
+        base_buffer_printf(text, "<td class=\"n\">%.3f ms</td>", stage->tensor_ms);
     }
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>"
                        "<td class=\"n\">%.2f MB</td>"
                        "<td class=\"n\">%d</td></tr>\n",
@@ -253,7 +253,7 @@ static void describe_chunks(const launch_stages *stages, char *text, size_t size
     }
 }
 
-void launch_stages_report(const launch_run *run, launch_text *text)
+void launch_stages_report(const launch_run *run, base_buffer *text)
 {
     launch_stages stages;
     char chunks[CHUNKS_TEXT_BYTES];
@@ -262,7 +262,7 @@ void launch_stages_report(const launch_run *run, launch_text *text)
     }
     const bool shared = proto_job_tensor(run->job) > 1;
     describe_chunks(&stages, chunks, sizeof chunks);
-    launch_text_printf(
+    base_buffer_printf(
         text,
         "<section><h2>The stages</h2><p class=\"hintline\">The mean step by schedule %s, of %d "
         "micro-batches%s%s. Idle: %.1f %% of all stages' time; the schedule with these times, if "
@@ -286,11 +286,11 @@ void launch_stages_report(const launch_run *run, launch_text *text)
     for (int s = 0; s < stages.count; s++) {
         put_stage(text, &stages.stages[s], s, shared);
     }
-    launch_text_put(text, "</tbody></table></div></section>\n");
+    base_buffer_put(text, "</tbody></table></div></section>\n");
 }
 
 /* How much of computing is exchanging, where ranks share a stage's layers. */
-static void put_tensor_lesson(const launch_run *run, const launch_stages *stages, launch_text *text)
+static void put_tensor_lesson(const launch_run *run, const launch_stages *stages, base_buffer *text)
 {
     const int ranks = (int)proto_job_tensor(run->job);
     double busy_ms = 0;
@@ -302,14 +302,14 @@ static void put_tensor_lesson(const launch_run *run, const launch_stages *stages
         busy_ms += stages->stages[s].forward_ms + stages->stages[s].backward_ms;
         tensor_ms += stages->stages[s].tensor_ms;
     }
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        " %d ranks share the layers of %s. Their exchanges took %.1f %% of forward "
                        "and backward.",
                        ranks, stages->count == 1 ? "the stage" : "each stage",
                        launch_share_percent(tensor_ms, busy_ms));
 }
 
-void launch_stages_lesson(const launch_run *run, launch_text *text)
+void launch_stages_lesson(const launch_run *run, base_buffer *text)
 {
     launch_stages stages;
     char chunks[CHUNKS_TEXT_BYTES];
@@ -318,10 +318,10 @@ void launch_stages_lesson(const launch_run *run, launch_text *text)
     }
     describe_chunks(&stages, chunks, sizeof chunks);
     if (proto_job_copies(run->job) > 1) {
-        launch_text_printf(text, "There are %d pipelines. In each of them ",
+        base_buffer_printf(text, "There are %d pipelines. In each of them ",
                            (int)proto_job_copies(run->job));
     }
-    launch_text_printf(
+    base_buffer_printf(
         text,
         "%d stage%s trained in a pipeline by schedule %s, with %d micro-batch%s%s. In "
         "a mean step the stages were idle for %.1f %% of the time from the first forward to the "
@@ -332,11 +332,11 @@ void launch_stages_lesson(const launch_run *run, launch_text *text)
         stages.pipeline.micro_batches, stages.pipeline.micro_batches == 1 ? "" : "es", chunks,
         100 * stages.bubble_measured, 100 * stages.bubble_played, 100 * stages.bubble_formula);
     if (stages.bubble_measured > stages.bubble_played) {
-        launch_text_put(text, " The rest is messages, micro-batches of unequal length, and cores "
+        base_buffer_put(text, " The rest is messages, micro-batches of unequal length, and cores "
                               "that other work had.");
     }
     if (stages.count > 1) {
-        launch_text_put(text, " More micro-batches make the bubble shorter.");
+        base_buffer_put(text, " More micro-batches make the bubble shorter.");
     }
     put_tensor_lesson(run, &stages, text);
 }

@@ -11,7 +11,7 @@
 json_t *launch_stages_json(const launch_run *run);
 
 /* The report's section, and what the run shows in words. Nothing if it had no stages. */
-void launch_stages_report(const launch_run *run, launch_text *text);
-void launch_stages_lesson(const launch_run *run, launch_text *text);
+void launch_stages_report(const launch_run *run, base_buffer *text);
+void launch_stages_lesson(const launch_run *run, base_buffer *text);
 
 #endif

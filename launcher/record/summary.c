@@ -177,17 +177,17 @@ bool launch_steps_are_uneven(const launch_summary *summary)
     return summary->step_ms.mean > UNEVEN_RATIO * summary->step_ms.p50;
 }
 
-void launch_uneven_steps_put(const launch_summary *summary, launch_text *text)
+void launch_uneven_steps_put(const launch_summary *summary, base_buffer *text)
 {
     const double ratio = summary->step_ms.mean / summary->step_ms.p50;
     /* of the mean, 95 % of the steps are less than half */
     const bool few = 2 * summary->step_ms.p95 < summary->step_ms.mean;
-    launch_text_printf(text, "%s: the mean is %.*f times the median, ",
+    base_buffer_printf(text, "%s: the mean is %.*f times the median, ",
                        few ? "A few steps took most of the time"
                            : "Some steps took far longer than others",
                        ratio < 10 ? 1 : 0, ratio);
-    launch_text_number(text, summary->step_ms.p50, 2);
-    launch_text_put(text, " ms.");
+    base_buffer_number(text, summary->step_ms.p50, 2);
+    base_buffer_put(text, " ms.");
 }
 
 const launch_scaling_point *launch_summary_point(const launch_summary *summary, int ranks)

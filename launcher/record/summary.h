@@ -7,11 +7,11 @@
 #ifndef LAUNCH_SUMMARY_H
 #define LAUNCH_SUMMARY_H
 
+#include "base/buffer.h"
 #include "record/record.h"
 #include "record/scaling_point.h"
 #include "record/stats.h"
 #include "record/steps.h"
-#include "record/text.h"
 
 typedef struct launch_summary {
     size_t steps_done;     /* complete steps, also those before `first` */
@@ -54,7 +54,7 @@ void launch_summary_fini(launch_summary *summary);
 bool launch_steps_are_uneven(const launch_summary *summary);
 
 /* Puts the sentence that says so: "A few steps took most of the time: …". */
-void launch_uneven_steps_put(const launch_summary *summary, launch_text *text);
+void launch_uneven_steps_put(const launch_summary *summary, base_buffer *text);
 
 /* The scaling point of that many ranks, or NULL when it was not measured. */
 const launch_scaling_point *launch_summary_point(const launch_summary *summary, int ranks);

@@ -79,10 +79,10 @@ launch_feed_kind launch_events_next(void *user, bool readable, proto_request *re
  * held. */
 static void put_text(launch_completion *one, const char *piece)
 {
-    launch_text *text = &one->text;
+    base_buffer *text = &one->text;
     const size_t begin = text->length_bytes - one->held_bytes;
     size_t settled = 0;
-    launch_text_put(text, piece);
+    base_buffer_put(text, piece);
     if (one->stops.count == 0 || text->failed) {
         return;
     }

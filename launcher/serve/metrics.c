@@ -26,41 +26,41 @@ void launch_metrics_observe(launch_histogram *histogram, int64_t duration_ns)
     histogram->sum_s += seconds;
 }
 
-static void put_head(launch_text *text, const char *name, const char *type, const char *help)
+static void put_head(base_buffer *text, const char *name, const char *type, const char *help)
 {
-    launch_text_printf(text, "# HELP ringfence_%s %s\n# TYPE ringfence_%s %s\n", name, help, name,
+    base_buffer_printf(text, "# HELP ringfence_%s %s\n# TYPE ringfence_%s %s\n", name, help, name,
                        type);
 }
 
-static void put_one(launch_text *text, const char *name, const char *type, uint64_t value,
+static void put_one(base_buffer *text, const char *name, const char *type, uint64_t value,
                     const char *help)
 {
     put_head(text, name, type, help);
-    launch_text_printf(text, "ringfence_%s %" PRIu64 "\n", name, value);
+    base_buffer_printf(text, "ringfence_%s %" PRIu64 "\n", name, value);
 }
 
-static void put_histogram(launch_text *text, const char *name, const launch_histogram *histogram,
+static void put_histogram(base_buffer *text, const char *name, const launch_histogram *histogram,
                           const char *help)
 {
     uint64_t below = 0;
     put_head(text, name, "histogram", help);
     for (int i = 0; i < LAUNCH_METRICS_BUCKETS; i++) {
         below += histogram->counts[i];
-        launch_text_printf(text, "ringfence_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds_s[i],
+        base_buffer_printf(text, "ringfence_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds_s[i],
                            below);
     }
-    launch_text_printf(text,
+    base_buffer_printf(text,
                        "ringfence_%s_bucket{le=\"+Inf\"} %" PRIu64 "\nringfence_%s_sum %.9g\n"
                        "ringfence_%s_count %" PRIu64 "\n",
                        name, histogram->count, name, histogram->sum_s, name, histogram->count);
 }
 
 void launch_metrics_write(const launch_metrics *metrics, int running, int waiting,
-                          launch_text *text)
+                          base_buffer *text)
 {
     put_head(text, "requests_total", "counter", "Completions by how they ended.");
     for (int i = 0; i < LAUNCH_OUTCOMES; i++) {
-        launch_text_printf(text, "ringfence_requests_total{result=\"%s\"} %" PRIu64 "\n",
+        base_buffer_printf(text, "ringfence_requests_total{result=\"%s\"} %" PRIu64 "\n",
                            outcome_names[i], metrics->requests[i]);
     }
     put_one(text, "prompt_tokens_total", "counter", metrics->prompt_tokens,

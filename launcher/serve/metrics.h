@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "record/text.h"
+#include "base/buffer.h"
 
 enum { LAUNCH_METRICS_BUCKETS = 12 };
 
@@ -39,6 +39,6 @@ void launch_metrics_observe(launch_histogram *histogram, int64_t duration_ns);
 
 /* running, waiting: requests now. */
 void launch_metrics_write(const launch_metrics *metrics, int running, int waiting,
-                          launch_text *text);
+                          base_buffer *text);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "record/text.h"
+#include "base/buffer.h"
 
 void launch_request_defaults(const proto_job *job, proto_request *request)
 {
@@ -88,12 +88,12 @@ base_status launch_request_tokens(const char *key, const json_t *value, proto_re
 }
 
 /* A content is a text, or a list of parts of one. */
-static base_status join_content(const json_t *content, launch_text *text)
+static base_status join_content(const json_t *content, base_buffer *text)
 {
     size_t index = 0;
     const json_t *part = NULL;
     if (json_is_string(content)) {
-        launch_text_put(text, json_string_value(content));
+        base_buffer_put(text, json_string_value(content));
         return BASE_OK;
     }
     json_array_foreach(content, index, part)
@@ -103,7 +103,7 @@ static base_status join_content(const json_t *content, launch_text *text)
         if (type == NULL || strcmp(type, "text") != 0 || words == NULL) {
             return BASE_ERR_INVALID;
         }
-        launch_text_put(text, words);
+        base_buffer_put(text, words);
     }
     return json_array_size(content) > 0 ? BASE_OK : BASE_ERR_INVALID;
 }
@@ -130,7 +130,7 @@ static base_status add_message(const json_t *message, proto_request *request, ba
 {
     const char *role = json_string_value(json_object_get(message, "role"));
     const char *other = other_key(message);
-    launch_text text = {.data = NULL};
+    base_buffer text = {.data = NULL};
     base_status status = BASE_OK;
     if (role == NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "it has no role");
@@ -150,7 +150,7 @@ static base_status add_message(const json_t *message, proto_request *request, ba
         status = proto_request_add_message(request, role, text.data != NULL ? text.data : "",
                                            text.length_bytes, reterr);
     }
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
     return status;
 }
 

@@ -281,7 +281,7 @@ static bool get_health(launch_server *server, struct MHD_Connection *connection,
 
 static bool get_metrics(launch_server *server, struct MHD_Connection *connection, call *own)
 {
-    launch_text text = {.data = NULL};
+    base_buffer text = {.data = NULL};
     int running = 0;
     int waiting = 0;
     (void)own;

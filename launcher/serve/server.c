@@ -66,8 +66,8 @@ int launch_completion_status(const launch_completion *completion)
 static void completion_free(launch_completion *completion)
 {
     free(completion->request);
-    launch_text_fini(&completion->text);
-    launch_text_fini(&completion->out);
+    base_buffer_fini(&completion->text);
+    base_buffer_fini(&completion->out);
     launch_logprobs_fini(&completion->logprobs);
     free(completion);
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "record/text.h"
+#include "base/buffer.h"
 #include "serve/connections.h"
 #include "serve/limits.h"
 #include "serve/logprobs.h"
@@ -61,10 +61,10 @@ typedef struct launch_completion {
     bool cancel_sent;
     launch_stop_texts stops;
     bool stopped;             /* by one of them; rank 0 may not know it yet */
-    launch_text text;         /* what was not taken yet */
+    base_buffer text;         /* what was not taken yet */
     size_t held_bytes;        /* the last of them may begin a stop */
     launch_logprobs logprobs; /* of tokens whose text may be held back */
-    launch_text out;          /* what is being sent of a stream */
+    base_buffer out;          /* what is being sent of a stream */
     size_t out_sent;
     const char *finish_reason;
     launch_usage usage;

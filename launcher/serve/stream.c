@@ -8,9 +8,9 @@
 
 static void put_event(launch_completion *one, char *json)
 {
-    launch_text_put(&one->out, "data: ");
-    launch_text_put(&one->out, json != NULL ? json : "");
-    launch_text_put(&one->out, "\n\n");
+    base_buffer_put(&one->out, "data: ");
+    base_buffer_put(&one->out, json != NULL ? json : "");
+    base_buffer_put(&one->out, "\n\n");
     one->out.failed = one->out.failed || json == NULL;
     free(json);
 }
@@ -26,7 +26,7 @@ static void put_end(launch_completion *one)
     if (one->include_usage) {
         put_event(one, launch_reply_usage(&one->head, &one->usage));
     }
-    launch_text_put(&one->out, "data: [DONE]\n\n");
+    base_buffer_put(&one->out, "data: [DONE]\n\n");
 }
 
 /* The event of the text that may be sent, and of all tokens that have come. Text that is held stays.

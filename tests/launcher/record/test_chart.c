@@ -128,12 +128,12 @@ static void the_ideal_line_is_measured(void **state)
     assert_string_equal(figure->series[0].points[1].label, "200");
     free(figure);
     figure = scaling_figure(points, 0, 4);
-    launch_text text = {0};
+    base_buffer text = {0};
     launch_figure_script(&text, figure, "", "a.dat", "a.png");
     assert_null(text.data); /* gnuplot would end at an empty drawing */
     launch_figure_svg(&text, figure);
     assert_has(text.data, "No speed was measured.");
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
     free(figure);
 }
 
@@ -143,9 +143,9 @@ static void a_figure_is_drawn_twice_from_the_same_data(void **state)
     (void)state;
     const launch_scaling_point points[] = {sample_point(1, 100, 9, 1), sample_point(2, 190, 9, 1)};
     launch_figure *figure = scaling_figure(points, 2, 2);
-    launch_text svg = {0};
-    launch_text data = {0};
-    launch_text script = {0};
+    base_buffer svg = {0};
+    base_buffer data = {0};
+    base_buffer script = {0};
     launch_figure_svg(&svg, figure);
     launch_figure_data(&data, figure);
     launch_figure_script(&script, figure, "a \"cpu\" `x`", "c.dat", "c.png");
@@ -164,9 +164,9 @@ static void a_figure_is_drawn_twice_from_the_same_data(void **state)
     assert_has(script.data, "'c.dat' index 0 using 1:2:3:4 with yerrorbars");
     assert_has(script.data, "linecolor rgb '#2f6fd0' title 'measured'");
     assert_has(script.data, "'150' 150");
-    launch_text_fini(&svg);
-    launch_text_fini(&data);
-    launch_text_fini(&script);
+    base_buffer_fini(&svg);
+    base_buffer_fini(&data);
+    base_buffer_fini(&script);
     free(figure);
 }
 
@@ -194,9 +194,9 @@ static void a_series_has_room_for_its_points(void **state)
 static void rows_are_drawn_twice_from_the_same_data(void **state)
 {
     (void)state;
-    launch_text svg = {0};
-    launch_text data = {0};
-    launch_text script = {0};
+    base_buffer svg = {0};
+    base_buffer data = {0};
+    base_buffer script = {0};
     launch_figure *figure = launch_figure_make("t", "ms per step", "ms");
     assert_non_null(figure);
     (void)launch_figure_add(figure, "work", "compute", LAUNCH_STROKE_BAR);
@@ -217,9 +217,9 @@ static void rows_are_drawn_twice_from_the_same_data(void **state)
     assert_has(script.data, "set label '4.00 ms' at 4, 0 ");
     assert_has(script.data, "index 1 using 3:1:3:4:($1-0.34):($1+0.34) with boxxyerror "
                             "linecolor rgb '#f0938a' title 'rest'");
-    launch_text_fini(&svg);
-    launch_text_fini(&data);
-    launch_text_fini(&script);
+    base_buffer_fini(&svg);
+    base_buffer_fini(&data);
+    base_buffer_fini(&script);
     free(figure);
 }
 
@@ -228,7 +228,7 @@ static void rows_have_room_for_their_names(void **state)
 {
     (void)state;
     for (int wide = 0; wide < 2; wide++) {
-        launch_text svg = {0};
+        base_buffer svg = {0};
         launch_figure *figure = launch_figure_make("t", "ms per step", "ms");
         assert_non_null(figure);
         figure->width = LAUNCH_CHART_WIDTH;
@@ -243,7 +243,7 @@ static void rows_have_room_for_their_names(void **state)
         const char *value = strstr(narrow, "<text class=\"value\" x=\"");
         assert_non_null(value);
         assert_true(strtod(strchr(value, 'x') + 3, NULL) < 480 - 70); /* room for "9.00 ms" */
-        launch_text_fini(&svg);
+        base_buffer_fini(&svg);
         free(figure);
     }
 }

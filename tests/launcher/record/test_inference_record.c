@@ -133,21 +133,21 @@ static void all_reduces_are_counted_by_the_step(void **state)
                  {8, 0, "5 all-reduces a step, for 2.7 texts on average"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         launch_inference_figures of;
-        launch_text text = {0};
+        base_buffer text = {0};
         read_made_up(&of);
         of.ranks[0].drawn = cases[i].drawn;
         of.ranks[0].accepted = cases[i].accepted;
         of.all_reduces = 15 / cases[i].drawn;
         launch_inference_put_reduces(&of, &text);
         assert_string_equal(text.data, cases[i].expected);
-        launch_text_fini(&text);
+        base_buffer_fini(&text);
     }
 }
 
 static void assert_lines(const char *comparison, const char *expected)
 {
     launch_inference_figures of;
-    launch_text lines = {0};
+    base_buffer lines = {0};
     json_t *results = results_with_rounds();
     if (comparison == NULL) {
         assert_int_equal(json_object_del(results, "comparison"), 0);
@@ -160,7 +160,7 @@ static void assert_lines(const char *comparison, const char *expected)
     launch_inference_lines(&of, results, &lines);
     json_decref(results);
     assert_string_equal(lines.data, expected);
-    launch_text_fini(&lines);
+    base_buffer_fini(&lines);
 }
 
 static void what_was_measured_has_a_line(void **state)
@@ -191,7 +191,7 @@ static const launch_run_info quiet = {.cpus_allowed = 4, .load_before = 0.1, .st
 static void assert_lesson_on(const launch_run_info *info, const launch_inference_figures *of,
                              const char *suspect, const char *const *phrases)
 {
-    launch_text text = {0};
+    base_buffer text = {0};
     launch_inference_lesson(of, suspect, info, &text);
     for (size_t i = 0; phrases[i] != NULL; i++) {
         const bool unwanted = phrases[i][0] == '!';
@@ -200,7 +200,7 @@ static void assert_lesson_on(const launch_run_info *info, const launch_inference
             fail_msg("\"%s\": %s", phrases[i], text.data);
         }
     }
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
 }
 
 static void assert_lesson(const launch_inference_figures *of, const char *suspect,
@@ -292,9 +292,9 @@ static void the_curve_is_drawn_twice_from_the_same_figures(void **state)
 {
     (void)state;
     launch_inference_figures of;
-    launch_text svg = {0};
-    launch_text data = {0};
-    launch_text script = {0};
+    base_buffer svg = {0};
+    base_buffer data = {0};
+    base_buffer script = {0};
     read_made_up(&of);
     launch_figure *figure = launch_curve_figure(&of.curve);
     assert_non_null(figure);
@@ -310,9 +310,9 @@ static void the_curve_is_drawn_twice_from_the_same_figures(void **state)
     assert_has(script.data, "set arrow from 512");
     assert_has(script.data, "set xtics ('64' 64, '4096' 4096)\nset logscale x");
     assert_has(script.data, "'c.dat' index 3 using 1:2 with linespoints");
-    launch_text_fini(&svg);
-    launch_text_fini(&data);
-    launch_text_fini(&script);
+    base_buffer_fini(&svg);
+    base_buffer_fini(&data);
+    base_buffer_fini(&script);
     free(figure);
 }
 
@@ -328,8 +328,8 @@ static written write_record(const char *results, int exit_status)
     static char program[] = "launcher";
     static char *argv[] = {program, NULL};
     base_error error;
-    launch_text lines = {0};
-    launch_text notes = {0};
+    base_buffer lines = {0};
+    base_buffer notes = {0};
     void *page = NULL;
     size_t page_bytes = 0;
     test_directory_put(&test_shared_directory, "results.json", results);
@@ -347,7 +347,7 @@ static written write_record(const char *results, int exit_status)
                                   .message = exit_status == 0 ? "" : "rank 1 <died>"};
     assert_ok(launch_inference_write(&run, &lines, &notes, &error), &error);
     assert_null(notes.data);
-    launch_text_fini(&lines);
+    base_buffer_fini(&lines);
     assert_ok(base_file_read(test_directory_path(&test_shared_directory, "report.html"), 1 << 20,
                              &page, &page_bytes, &error),
               &error);

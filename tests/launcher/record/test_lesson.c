@@ -16,7 +16,7 @@ static void lesson_of(const sample *made, const launch_step *like, int steps, in
     base_error error;
     launch_steps kept = {0};
     launch_summary summary;
-    launch_text text = {0};
+    base_buffer text = {0};
     const launch_run_info info = {.cpus_allowed = cpus,
                                   .cpus_online = cpus,
                                   .load_before = load_before,
@@ -39,7 +39,7 @@ static void lesson_of(const sample *made, const launch_step *like, int steps, in
     assert_null(strstr(lesson, "inf"));
     assert_null(strstr(lesson, "  "));
     assert_int_equal(lesson[strlen(lesson) - 1], '.');
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
     launch_summary_fini(&summary);
     launch_steps_fini(&kept);
 }
@@ -139,7 +139,7 @@ static void check_parts(bool bracketed)
     const launch_run_info info = {.cpus_allowed = 2, .cpus_online = 2, .load_before = 0};
     const launch_run run = {
         .job = &made.job, .steps = &kept, .summary = &summary, .info = &info, .end = &made.end};
-    launch_text text = {0};
+    base_buffer text = {0};
     launch_lesson_write(&run, &text);
     assert_has(
         text.data,
@@ -147,7 +147,7 @@ static void check_parts(bool bracketed)
         "forward and backward, 0.500 ms (3.0 %) of all-reduce calls while backward ran, 1.00 ms "
         "(6.0 %) of exchanging gradients after it, 2.00 ms (11.9 %) of AdamW and 0.300 ms (1.8 %) "
         "of other work. The other rank waited for it in the all-reduce, 3.00 ms in the mean.");
-    launch_text_fini(&text);
+    base_buffer_fini(&text);
     launch_summary_fini(&summary);
     launch_steps_fini(&kept);
 }
@@ -253,7 +253,7 @@ static void a_few_long_steps_are_named(void **state)
     for (size_t c = 0; c < sizeof CASES / sizeof CASES[0]; c++) {
         launch_steps kept = {0};
         launch_summary summary;
-        launch_text text = {0};
+        base_buffer text = {0};
         const launch_run_info info = {.cpus_allowed = 2, .cpus_online = 2};
         assert_ok(launch_steps_init(&kept, 1, 0, 1, &error), &error);
         for (int i = 0; i < 160; i++) {
@@ -270,7 +270,7 @@ static void a_few_long_steps_are_named(void **state)
         } else {
             assert_null(strstr(text.data, "the median"));
         }
-        launch_text_fini(&text);
+        base_buffer_fini(&text);
         launch_summary_fini(&summary);
         launch_steps_fini(&kept);
     }

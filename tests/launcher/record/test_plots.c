@@ -146,7 +146,7 @@ static void a_gnuplot_that_hangs_is_ended(void **state)
     (void)state;
     base_error error;
     launch_out_directory directory;
-    launch_text notes = {0};
+    base_buffer notes = {0};
     put_gnuplot("#!/bin/sh\necho half > scaling.png\nexec /bin/sleep 1000\n");
     assert_ok(launch_out_directory_open(
                   &(launch_out_options){.path = test_directory_path(&test_shared_directory, "out")},
@@ -156,7 +156,7 @@ static void a_gnuplot_that_hangs_is_ended(void **state)
     launch_out_directory_close(&directory);
     assert_has(notes.data, "was ended");
     assert_false(has_file("out/scaling.png"));
-    launch_text_fini(&notes);
+    base_buffer_fini(&notes);
 }
 
 static void the_real_one_draws_the_pictures(void **state)

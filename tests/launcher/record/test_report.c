@@ -136,13 +136,13 @@ static void times_fit_their_cards(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char expected[32];
-        launch_text text = {0};
+        base_buffer text = {0};
         const double ms = cases[i].ms;
         launch_report_ms(&text, ms, ms > 0 && ms < 1 ? 3 : 2);
         (void)snprintf(expected, sizeof expected, "%s%s", cases[i].shown,
                        isfinite(ms) ? "\xc2\xa0ms" : "");
         assert_string_equal(text.data, expected);
-        launch_text_fini(&text);
+        base_buffer_fini(&text);
     }
 }
 

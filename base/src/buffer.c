@@ -1,6 +1,6 @@
-/* A growing text buffer with formatting, HTML and shell quoting. Used by everything in record/ that
- * writes a page, a manifest or a plot. */
-#include "record/text.h"
+/* A growing text, with formatting, and HTML and shell quoting. Called by whoever writes pages,
+ * manifests and charts. */
+#include "base/buffer.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 static const char REPLACEMENT[] = "\xef\xbf\xbd"; /* U+FFFD */
 
 /* Makes room for more bytes and a NUL. False if memory runs out. */
-static bool make_room(launch_text *text, size_t more_bytes)
+static bool make_room(base_buffer *text, size_t more_bytes)
 {
     if (text->failed) {
         return false;
@@ -35,7 +35,7 @@ static bool make_room(launch_text *text, size_t more_bytes)
     return true;
 }
 
-static void put_bytes(launch_text *text, const char *bytes, size_t size_bytes)
+static void put_bytes(base_buffer *text, const char *bytes, size_t size_bytes)
 {
     if (make_room(text, size_bytes)) {
         memcpy(text->data + text->length_bytes, bytes, size_bytes);
@@ -44,12 +44,12 @@ static void put_bytes(launch_text *text, const char *bytes, size_t size_bytes)
     }
 }
 
-void launch_text_put(launch_text *text, const char *string)
+void base_buffer_put(base_buffer *text, const char *string)
 {
     put_bytes(text, string, strlen(string));
 }
 
-void launch_text_printf(launch_text *text, const char *format, ...)
+void base_buffer_printf(base_buffer *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -65,7 +65,7 @@ void launch_text_printf(launch_text *text, const char *format, ...)
     text->length_bytes += (size_t)needed;
 }
 
-void launch_text_html(launch_text *text, const char *string)
+void base_buffer_html(base_buffer *text, const char *string)
 {
     while (*string != '\0') {
         const size_t length = base_utf8_length(string, SIZE_MAX);
@@ -78,9 +78,9 @@ void launch_text_html(launch_text *text, const char *string)
         const bool control =
             (uint8_t)*string < 0x20 && *string != '\n' && *string != '\t' && *string != '\r';
         if (entity != NULL) {
-            launch_text_put(text, entity);
+            base_buffer_put(text, entity);
         } else if (length == 0 || control || *string == 0x7f) {
-            launch_text_put(text, REPLACEMENT);
+            base_buffer_put(text, REPLACEMENT);
         } else {
             put_bytes(text, string, length);
         }
@@ -88,47 +88,47 @@ void launch_text_html(launch_text *text, const char *string)
     }
 }
 
-void launch_text_shell(launch_text *text, const char *argument)
+void base_buffer_shell(base_buffer *text, const char *argument)
 {
     static const char PLAIN[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
     if (*argument != '\0' && argument[strspn(argument, PLAIN)] == '\0') {
-        launch_text_put(text, argument);
+        base_buffer_put(text, argument);
         return;
     }
-    launch_text_put(text, "'");
+    base_buffer_put(text, "'");
     for (; *argument != '\0'; argument++) {
         if (*argument == '\'') {
-            launch_text_put(text, "'\\''");
+            base_buffer_put(text, "'\\''");
         } else {
             put_bytes(text, argument, 1);
         }
     }
-    launch_text_put(text, "'");
+    base_buffer_put(text, "'");
 }
 
-void launch_text_count(launch_text *text, unsigned long long count)
+void base_buffer_count(base_buffer *text, unsigned long long count)
 {
     char digits[32];
     const int length = snprintf(digits, sizeof digits, "%llu", count);
     for (int i = 0; i < length; i++) {
         if (i > 0 && (length - i) % 3 == 0) {
-            launch_text_put(text, "\xe2\x80\xaf"); /* U+202F, a narrow space that does not break */
+            base_buffer_put(text, "\xe2\x80\xaf"); /* U+202F, a narrow space that does not break */
         }
         put_bytes(text, &digits[i], 1);
     }
 }
 
-void launch_text_number(launch_text *text, double value, int decimals)
+void base_buffer_number(base_buffer *text, double value, int decimals)
 {
     if (isfinite(value)) {
-        launch_text_printf(text, "%.*f", decimals, value);
+        base_buffer_printf(text, "%.*f", decimals, value);
     } else {
-        launch_text_put(text, "\xe2\x80\x93"); /* an en dash */
+        base_buffer_put(text, "\xe2\x80\x93"); /* an en dash */
     }
 }
 
-base_status launch_text_save(const launch_text *text, const char *directory, const char *name,
+base_status base_buffer_save(const base_buffer *text, const char *directory, const char *name,
                              base_error *reterr)
 {
     char path[BASE_PATH_BYTES + 64];
@@ -139,7 +139,7 @@ base_status launch_text_save(const launch_text *text, const char *directory, con
     return base_file_write(path, text->data, text->length_bytes, reterr);
 }
 
-void launch_text_fini(launch_text *text)
+void base_buffer_fini(base_buffer *text)
 {
     free(text->data);
     memset(text, 0, sizeof *text);
