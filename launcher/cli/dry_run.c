@@ -54,7 +54,7 @@ static void print_files(const launch_options *options, FILE *stream)
                                             : " (there is one already: it is moved away)";
     (void)fprintf(stream,
                   "record: %s%s\n"
-                  "files: timings.jsonl manifest.json report.html scaling.png model.safetensors "
+                  "files: timings.jsonl manifest.json report.html scaling.svg model.safetensors "
                   "config.json tokenizer.json",
                   job->output.directory, fate);
     /* rank 0 saves the parameters of all stages, or shards */

@@ -19,13 +19,6 @@ static void print_lines(const char *lines)
     }
 }
 
-static void print_notes(const launch_cli_run *run)
-{
-    if (run->record != NULL && !run->options->quiet) {
-        print_lines(launch_record_notes(run->record));
-    }
-}
-
 /* Says what a training with --checkpoint takes from there. */
 static void say_checkpoint(const launch_cli_run *run)
 {
@@ -53,7 +46,6 @@ base_status launch_cli_open_record(launch_cli_run *run, base_error *reterr)
     const launch_record_options record_options = {
         .out = options->job.output.directory,
         .overwrite = options->overwrite,
-        .plots = options->plots,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .argc = run->argc,
         .argv = run->argv,
@@ -102,7 +94,9 @@ base_status launch_cli_on_ready(void *user, base_error *reterr)
         status = launch_record_begin(run->record, run->result.first_step, reterr);
     }
     run->recording = run->recording || status == BASE_OK;
-    print_notes(run);
+    if (!run->options->quiet) {
+        print_lines(launch_record_notes(run->record));
+    }
     return status;
 }
 
@@ -157,9 +151,7 @@ base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr)
         .cost = run->lease != NULL ? &run->cost : NULL,
         .nvlink = launch_cli_find_nvlink(result, run->options->job.job.world_size),
     };
-    const base_status status = launch_record_finish(run->record, &end, reterr);
-    print_notes(run);
-    return status;
+    return launch_record_finish(run->record, &end, reterr);
 }
 
 /* Adds to the ranks' results how the job ended. begun: what was known before the job. */
@@ -184,18 +176,12 @@ base_status launch_cli_finish_inference(const launch_cli_run *run, const launch_
     inference.ranks = result->ranks;
     inference.cost = run->lease != NULL ? &run->cost : NULL;
     inference.nvlink = launch_cli_find_nvlink(result, run->options->job.job.world_size);
-    inference.plots = run->options->plots;
     base_buffer lines = {0};
-    base_buffer notes = {0};
-    const base_status status = launch_inference_write(&inference, &lines, &notes, reterr);
+    const base_status status = launch_inference_write(&inference, &lines, reterr);
     if (!run->options->quiet) {
         print_lines(lines.data);
     }
-    if (notes.data != NULL && !run->options->quiet) {
-        base_log(BASE_LOG_INFO, "%.*s", (int)strcspn(notes.data, "\n"), notes.data);
-    }
     base_buffer_fini(&lines);
-    base_buffer_fini(&notes);
     if (status == BASE_OK && !run->options->quiet) {
         base_log(BASE_LOG_INFO, "record: %s", run->options->job.output.directory);
     }

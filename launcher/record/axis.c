@@ -5,8 +5,6 @@
 
 #include "record/chart.h"
 
-enum { MARGIN_BELOW = 46, MARGIN_RIGHT = 14 };
-
 static double round_tick(double wanted)
 {
     const double power = pow(10, floor(log10(wanted)));
@@ -134,11 +132,11 @@ static void put_x_ticks(base_buffer *text, const launch_plot *plot)
     for (int i = 0; i < count; i++) {
         /* a tick at the right end would reach out of the drawing */
         const double x = launch_plot_x(plot, ticks[i].value);
-        const bool at_end = x > plot->left + plot->width - MARGIN_RIGHT;
+        const bool at_end = x > plot->left + plot->width - LAUNCH_PLOT_RIGHT;
         base_buffer_printf(
             text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>",
-            at_end ? plot->left + plot->width + MARGIN_RIGHT : x, plot->top + plot->height + 18,
-            at_end ? "end" : "middle", ticks[i].label);
+            at_end ? plot->left + plot->width + LAUNCH_PLOT_RIGHT : x,
+            plot->top + plot->height + 18, at_end ? "end" : "middle", ticks[i].label);
     }
 }
 
@@ -175,13 +173,17 @@ void launch_plot_x_axis(base_buffer *text, const launch_plot *plot)
     put_x_label(text, plot);
 }
 
-void launch_plot_begin(base_buffer *text, const launch_plot *plot)
+void launch_svg_begin(base_buffer *text, const char *class, double width, double height,
+                      const char *title)
 {
-    const double bottom = plot->top + plot->height;
     base_buffer_printf(text,
-                       "<svg class=\"chart\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
+                       "<svg class=\"chart%s%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
                        "aria-label=\"%s\">",
-                       plot->left + plot->width + MARGIN_RIGHT, bottom + MARGIN_BELOW, plot->title);
+                       class[0] != '\0' ? " " : "", class, width, height, title);
+}
+
+void launch_plot_frame(base_buffer *text, const launch_plot *plot)
+{
     put_y_ticks(text, plot);
     put_x_ticks(text, plot);
     put_x_label(text, plot);
@@ -189,7 +191,7 @@ void launch_plot_begin(base_buffer *text, const launch_plot *plot)
                        plot->top - 12, plot->y_label);
 }
 
-void launch_plot_end(base_buffer *text)
+void launch_svg_end(base_buffer *text)
 {
     base_buffer_put(text, "</svg>\n");
 }

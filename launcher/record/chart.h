@@ -1,5 +1,5 @@
-/* What charts have in common: axes with round numbers, and the frame as inline SVG. Colours come
- * from the page's style sheet, by class. Pure. */
+/* What charts have in common: axes with round numbers, the frame, and the style sheet, from which
+ * colours come by class and by name. Pure. */
 #ifndef LAUNCH_CHART_H
 #define LAUNCH_CHART_H
 
@@ -46,10 +46,11 @@ typedef struct launch_plot {
     launch_axis y;
     const char *x_label; /* plain text, ours: not escaped */
     const char *y_label;
-    const char *title; /* for screen readers */
 } launch_plot;
 
 enum {
+    LAUNCH_PLOT_RIGHT = 14,        /* beside the drawing area, for the last tick */
+    LAUNCH_PLOT_BELOW = 46,        /* for ticks and label */
     LAUNCH_CHART_WIDTH = 1000,     /* of a drawing across the page */
     LAUNCH_CHART_WIDTH_HALF = 480, /* of one of two beside each other, so that text is as large */
     LAUNCH_CHART_RANKS_MAX = 32,
@@ -60,9 +61,22 @@ enum {
 double launch_plot_x(const launch_plot *plot, double value);
 double launch_plot_y(const launch_plot *plot, double value);
 
-/* Opens the svg element and draws grid, ticks and labels; launch_plot_end closes it. */
-void launch_plot_begin(base_buffer *text, const launch_plot *plot);
-void launch_plot_end(base_buffer *text);
+/* An svg element of a page. class: besides "chart"; may be empty. title: for screen readers. */
+void launch_svg_begin(base_buffer *text, const char *class, double width, double height,
+                      const char *title);
+void launch_svg_end(base_buffer *text);
+
+/* Grid, ticks and labels. */
+void launch_plot_frame(base_buffer *text, const launch_plot *plot);
+
+/* The style sheet for a page with charts: the colours, light and dark, as custom properties, and the
+ * rules. The rules alone, in which var(--NAME) stands for a colour. */
+extern const char LAUNCH_CHART_STYLE[];
+extern const char LAUNCH_CHART_RULES[];
+
+/* Puts a text of ours with the light colour itself in place of each var(--NAME): not everything
+ * that shows SVG knows custom properties. */
+void launch_chart_put_light(base_buffer *text, const char *with_names);
 
 /* The x axis alone, with ticks and label, for a drawing that opens its own svg element. */
 void launch_plot_x_axis(base_buffer *text, const launch_plot *plot);

@@ -138,15 +138,16 @@ void launch_chart_step_times(base_buffer *text, const launch_run *run)
         const launch_plot plot = {
             .left = 52,
             .top = 34,
-            .width = LAUNCH_CHART_WIDTH - 52 - 14,
+            .width = LAUNCH_CHART_WIDTH - 52 - LAUNCH_PLOT_RIGHT,
             .height = 200,
             .x = launch_axis_count((double)gathered->steps, 8),
             .y = launch_axis_make(0, gathered->high, 5, true),
             .x_label = "step",
             .y_label = "ms per step",
-            .title = "Step time over the run, in parts",
         };
-        launch_plot_begin(text, &plot);
+        launch_svg_begin(text, "", LAUNCH_CHART_WIDTH, plot.top + plot.height + LAUNCH_PLOT_BELOW,
+                         "Step time over the run, in parts");
+        launch_plot_frame(text, &plot);
         for (int p = 0; p < LAUNCH_PARTS; p++) {
             put_area(text, &plot, gathered, p);
         }
@@ -154,7 +155,7 @@ void launch_chart_step_times(base_buffer *text, const launch_run *run)
             put_warm_up(text, &plot, run);
         }
         put_hints(text, &plot, gathered);
-        launch_plot_end(text);
+        launch_svg_end(text);
         if (gathered->highest > plot.y.high || gathered->slowest_ms > gathered->highest) {
             base_buffer_printf(
                 text, "<p class=\"none\">%sThe slowest step, %zu, took %.1f ms.</p>\n",

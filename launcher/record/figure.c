@@ -5,13 +5,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-launch_figure *launch_figure_make(const char *title, const char *x_label, const char *y_label)
+#include "base/assert.h"
+
+launch_figure *launch_figure_make(const char *title, const char *x_label, const char *y_label,
+                                  int series_max, int points_max)
 {
-    launch_figure *figure = calloc(1, sizeof *figure);
-    if (figure != NULL) {
-        figure->title = title;
-        figure->x_label = x_label;
-        figure->y_label = y_label;
+    const size_t series_bytes = sizeof(launch_series) + (size_t)points_max * sizeof(launch_point);
+    launch_figure *figure = calloc(1, sizeof *figure + (size_t)series_max * series_bytes);
+    if (figure == NULL) {
+        return NULL;
+    }
+    launch_point *points = (void *)&figure->series[series_max]; /* those of all series */
+    figure->title = title;
+    figure->x_label = x_label;
+    figure->y_label = y_label;
+    figure->series_max = series_max;
+    for (int s = 0; s < series_max; s++) {
+        figure->series[s].points_max = points_max;
+        figure->series[s].points = points + (size_t)s * (size_t)points_max;
     }
     return figure;
 }
@@ -19,8 +30,9 @@ launch_figure *launch_figure_make(const char *title, const char *x_label, const 
 launch_series *launch_figure_add(launch_figure *figure, const char *name, const char *colour,
                                  launch_stroke stroke)
 {
+    BASE_ASSERT(figure->series_count < figure->series_max);
     launch_series *series = &figure->series[figure->series_count++];
-    series->name = name;
+    (void)snprintf(series->name, sizeof series->name, "%s", name != NULL ? name : "");
     series->colour = colour;
     series->stroke = stroke;
     return series;
@@ -29,7 +41,7 @@ launch_series *launch_figure_add(launch_figure *figure, const char *name, const 
 launch_point *launch_series_add(launch_series *series, double x, double y)
 {
     static launch_point beyond;
-    if (!isfinite(y) || series->point_count == LAUNCH_FIGURE_POINTS_MAX) {
+    if (!isfinite(y) || series->point_count == series->points_max) {
         return &beyond;
     }
     launch_point *point = &series->points[series->point_count++];

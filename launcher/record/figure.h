@@ -1,13 +1,11 @@
-/* Charts as plain data: curves, or times in parts as a bar for each rank. figure_draw.c draws each of
- * them twice from it: as SVG for the page, and as data and script of gnuplot for a PNG. Pure. */
+/* Charts as plain data: curves, or times in parts as a bar for each rank. The same code draws them
+ * into pages (launch_figure_svg) and into files of their own (picture.h). Pure. */
 #ifndef LAUNCH_FIGURE_H
 #define LAUNCH_FIGURE_H
 
 #include "record/chart.h"
 
 enum {
-    LAUNCH_FIGURE_SERIES_MAX = 6,
-    LAUNCH_FIGURE_POINTS_MAX = 600,
     LAUNCH_FIGURE_ROWS_MAX = LAUNCH_CHART_RANKS_MAX + 1,
 };
 
@@ -15,6 +13,7 @@ enum {
 
 typedef enum launch_stroke {
     LAUNCH_STROKE_POINTS, /* a line, and a circle at each point */
+    LAUNCH_STROKE_DOTS,   /* circles alone */
     LAUNCH_STROKE_LINE,
     LAUNCH_STROKE_FAINT,
     LAUNCH_STROKE_DASHED,
@@ -32,38 +31,40 @@ typedef struct launch_point {
 } launch_point;
 
 typedef struct launch_series {
-    const char *name;   /* in the key, ours: not escaped; NULL: not in the key */
+    char name[80];      /* in the key, ours: not escaped; empty: not in the key */
     const char *colour; /* of the style sheet: "accent" */
     launch_stroke stroke;
     int point_count;
-    launch_point points[LAUNCH_FIGURE_POINTS_MAX];
+    int points_max;
+    launch_point *points;
 } launch_series;
 
-/* Of 600 KB: on the heap.
- *
- * With rows, each series is a part of the rows' times. Its points have the row as x, the part's
+/* With rows, each series is a part of the rows' times. Its points have the row as x, the part's
  * time in ms as y, and where it begins and ends in the bar as low and high. */
 typedef struct launch_figure {
     const char *title;
     const char *x_label;
     const char *y_label;
     const char *nothing; /* the sentence instead of a chart without points; NULL: none */
-    double width;        /* LAUNCH_CHART_WIDTH…; of the page */
+    double width;        /* LAUNCH_CHART_WIDTH…; on a page */
     double height;       /* of the drawing area */
     launch_axis x;
     launch_axis y;
-    int series_count;
-    launch_series series[LAUNCH_FIGURE_SERIES_MAX];
     int row_count; /* 0: curves */
     char rows[LAUNCH_FIGURE_ROWS_MAX][16];
     double mark_x;       /* a line upwards here, with its label */
     char mark_label[64]; /* empty: no line */
+    int series_count;
+    int series_max;
+    launch_series series[];
 } launch_figure;
 
-/* An empty figure, to be freed with free(). NULL: no memory. */
-launch_figure *launch_figure_make(const char *title, const char *x_label, const char *y_label);
+/* An empty figure with room for so many series of so many points each, to be freed with free().
+ * The texts are borrowed. NULL: no memory. */
+launch_figure *launch_figure_make(const char *title, const char *x_label, const char *y_label,
+                                  int series_max, int points_max);
 
-/* Adds a series without points. */
+/* Adds a series without points. Its name is copied; NULL: none. */
 launch_series *launch_figure_add(launch_figure *figure, const char *name, const char *colour,
                                  launch_stroke stroke);
 
@@ -78,8 +79,22 @@ void launch_figure_add_row(launch_figure *figure, const char *name, const double
 /* The least and the greatest y of all points and their bars. False if there is no point. */
 bool launch_figure_range(const launch_figure *figure, double *low, double *high);
 
+/* The name of a stroke in the style sheet. */
+const char *launch_stroke_class(launch_stroke stroke);
+
+/* Whether circles are at its points: one point makes no line. */
+bool launch_series_has_circles(const launch_series *series);
+
 /* The key alone, for another drawing of the same parts. NULL: as below. */
 void launch_figure_key(base_buffer *text, const launch_figure *figure);
+
+/* Draws a figure that has a point, without key and svg element, at x = 0, y = 0. Curves have a drawing
+ * area of that height; rows are as high as they are. */
+void launch_figure_draw(base_buffer *text, const launch_figure *figure, double width,
+                        double height);
+
+/* How high that is with axis and labels. */
+double launch_figure_height(const launch_figure *figure, double height);
 
 /* The key, and an svg element. Curves across the page can be scrolled. Rows have a second element,
  * for narrow screens. NULL: the text has failed. */
@@ -87,10 +102,5 @@ void launch_figure_svg(base_buffer *text, const launch_figure *figure);
 
 /* The data: for each series a block of lines x, y, low, high. Two empty lines end a block. */
 void launch_figure_data(base_buffer *text, const launch_figure *figure);
-
-/* The script that draws data_name into png_name. Nothing if there is no point: gnuplot would end
- * there. subtitle: under the title; what has a meaning in a gnuplot string is left out of it. */
-void launch_figure_script(base_buffer *text, const launch_figure *figure, const char *subtitle,
-                          const char *data_name, const char *png_name);
 
 #endif

@@ -1,36 +1,31 @@
-/* Draws a figure as SVG, and writes gnuplot's data and script for the same. Called by report.c and
- * inference_report.c for the page, by plots.c and inference.c for the PNG. */
+/* Draws a figure as SVG, and writes its data in columns. Called by report.c and inference_report.c
+ * for the page, by picture.c for a file, by plots.c for the data. */
 #include <math.h>
 #include <string.h>
 
 #include "record/figure.h"
 
-#include "record/report.h"
-
-/* A stroke's name in the style sheet, and how gnuplot draws it. */
-static const struct {
-    const char *class;
-    const char *gnuplot;
-    const char *transparency; /* before gnuplot's rrggbb */
-} strokes[LAUNCH_STROKE_COUNT] = {
-    [LAUNCH_STROKE_POINTS] = {"solid", "linespoints pointtype 7 pointsize 1.6 linewidth 3", ""},
-    [LAUNCH_STROKE_LINE] = {"solid", "lines linewidth 3", ""},
-    [LAUNCH_STROKE_FAINT] = {"faint", "lines linewidth 1", "99"},
-    [LAUNCH_STROKE_DASHED] = {"dash", "lines dashtype 2 linewidth 2", ""},
-    [LAUNCH_STROKE_BAR] = {"part", "boxxyerror", ""},
-};
+const char *launch_stroke_class(launch_stroke stroke)
+{
+    static const char *const classes[LAUNCH_STROKE_COUNT] = {
+        [LAUNCH_STROKE_POINTS] = "solid", [LAUNCH_STROKE_DOTS] = "dot",
+        [LAUNCH_STROKE_LINE] = "solid",   [LAUNCH_STROKE_FAINT] = "faint",
+        [LAUNCH_STROKE_DASHED] = "dash",  [LAUNCH_STROKE_BAR] = "part",
+    };
+    return classes[stroke];
+}
 
 enum { BAR_HEIGHT = 26, ROW_HEIGHT = 38, LABEL_WIDTH = 140 };
+enum { ROWS_TOP = 4, CURVES_LEFT = 58, CURVES_TOP = 30 };
 
 static const double ROW_VALUE_WIDTH = 84; /* of the time behind a row */
 static const double ROWS_LEFT_MIN = 66;
 static const double ROW_LETTER = 7.2;      /* the width of a letter of a row's name */
 static const double INSIDE_WIDTH_MIN = 70; /* a part narrower than this has no label inside */
 
-/* One point makes no line. */
-static bool has_circles(const launch_series *series)
+bool launch_series_has_circles(const launch_series *series)
 {
-    return series->stroke == LAUNCH_STROKE_POINTS ||
+    return series->stroke == LAUNCH_STROKE_POINTS || series->stroke == LAUNCH_STROKE_DOTS ||
            (series->stroke != LAUNCH_STROKE_BAR && series->point_count == 1);
 }
 
@@ -43,9 +38,9 @@ void launch_figure_key(base_buffer *text, const launch_figure *figure)
     base_buffer_put(text, "<ul class=\"key\">");
     for (int s = 0; s < figure->series_count; s++) {
         const launch_series *series = &figure->series[s];
-        if (series->name != NULL && series->point_count > 0) {
-            base_buffer_printf(text, "<li style=\"--of:var(--%s)\"><i class=\"%s\"></i>%s</li>",
-                               series->colour, strokes[series->stroke].class, series->name);
+        if (series->name[0] != '\0' && series->point_count > 0) {
+            base_buffer_printf(text, "<li><i class=\"%s\" style=\"color:var(--%s)\"></i>%s</li>",
+                               launch_stroke_class(series->stroke), series->colour, series->name);
         }
     }
     base_buffer_put(text, "</ul>\n");
@@ -53,8 +48,8 @@ void launch_figure_key(base_buffer *text, const launch_figure *figure)
 
 static void put_line(base_buffer *text, const launch_plot *plot, const launch_series *series)
 {
-    base_buffer_printf(text, "<polyline class=\"curve %s\" style=\"--of:var(--%s)\" points=\"",
-                       strokes[series->stroke].class, series->colour);
+    base_buffer_printf(text, "<polyline class=\"curve %s\" style=\"color:var(--%s)\" points=\"",
+                       launch_stroke_class(series->stroke), series->colour);
     for (int i = 0; i < series->point_count; i++) {
         base_buffer_printf(text, "%.1f,%.1f ", launch_plot_x(plot, series->points[i].x),
                            launch_plot_y(plot, series->points[i].y));
@@ -106,7 +101,7 @@ static label_side label_side_of(const launch_plot *plot, const launch_series *se
 
 static void put_circles(base_buffer *text, const launch_plot *plot, const launch_series *series)
 {
-    base_buffer_printf(text, "<g style=\"--of:var(--%s)\">", series->colour);
+    base_buffer_printf(text, "<g style=\"color:var(--%s)\">", series->colour);
     for (int i = 0; i < series->point_count; i++) {
         const launch_point *point = &series->points[i];
         const double x = launch_plot_x(plot, point->x);
@@ -150,21 +145,6 @@ static void put_mark(base_buffer *text, const launch_plot *plot, const launch_fi
     base_buffer_put(text, "</text>");
 }
 
-static launch_plot plot_of(const launch_figure *figure)
-{
-    return (launch_plot){
-        .left = 58,
-        .top = 30,
-        .width = figure->width - 58 - 14,
-        .height = figure->height,
-        .x = figure->x,
-        .y = figure->y,
-        .x_label = figure->x_label,
-        .y_label = figure->y_label,
-        .title = figure->title,
-    };
-}
-
 /* How long each row's bar is. */
 static void row_lengths(const launch_figure *figure, double whole_ms[LAUNCH_FIGURE_ROWS_MAX])
 {
@@ -186,7 +166,7 @@ static int row_decimals(const launch_figure *figure)
 static void put_parts(base_buffer *text, const launch_plot *plot, const launch_series *series,
                       const double *whole_ms, int decimals)
 {
-    base_buffer_printf(text, "<g style=\"--of:var(--%s)\">", series->colour);
+    base_buffer_printf(text, "<g style=\"color:var(--%s)\">", series->colour);
     for (int i = 0; i < series->point_count; i++) {
         const launch_point *point = &series->points[i];
         const double x = launch_plot_x(plot, point->low);
@@ -218,9 +198,8 @@ static double rows_left(const launch_figure *figure)
     return fmax(ROWS_LEFT_MIN, ROW_LETTER * (double)longest + 12);
 }
 
-/* The bars in a drawing of that width. class: the screens that show it. */
-static void put_rows(base_buffer *text, const launch_figure *figure, double width,
-                     const char *class)
+/* The bars in a drawing of that width. */
+static void draw_rows(base_buffer *text, const launch_figure *figure, double width)
 {
     double whole_ms[LAUNCH_FIGURE_ROWS_MAX];
     const int decimals = row_decimals(figure);
@@ -228,15 +207,11 @@ static void put_rows(base_buffer *text, const launch_figure *figure, double widt
     const double room =
         (width - left) * (1 - 1 / LAUNCH_FIGURE_ROW_ROOM); /* of the axis, behind the longest row */
     const launch_plot plot = {.left = left,
-                              .top = 4,
+                              .top = ROWS_TOP,
                               .width = width - left - fmax(0, ROW_VALUE_WIDTH - room),
                               .height = figure->row_count * (double)ROW_HEIGHT,
                               .x = figure->x};
     row_lengths(figure, whole_ms);
-    base_buffer_printf(text,
-                       "<svg class=\"chart %s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
-                       "aria-label=\"%s\">",
-                       class, width, plot.top + plot.height + 6, figure->title);
     for (int s = 0; s < figure->series_count; s++) {
         put_parts(text, &plot, &figure->series[s], whole_ms, decimals);
     }
@@ -248,30 +223,63 @@ static void put_rows(base_buffer *text, const launch_figure *figure, double widt
                            y, figure->rows[r], launch_plot_x(&plot, whole_ms[r]) + 8, y, decimals,
                            whole_ms[r]);
     }
-    launch_plot_end(text);
 }
 
-static void put_curves(base_buffer *text, const launch_figure *figure)
+static void draw_curves(base_buffer *text, const launch_figure *figure, double width, double height)
 {
-    const launch_plot plot = plot_of(figure);
-    launch_plot_begin(text, &plot);
+    const launch_plot plot = {
+        .left = CURVES_LEFT,
+        .top = CURVES_TOP,
+        .width = width - CURVES_LEFT - LAUNCH_PLOT_RIGHT,
+        .height = height,
+        .x = figure->x,
+        .y = figure->y,
+        .x_label = figure->x_label,
+        .y_label = figure->y_label,
+    };
+    launch_plot_frame(text, &plot);
     for (int s = 0; s < figure->series_count; s++) {
-        put_line(text, &plot, &figure->series[s]);
+        if (figure->series[s].stroke != LAUNCH_STROKE_DOTS) {
+            put_line(text, &plot, &figure->series[s]);
+        }
     }
     for (int s = 0; s < figure->series_count; s++) {
-        if (!has_circles(&figure->series[s])) {
+        if (!launch_series_has_circles(&figure->series[s])) {
             put_columns(text, &plot, &figure->series[s]);
         }
     }
     for (int s = 0; s < figure->series_count; s++) {
-        if (has_circles(&figure->series[s])) {
+        if (launch_series_has_circles(&figure->series[s])) {
             put_circles(text, &plot, &figure->series[s]);
         }
     }
     if (figure->mark_label[0] != '\0') {
         put_mark(text, &plot, figure);
     }
-    launch_plot_end(text);
+}
+
+void launch_figure_draw(base_buffer *text, const launch_figure *figure, double width, double height)
+{
+    if (figure->row_count > 0) {
+        draw_rows(text, figure, width);
+    } else {
+        draw_curves(text, figure, width, height);
+    }
+}
+
+double launch_figure_height(const launch_figure *figure, double height)
+{
+    return figure->row_count > 0 ? ROWS_TOP + figure->row_count * (double)ROW_HEIGHT + 6
+                                 : CURVES_TOP + height + LAUNCH_PLOT_BELOW;
+}
+
+/* An svg element of that width. class: the screens that show it. */
+static void put_svg(base_buffer *text, const launch_figure *figure, double width, const char *class)
+{
+    launch_svg_begin(text, class, width, launch_figure_height(figure, figure->height),
+                     figure->title);
+    launch_figure_draw(text, figure, width, figure->height);
+    launch_svg_end(text);
 }
 
 void launch_figure_svg(base_buffer *text, const launch_figure *figure)
@@ -283,14 +291,14 @@ void launch_figure_svg(base_buffer *text, const launch_figure *figure)
     } else if (launch_figure_range(figure, &low, &high)) {
         launch_figure_key(text, figure);
         if (figure->row_count > 0) {
-            put_rows(text, figure, figure->width, "broad");
-            put_rows(text, figure, LAUNCH_CHART_WIDTH_HALF, "narrow");
+            put_svg(text, figure, figure->width, "broad");
+            put_svg(text, figure, LAUNCH_CHART_WIDTH_HALF, "narrow");
         } else if (figure->width == LAUNCH_CHART_WIDTH) {
             base_buffer_put(text, "<div class=\"scroll wide\">");
-            put_curves(text, figure);
+            put_svg(text, figure, figure->width, "");
             base_buffer_put(text, "</div>");
         } else {
-            put_curves(text, figure);
+            put_svg(text, figure, figure->width, "");
         }
     } else if (figure->nothing != NULL) {
         base_buffer_printf(text, "<p class=\"none\">%s</p>\n", figure->nothing);
@@ -305,7 +313,7 @@ void launch_figure_data(base_buffer *text, const launch_figure *figure)
             const launch_point *point = &series->points[i];
             if (i == 0) {
                 base_buffer_printf(text, "# %s: %s, %s, low, high\n",
-                                   series->name != NULL ? series->name : figure->title,
+                                   series->name[0] != '\0' ? series->name : figure->title,
                                    figure->row_count > 0 ? "row" : figure->x_label,
                                    figure->y_label);
             }
@@ -313,129 +321,4 @@ void launch_figure_data(base_buffer *text, const launch_figure *figure)
                                point->high, i + 1 < series->point_count ? "\n" : "\n\n\n");
         }
     }
-}
-
-/* ---- the script ---- */
-
-/* Text for a string in gnuplot's double quotes, without the characters that gnuplot interprets. */
-static void put_quoted(base_buffer *text, const char *quoted)
-{
-    for (; *quoted != '\0'; quoted++) {
-        const char letter[2] = {*quoted, '\0'};
-        base_buffer_put(text, strchr("\"\\`", *quoted) == NULL ? letter : "");
-    }
-}
-
-/* The range and the ticks, which are those of the page. */
-static void put_axis(base_buffer *text, const launch_axis *axis, char name, const char *label)
-{
-    launch_tick ticks[LAUNCH_TICKS_MAX];
-    const int count = launch_axis_ticks(axis, ticks);
-    const bool log = axis->logarithmic;
-    base_buffer_printf(text, "set %clabel '%s' noenhanced\nset %crange [%.9g:%.9g]\nset %ctics (",
-                       name, label, name, log ? pow(10, axis->low) : axis->low,
-                       log ? pow(10, axis->high) : axis->high, name);
-    for (int i = 0; i < count; i++) {
-        base_buffer_printf(text, "%s'%s' %.9g", i > 0 ? ", " : "", ticks[i].label, ticks[i].value);
-    }
-    base_buffer_printf(text, ")\n");
-    if (log) {
-        base_buffer_printf(text, "set logscale %c\n", name);
-    }
-}
-
-static void put_labels(base_buffer *text, const launch_plot *plot, const launch_series *series)
-{
-    for (int i = 0; i < series->point_count; i++) {
-        const launch_point *point = &series->points[i];
-        if (point->label[0] != '\0') {
-            const label_side side = label_side_of(plot, series, i);
-            base_buffer_printf(text, "set label '%s' at %.9g, %.9g %s offset %d,%d noenhanced\n",
-                               point->label, point->x, point->y, side.left ? "right" : "left",
-                               side.left ? -1 : 1, side.above ? 1 : -1);
-        }
-    }
-}
-
-/* The rows' names instead of a y axis, and how long they are. */
-static void put_row_names(base_buffer *text, const launch_figure *figure)
-{
-    double whole_ms[LAUNCH_FIGURE_ROWS_MAX];
-    row_lengths(figure, whole_ms);
-    base_buffer_printf(text, "set grid noytics xtics\nunset ylabel\nset yrange [%d.5:-0.5]\n",
-                       figure->row_count - 1);
-    for (int r = 0; r < figure->row_count; r++) {
-        base_buffer_printf(text,
-                           "set ytics %s('%s' %d)\nset label '%.*f ms' at %.9g, %d offset 1,0\n",
-                           r > 0 ? "add " : "", figure->rows[r], r, row_decimals(figure),
-                           whole_ms[r], whole_ms[r], r);
-    }
-}
-
-static void put_mark_line(base_buffer *text, const launch_plot *plot, const launch_figure *figure)
-{
-    const bool left = mark_label_left(plot, figure);
-    base_buffer_printf(text,
-                       "set arrow from %.9g, graph 0 to %.9g, graph 1 nohead dashtype 3\n"
-                       "set label '%s' at %.9g, graph 0.96 %s offset %d,0 noenhanced\n",
-                       figure->mark_x, figure->mark_x, figure->mark_label, figure->mark_x,
-                       left ? "right" : "left", left ? -1 : 1);
-}
-
-/* The index-th series that has points. */
-static void put_plot(base_buffer *text, const launch_series *series, int index,
-                     const char *data_name)
-{
-    char colour[LAUNCH_COLOUR_BYTES];
-    const launch_stroke stroke = has_circles(series) ? LAUNCH_STROKE_POINTS : series->stroke;
-    const char *name = series->name != NULL ? series->name : "";
-    launch_report_colour(series->colour, colour);
-    base_buffer_put(text, index == 0 ? "plot " : ", \\\n     ");
-    if (stroke == LAUNCH_STROKE_POINTS) { /* the bars of points, below them */
-        base_buffer_printf(text,
-                           "'%s' index %d using 1:2:3:4 with yerrorbars pointsize 0 linewidth 2 "
-                           "linecolor rgb '#99%s' notitle, \\\n     ",
-                           data_name, index, colour + 1);
-    }
-    base_buffer_printf(text, "'%s' index %d using %s with %s linecolor rgb '#%s%s' title '%s'",
-                       data_name, index,
-                       stroke == LAUNCH_STROKE_BAR ? "3:1:3:4:($1-0.34):($1+0.34)" : "1:2",
-                       strokes[stroke].gnuplot, strokes[stroke].transparency, colour + 1, name);
-}
-
-void launch_figure_script(base_buffer *text, const launch_figure *figure, const char *subtitle,
-                          const char *data_name, const char *png_name)
-{
-    const launch_plot plot = plot_of(figure);
-    double low = 0;
-    double high = 0;
-    int index = 0;
-    if (!launch_figure_range(figure, &low, &high)) {
-        return;
-    }
-    base_buffer_printf(text,
-                       "\nunset label\nunset arrow\nunset logscale\n"
-                       "set grid ytics noxtics linetype 1 linecolor rgb '#dfe4ea'\n"
-                       "set output '%s'\nset title \"%s\\n",
-                       png_name, figure->title);
-    put_quoted(text, subtitle);
-    base_buffer_put(text, "\" noenhanced\n");
-    put_axis(text, &figure->x, 'x', figure->x_label);
-    if (figure->row_count > 0) {
-        put_row_names(text, figure);
-    } else {
-        put_axis(text, &figure->y, 'y', figure->y_label);
-    }
-    if (figure->mark_label[0] != '\0') {
-        put_mark_line(text, &plot, figure);
-    }
-    for (int s = 0; s < figure->series_count; s++) {
-        put_labels(text, &plot, &figure->series[s]);
-    }
-    for (int s = 0; s < figure->series_count; s++) {
-        if (figure->series[s].point_count > 0) {
-            put_plot(text, &figure->series[s], index++, data_name);
-        }
-    }
-    base_buffer_put(text, "\n");
 }

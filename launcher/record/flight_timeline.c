@@ -207,18 +207,16 @@ static void draw(const timeline *made, json_t *const *ranks, base_buffer *text)
     const launch_plot plot = {
         .left = 66,
         .top = 8,
-        .width = LAUNCH_CHART_WIDTH - 66 - 14,
+        .width = LAUNCH_CHART_WIDTH - 66 - LAUNCH_PLOT_RIGHT,
         .height = height,
         .x = launch_axis_make(0, span_ms, 8, false),
         .x_label = "ms since the first operation shown",
     };
-    base_buffer_printf(text,
-                       "<svg class=\"chart\" viewBox=\"0 0 %d %.0f\" role=\"img\" "
-                       "aria-label=\"Operations of each rank against time\">",
-                       LAUNCH_CHART_WIDTH, plot.top + plot.height + 46);
+    launch_svg_begin(text, "", LAUNCH_CHART_WIDTH, plot.top + plot.height + LAUNCH_PLOT_BELOW,
+                     "Operations of each rank against time");
     launch_plot_x_axis(text, &plot);
     put_lanes(made, ranks, &plot, text);
-    launch_plot_end(text);
+    launch_svg_end(text);
 }
 
 void launch_flight_timeline(json_t *const *ranks, int rank_count, base_buffer *text)

@@ -66,8 +66,8 @@ static bool has_file(const char *out, const char *name, const char *key, const c
  * of the beginning of one that its launcher's death has left. Files of other names stay as they are. */
 static base_status check_out(const char *out, base_error *reterr)
 {
-    static const char *const written[] = {"timings.jsonl", "report.html", "plots.gp",
-                                          "scaling-curve.dat", "scaling-curve.png"};
+    static const char *const written[] = {"timings.jsonl", "report.html", "scaling-curve.dat",
+                                          "scaling-curve.svg"};
     bool ours = true;
     const bool described = has_file(out, "manifest.json", "lab", INFERENCE_LAB, &ours);
     if ((described && !ours) || is_there(out, PROTO_CHECKPOINTS_DIRECTORY) ||
@@ -271,33 +271,31 @@ static char *describe(const launch_inference_view *view, const base_buffer *less
 }
 
 /* Removes the curve's files of an older run. */
-static void remove_curve(int directory_fd)
+static base_status remove_curve(const char *out, base_error *reterr)
 {
-    static const char *const names[] = {"scaling-curve.png", "scaling-curve.dat", "plots.gp"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        (void)unlinkat(directory_fd, names[i], 0);
-    }
-}
-
-static base_status write_curve(const launch_inference_view *view, base_buffer *notes,
-                               base_error *reterr)
-{
-    const char *out = view->run->job->output.directory;
+    /* the last two: of older records */
+    static const char *const names[] = {"scaling-curve.svg", "scaling-curve.dat",
+                                        "scaling-curve.png", "plots.gp"};
     const int directory_fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory_fd < 0) {
         return base_fail_errno(reterr, errno, "cannot open %s", out);
     }
-    base_status status = BASE_OK;
-    remove_curve(directory_fd);
-    if (view->figures->curve.point_count > 0) {
-        launch_plot_files curve = {"scaling-curve", launch_curve_figure(&view->figures->curve)};
-        status = launch_plots_write(out, &curve, 1, view->info, reterr);
-        if (status == BASE_OK && view->run->plots) {
-            launch_plots_draw(directory_fd, out, LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S, notes);
-        }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        (void)unlinkat(directory_fd, names[i], 0);
     }
     (void)close(directory_fd);
-    return status;
+    return BASE_OK;
+}
+
+static base_status write_curve(const launch_inference_view *view, base_error *reterr)
+{
+    const char *out = view->run->job->output.directory;
+    const base_status status = remove_curve(out, reterr);
+    if (status != BASE_OK || view->figures->curve.point_count == 0) {
+        return status;
+    }
+    launch_plot_files curve = {"scaling-curve", launch_curve_figure(&view->figures->curve)};
+    return launch_plots_write(out, &curve, 1, view->info, reterr);
 }
 
 static base_status write_report(const launch_inference_view *view, base_error *reterr)
@@ -311,7 +309,7 @@ static base_status write_report(const launch_inference_view *view, base_error *r
     return status;
 }
 
-static base_status write_all(launch_inference_view *view, base_buffer *notes, base_error *reterr)
+static base_status write_all(launch_inference_view *view, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     base_buffer lesson = {0};
@@ -328,7 +326,7 @@ static base_status write_all(launch_inference_view *view, base_buffer *notes, ba
     view->manifest = manifest;
     view->lesson_notes = lesson.data;
     if (status == BASE_OK) {
-        status = write_curve(view, notes, reterr);
+        status = write_curve(view, reterr);
     }
     if (status == BASE_OK) {
         status = write_report(view, reterr);
@@ -346,7 +344,7 @@ void launch_inference_begin(launch_inference *run)
 }
 
 base_status launch_inference_write(const launch_inference *run, base_buffer *lines,
-                                   base_buffer *notes, base_error *reterr)
+                                   base_error *reterr)
 {
     static const launch_file_digest no_data = {.path = ""};
     json_t *results = NULL;
@@ -363,7 +361,7 @@ base_status launch_inference_write(const launch_inference *run, base_buffer *lin
     info.steal_share = launch_steal_share(run->cpu_before, launch_cpu_times_now());
     launch_inference_view view = {
         .run = run, .figures = &figures, .results = results, .info = &info};
-    const base_status written = write_all(&view, notes, reterr);
+    const base_status written = write_all(&view, reterr);
     launch_inference_lines(&figures, results, lines);
     json_decref(results);
     return written;

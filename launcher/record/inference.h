@@ -19,7 +19,6 @@ typedef struct launch_inference {
     double job_seconds;
     int exit_status;
     const char *message;           /* why the job did not do all of its work; "": it did */
-    bool plots;                    /* gnuplot is run */
     const launch_rank_info *ranks; /* (world_size), NULL: not known */
     const launch_cost *cost;       /* NULL: the mode is free */
     launch_answer nvlink;
@@ -35,11 +34,9 @@ BASE_MUST_CHECK base_status launch_inference_lock(const char *out, int *lock_fd,
                                                   base_error *reterr);
 
 /* Reads OUT/results.json. Writes OUT/manifest.json and report.html; with a curve scaling-curve.dat
- * and plots.gp, which gnuplot draws as scaling-curve.png. lines: what a comparison and a curve have
- * shown, a line for each. What gnuplot could not draw is no error, but a line in notes. Blocks:
- * gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. */
+ * and scaling-curve.svg. lines: what a comparison and a curve have shown, a line for each. */
 BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, base_buffer *lines,
-                                                   base_buffer *notes, base_error *reterr);
+                                                   base_error *reterr);
 
 /* What a speed-up is judged by. */
 typedef struct launch_inference_claim {

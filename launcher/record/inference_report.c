@@ -127,8 +127,8 @@ static void put_draft_card(const launch_inference_rank *mean, base_buffer *text)
 
 static void put_bars(const launch_inference_figures *of, base_buffer *text)
 {
-    launch_figure *figure =
-        launch_figure_make("Mean time of a token by rank, in parts", "ms per token", "ms");
+    launch_figure *figure = launch_figure_make("Mean time of a token by rank, in parts",
+                                               "ms per token", "ms", PARTS, LAUNCH_CHART_RANKS_MAX);
     if (figure == NULL) {
         text->failed = true;
         return;
@@ -253,8 +253,9 @@ launch_figure *launch_curve_figure(const launch_curve *curve)
     const bool measured = isfinite(curve->crossover_d_model);
     double low = 0;
     double high = 0;
-    launch_figure *figure = launch_figure_make("Time of a token against the width of the model",
-                                               "d_model", "ms for a token");
+    launch_figure *figure =
+        launch_figure_make("Time of a token against the width of the model", "d_model",
+                           "ms for a token", 4, LAUNCH_CURVE_POINTS_MAX);
     if (figure == NULL) {
         return NULL;
     }

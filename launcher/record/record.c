@@ -379,10 +379,6 @@ static base_status write_results(launch_record *record, const launch_run *run, b
                                  {"scaling", launch_scaling_figure(run)}};
     status = launch_plots_write(record->directory.path, plots, 3, run->info, &error);
     keep_first(&first, reterr, status, &error);
-    if (status == BASE_OK && record->options.plots) {
-        launch_plots_draw(record->directory.fd, record->directory.path,
-                          LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S, &record->notes);
-    }
     return first;
 }
 
@@ -453,7 +449,6 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
     if (record->timings == NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "the record is finished, or has not begun");
     }
-    base_buffer_fini(&record->notes); /* the notes of begin have been printed */
     keep_first(&first, reterr, close_timings(record, &error), &error);
     const base_status status = launch_summary_init(&summary, &record->steps, 0, end, &error);
     keep_first(&first, reterr, status, &error);

@@ -21,8 +21,6 @@
 #include "proto/limits.h"
 #include "record/breakdown.h"
 
-enum { LAUNCH_RECORD_PLOT_SECONDS = 20 };
-
 typedef struct launch_record launch_record;
 
 typedef enum launch_answer { LAUNCH_UNKNOWN = -1, LAUNCH_NO = 0, LAUNCH_YES = 1 } launch_answer;
@@ -180,7 +178,6 @@ typedef struct launch_scaling_failure {
 typedef struct launch_record_options {
     const char *out;      /* the directory */
     bool overwrite;       /* false: an existing record is moved to OUT.1, OUT.2, … */
-    bool plots;           /* false: gnuplot is not run, but its data and script are written */
     const char *log_dir;  /* the ranks' logs, which are opened before the job begins; NULL: none */
     int argc;             /* the launcher's own command line */
     char **argv;          /* borrowed until close */
@@ -246,18 +243,15 @@ BASE_MUST_CHECK base_status launch_record_step(launch_record *record, const laun
 
 /* Writes manifest.json, scaling data, plots and report.html. If a file fails, writes the others,
  * and returns the first error that no earlier call has returned. The error says so if there is no
- * manifest. Blocks: gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. Once, after begin:
- * BASE_ERR_STATE otherwise. */
+ * manifest. Once, after begin: BASE_ERR_STATE otherwise. */
 BASE_MUST_CHECK base_status launch_record_finish(launch_record *record,
                                                  const launch_record_end *end, base_error *reterr);
 
-/* After finish: whether timings.jsonl has every step and every file was written. Pictures do not
- * count, because plots.gp can draw them later. */
+/* After finish: whether timings.jsonl has every step and every file was written. */
 bool launch_record_is_whole(const launch_record *record);
 
-/* Lines for the user, each with its newline. After begin: where an older record was moved. After
- * finish: what could not be drawn, and why. Empty if there is nothing to say. Owned by the
- * record. */
+/* Lines for the user, each with its newline, after begin: where an older record was moved. Empty if
+ * there is nothing to say. Owned by the record. */
 const char *launch_record_notes(const launch_record *record);
 
 /* Releases the lock and frees. If the record never began, nothing of it is left. NULL is fine. */

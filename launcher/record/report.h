@@ -16,10 +16,6 @@ BASE_MUST_CHECK base_status launch_report_manifest(const char *manifest, base_bu
                                                    base_error *reterr);
 extern const char LAUNCH_REPORT_STYLE[];
 
-/* A colour of the style sheet on a light page, as "#rrggbb": "accent". */
-enum { LAUNCH_COLOUR_BYTES = sizeof "#rrggbb" };
-void launch_report_colour(const char *name, char colour[LAUNCH_COLOUR_BYTES]);
-
 /* ---- what pages of all kinds of runs have in common (report_page.c) ---- */
 
 typedef struct launch_term {

@@ -1,24 +1,12 @@
-/* The page's style sheet: light and dark, without fonts or pictures from elsewhere. Used by
- * report.c and flight_page.c. */
+/* The page's style sheet beside that of its charts: light and dark, without fonts or pictures from
+ * elsewhere. Used by report.c and flight_page.c. */
 #include "record/report.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "base/assert.h"
-
 const char LAUNCH_REPORT_STYLE[] =
-    ":root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--ink:#16202c;--soft:#5c6877;"
-    "--line:#dfe4ea;--grid:#e9edf1;--accent:#2f6fd0;--good:#18794e;--good-back:#e0f3e9;"
-    "--bad:#b3261e;--bad-back:#fbe4e2;--compute:#3f7fd9;--overlapped:#7b5cd6;--exchange:#d9483b;"
-    "--waiting:#f0938a;--optimizer:#d99a1c;"
-    "--other:#98a3b0}"
-    "@media(prefers-color-scheme:dark){:root{--page:#10151b;--card:#182028;--ink:#e6ebf0;"
-    "--soft:#9aa7b4;--line:#2b3641;--grid:#25303a;--accent:#6ea8ff;--good:#5fd39b;"
-    "--good-back:#14362a;--bad:#ff8f86;--bad-back:#421c1a;--compute:#4d8de8;--overlapped:#9277e6;--"
-    "exchange:#e8604f;"
-    "--waiting:#b0564c;"
-    "--optimizer:#d9a534;--other:#6c7987}}"
+    ":root{color-scheme:light dark;--page:#f6f7f9;--line:#dfe4ea;--good-back:#e0f3e9;--bad:#b3261e;"
+    "--bad-back:#fbe4e2}"
+    "@media(prefers-color-scheme:dark){:root{--page:#10151b;--line:#2b3641;--good-back:#14362a;"
+    "--bad:#ff8f86;--bad-back:#421c1a}}"
     "*{box-sizing:border-box}"
     "body{margin:0;background:var(--page);color:var(--ink);"
     "font:16px/1.55 system-ui,-apple-system,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif}"
@@ -54,22 +42,11 @@ const char LAUNCH_REPORT_STYLE[] =
     "@media(max-width:500px){.pair{grid-template-columns:1fr}section{padding:16px}}"
     ".lesson p{max-width:78ch;margin:6px 0 0}"
     ".chart{display:block;width:100%;height:auto;overflow:visible}"
-    ".chart text{font-size:13px;fill:var(--ink)}"
-    ".chart .tick,.chart .label{fill:var(--soft)}"
-    ".chart .inside{fill:#fff;font-weight:600}.chart .value,.chart .row{font-weight:600}"
-    ".chart .value{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round}"
     ".scroll .chart{min-width:640px}.pair .chart{max-width:600px}"
-    ".grid{stroke:var(--grid)}.axis{stroke:var(--soft);opacity:.6}"
     ".compute{fill:var(--compute)}.overlapped{fill:var(--overlapped)}"
     ".exchange{fill:var(--exchange)}.waiting{fill:var(--waiting)}"
     ".optimizer{fill:var(--optimizer)}.other{fill:var(--other)}"
-    ".hint{fill:var(--ink);fill-opacity:0}.hint:hover{fill-opacity:.12}"
-    ".curve{fill:none;stroke:var(--of);stroke-width:2.5;stroke-linejoin:round}"
-    ".curve.faint{stroke-width:1;opacity:.4}.curve.dash{stroke-width:1.5;stroke-dasharray:6 5}"
-    ".point{fill:var(--of);stroke:var(--card);stroke-width:2}"
-    ".spread{stroke:var(--of);stroke-width:2;opacity:.6}"
     ".answer{font-weight:600;min-width:15em;overflow-wrap:anywhere}"
-    ".divide{stroke:var(--ink);stroke-dasharray:3 3;opacity:.6}"
     ".key{display:flex;flex-wrap:wrap;gap:6px 20px;font-size:14px;margin:0 0 10px;padding:0;"
     "list-style:none}"
     ".key i{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:7px}"
@@ -78,9 +55,9 @@ const char LAUNCH_REPORT_STYLE[] =
     "i.optimizer{background:var(--optimizer)}i.other{background:var(--other)}"
     ".key i.dash,.key i.solid,.key i.faint{height:0;border-radius:0;width:22px;"
     "vertical-align:middle}"
-    ".part{fill:var(--of)}.key i.part{background:var(--of)}"
-    ".key i.dash{border-top:2px dashed var(--of)}.key i.solid{border-top:3px solid var(--of)}"
-    ".key i.faint{border-top:1px solid var(--of);opacity:.6}"
+    ".key i.part{background:currentColor}"
+    ".key i.dash{border-top:2px dashed}.key i.solid{border-top:3px solid}"
+    ".key i.faint{border-top:1px solid;opacity:.6}"
     ".scroll{overflow-x:auto}"
     "table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}"
     "th,td{text-align:left;padding:7px 14px 7px 0;border-top:1px solid var(--grid);"
@@ -110,12 +87,3 @@ const char LAUNCH_REPORT_STYLE[] =
     ".manifest td:first-child{border-top:1px solid var(--grid);white-space:normal;"
     "padding-top:7px}}"
     "footer{color:var(--soft);font-size:13.5px;margin-top:20px}";
-
-void launch_report_colour(const char *name, char colour[LAUNCH_COLOUR_BYTES])
-{
-    char property[32];
-    (void)snprintf(property, sizeof property, "--%s:#", name);
-    const char *found = strstr(LAUNCH_REPORT_STYLE, property); /* the light page's come first */
-    BASE_ASSERT(found != NULL);
-    (void)snprintf(colour, LAUNCH_COLOUR_BYTES, "%s", found + strlen(property) - 1);
-}

@@ -1,11 +1,14 @@
 /* Makes the charts of a training: loss, accuracy, speed, and where a step's time went. Called by
- * report.c and plots.c. */
+ * report.c, and by record.c for the files. */
 #include "record/run_figures.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum { SMOOTHING_SHARE = 25 /* the window is 1/25 of the run each way */ };
+enum {
+    POINTS_MAX = 600,
+    SMOOTHING_SHARE = 25, /* the window is 1/25 of the run each way */
+};
 
 /* The mean loss of steps first … end - 1 over all ranks; NaN if none is known. */
 static double mean_loss(const double *losses, size_t first, size_t end)
@@ -26,7 +29,7 @@ static double mean_loss(const double *losses, size_t first, size_t end)
 static void add_losses(const launch_run *run, const double *losses, launch_series *series)
 {
     const size_t steps = run->summary->steps_done;
-    const size_t points = steps < LAUNCH_FIGURE_POINTS_MAX ? steps : LAUNCH_FIGURE_POINTS_MAX;
+    const size_t points = steps < POINTS_MAX ? steps : POINTS_MAX;
     for (size_t i = 0; i < points; i++) {
         const size_t first = i * steps / points;
         const size_t end = (i + 1) * steps / points;
@@ -87,7 +90,7 @@ static void add_heldout(const launch_run *run, launch_series *series, bool is_lo
     for (size_t i = 0; i < steps->evaluation_count; i++) {
         all += can_show(run, &steps->evaluations[i], is_loss);
     }
-    const size_t stride = all / LAUNCH_FIGURE_POINTS_MAX + 1;
+    const size_t stride = all / POINTS_MAX + 1;
     for (size_t i = 0; i < steps->evaluation_count; i++) {
         const launch_evaluation *found = &steps->evaluations[i];
         if (!can_show(run, found, is_loss) || (all - ++index) % stride != 0) {
@@ -111,7 +114,8 @@ launch_figure *launch_loss_figure(const launch_run *run, bool logarithmic)
 {
     double low = 0;
     double high = 0;
-    launch_figure *figure = launch_figure_make("Loss against step", "step", "loss per token");
+    launch_figure *figure =
+        launch_figure_make("Loss against step", "step", "loss per token", 4, POINTS_MAX);
     if (figure == NULL) {
         return NULL;
     }
@@ -143,7 +147,7 @@ launch_figure *launch_loss_figure(const launch_run *run, bool logarithmic)
 launch_figure *launch_accuracy_figure(const launch_run *run)
 {
     launch_figure *figure = launch_figure_make("Held-out accuracy against step", "step",
-                                               "% of held-out sentences exact");
+                                               "% of held-out sentences exact", 1, POINTS_MAX);
     if (figure == NULL) {
         return NULL;
     }
@@ -192,8 +196,8 @@ launch_figure *launch_scaling_figure(const launch_run *run)
     const int most = count > 0 ? summary->scaling[count - 1].ranks : 1;
     double low = 0;
     double high = 0;
-    launch_figure *figure =
-        launch_figure_make("Tokens per second against processes", "processes", "tokens per second");
+    launch_figure *figure = launch_figure_make("Tokens per second against processes", "processes",
+                                               "tokens per second", 2, count > 2 ? count : 2);
     if (figure == NULL) {
         return NULL;
     }
@@ -220,8 +224,8 @@ launch_figure *launch_scaling_figure(const launch_run *run)
 
 launch_figure *launch_step_figure(const launch_run *run)
 {
-    launch_figure *figure =
-        launch_figure_make("Mean step time by rank, in parts", "ms per step", "ms");
+    launch_figure *figure = launch_figure_make("Mean step time by rank, in parts", "ms per step",
+                                               "ms", LAUNCH_PARTS, LAUNCH_FIGURE_ROWS_MAX);
     if (figure == NULL) {
         return NULL;
     }

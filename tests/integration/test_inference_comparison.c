@@ -222,8 +222,8 @@ static void a_curve_has_what_was_measured(void **state)
         }
     }
     assert_true(inference_real(json_object_get(curve, "link"), "latency_us") > 0);
-    assert_true(has_file("curve/report.html") && has_file("curve/plots.gp"));
-    assert_true(has_file("curve/scaling-curve.dat") && !has_file("curve/scaling-curve.png"));
+    assert_true(has_file("curve/report.html") && has_file("curve/scaling-curve.svg"));
+    assert_true(has_file("curve/scaling-curve.dat"));
     json_decref(results);
 }
 

@@ -271,7 +271,7 @@ static void what_is_no_record_is_not_written_over(void **state)
         {"results.json", "{\"mine\":1}", "has a results.json that is no record's"},
         {"results.json", "mine", "has a results.json that is no record's"},
         {"report.html", "mine", "has a report.html"},
-        {"plots.gp", "mine", "has a plots.gp"},
+        {"scaling-curve.svg", "mine", "has a scaling-curve.svg"},
         {"timings.jsonl", "{}\n", "holds the record of a training"},
         {"manifest.json", "{\"lab\":\"mine\"}", "holds the record of a training"},
         {"checkpoints/step-000000005/state", "", "holds the record of a training"},

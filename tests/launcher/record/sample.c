@@ -208,3 +208,39 @@ void sample_assert_near(double value, double expected)
         fail_msg("%.9g, expected %.9g", value, expected);
     }
 }
+
+enum { DEPTH_MAX = 32, NAME_BYTES = 16 };
+
+void sample_assert_well_formed(const char *page)
+{
+    char open[DEPTH_MAX][NAME_BYTES];
+    int depth = 0;
+    for (const char *at = page; *at != '\0'; at++) {
+        if (*at == '>') {
+            fail_msg("a bare > at: %.60s", at);
+        }
+        if (*at != '<') {
+            continue;
+        }
+        const char *end = at + 1;
+        for (bool quoted = false; *end != '\0' && (quoted || *end != '>'); end++) {
+            quoted = (*end == '"') != quoted;
+            if (*end == '<') {
+                fail_msg("a bare < at: %.60s", at);
+            }
+        }
+        assert_int_equal(*end, '>');
+        char name[NAME_BYTES] = "";
+        const bool closing = at[1] == '/';
+        (void)sscanf(at + 1 + closing, "%15[a-zA-Z0-9!]", name);
+        if (closing) {
+            assert_true(depth > 0);
+            assert_string_equal(name, open[--depth]);
+        } else if (end[-1] != '/' && strcmp(name, "!DOCTYPE") != 0 && strcmp(name, "meta") != 0) {
+            assert_true(depth < DEPTH_MAX);
+            memcpy(open[depth++], name, sizeof name);
+        }
+        at = end;
+    }
+    assert_int_equal(depth, 0);
+}

@@ -56,6 +56,10 @@ json_t *sample_manifest(const sample *from, uint64_t steps);
 /* The number under that key. Fails the test if there is none. */
 double sample_number(const json_t *object, const char *key);
 
+/* Fails the test unless every element is closed in order, every attribute is quoted, and no text holds a
+ * bare < or >. */
+void sample_assert_well_formed(const char *page);
+
 /* Fails the test unless the values agree to a millionth. */
 void sample_assert_near(double value, double expected);
 

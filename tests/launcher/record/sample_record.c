@@ -18,7 +18,6 @@ int main(int argc, char **argv)
     (void)snprintf(test_shared_directory.path, sizeof test_shared_directory.path, "%s", argv[1]);
     sample_make(&made, "", ranks, steps);
     made.options.out = argv[1];
-    made.options.plots = true;
     base_status status = launch_record_open(&made.options, &record, &error);
     if (status == BASE_OK) {
         status = launch_record_begin(record, 0, &error);

@@ -1,11 +1,13 @@
-/* record/chart.h, record/figure.h: axes, ticks, positions of values, and one figure drawn twice. */
-#include "record/run_figures.h"
+/* record/chart.h, record/figure.h, record/picture.h: axes, ticks, positions of values, and what is
+ * drawn. */
+#include "record/picture.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "record/run_figures.h"
 #include "sample.h"
 #include "support.h"
 
@@ -129,75 +131,112 @@ static void the_ideal_line_is_measured(void **state)
     free(figure);
     figure = scaling_figure(points, 0, 4);
     base_buffer text = {0};
-    launch_figure_script(&text, figure, "", "a.dat", "a.png");
-    assert_null(text.data); /* gnuplot would end at an empty drawing */
+    launch_picture_svg(&text, &(launch_picture){"t", "", &(const launch_figure *){figure}, 1});
+    assert_null(text.data); /* of nothing there is no picture */
     launch_figure_svg(&text, figure);
     assert_has(text.data, "No speed was measured.");
     base_buffer_fini(&text);
     free(figure);
 }
 
-/* Page and picture have the same values, labels, ticks and colours. */
-static void a_figure_is_drawn_twice_from_the_same_data(void **state)
+static void a_figure_is_drawn_with_its_data(void **state)
 {
     (void)state;
     const launch_scaling_point points[] = {sample_point(1, 100, 9, 1), sample_point(2, 190, 9, 1)};
     launch_figure *figure = scaling_figure(points, 2, 2);
     base_buffer svg = {0};
     base_buffer data = {0};
-    base_buffer script = {0};
     launch_figure_svg(&svg, figure);
     launch_figure_data(&data, figure);
-    launch_figure_script(&script, figure, "a \"cpu\" `x`", "c.dat", "c.png");
     char x[32];
     (void)snprintf(x, sizeof x, "points=\"%.1f,", 58 + 1 / 2.5 * (LAUNCH_CHART_WIDTH_HALF - 72));
     assert_has(svg.data, x); /* one rank lies at 1 of 2.5 */
     assert_has(svg.data, "<title>188 to 192 tokens/s in 3 rounds</title>");
     assert_has(svg.data, ">190 (1.90×)</text>");
-    assert_has(svg.data, "--of:var(--accent)");
+    assert_has(svg.data, "color:var(--accent)");
     assert_has(svg.data, ">150</text>");
     assert_has(data.data, "\n2 190 188.1 191.9\n\n\n# ");
     assert_has(data.data, "\n0 0 0 0\n2 200 200 200\n");
-    assert_has(script.data, "set output 'c.png'");
-    assert_has(script.data, "\\na cpu x\" noenhanced");
-    assert_has(script.data, "set label '190 (1.90×)' at 2, 190 right");
-    assert_has(script.data, "'c.dat' index 0 using 1:2:3:4 with yerrorbars");
-    assert_has(script.data, "linecolor rgb '#2f6fd0' title 'measured'");
-    assert_has(script.data, "'150' 150");
     base_buffer_fini(&svg);
     base_buffer_fini(&data);
-    base_buffer_fini(&script);
+    free(figure);
+}
+
+/* The same drawing as on a page, with colours in place of their names, title, subtitle and key. */
+static void a_picture_needs_no_page(void **state)
+{
+    (void)state;
+    const launch_scaling_point points[] = {sample_point(1, 100, 9, 1), sample_point(2, 190, 9, 1)};
+    launch_figure *figure = scaling_figure(points, 2, 2);
+    base_buffer picture = {0};
+    launch_picture_svg(&picture,
+                       &(launch_picture){"<t>", "a & b", &(const launch_figure *){figure}, 1});
+    assert_has(picture.data, "<svg xmlns=\"http://www.w3.org/2000/svg\"");
+    assert_has(picture.data, ">&lt;t&gt;</text>");
+    assert_has(picture.data, ">a &amp; b</text>");
+    assert_has(picture.data, ">measured</text>");
+    assert_has(picture.data, "<title>188 to 192 tokens/s in 3 rounds</title>");
+    assert_has(picture.data, ">190 (1.90×)</text>");
+    assert_has(picture.data, "style=\"color:#2f6fd0\"");
+    assert_has(picture.data, "fill:#16202c"); /* the ink of the light page, in the style sheet */
+    assert_null(strstr(picture.data, "var("));
+    assert_null(strstr(picture.data, "prefers-color-scheme"));
+    base_buffer_fini(&picture);
+    free(figure);
+}
+
+static void dots_have_no_line(void **state)
+{
+    (void)state;
+    launch_figure *figure = launch_figure_make("t", "x", "y", 1, 2);
+    assert_non_null(figure);
+    launch_series *dots = launch_figure_add(figure, "d", "accent", LAUNCH_STROKE_DOTS);
+    (void)launch_series_add(dots, 1, 1);
+    (void)launch_series_add(dots, 2, 2);
+    figure->x = launch_axis_make(0, 3, 3, true);
+    figure->y = launch_axis_make(0, 3, 3, true);
+    for (int line = 0; line < 2; line++) {
+        base_buffer svg = {0};
+        dots->stroke = line != 0 ? LAUNCH_STROKE_POINTS : LAUNCH_STROKE_DOTS;
+        launch_figure_svg(&svg, figure);
+        assert_has(svg.data, "<circle class=\"point\"");
+        assert_int_equal(strstr(svg.data, "<polyline") != NULL, line);
+        base_buffer_fini(&svg);
+    }
     free(figure);
 }
 
 static void a_series_has_room_for_its_points(void **state)
 {
     (void)state;
-    launch_figure *figure = calloc(1, sizeof *figure);
+    enum { MAX = 3 };
+    launch_figure *figure = launch_figure_make("t", "x", "y", 2, MAX);
     double low = 0;
     double high = 0;
     assert_non_null(figure);
-    figure->series_count = 1;
+    launch_series *series = launch_figure_add(figure, NULL, "accent", LAUNCH_STROKE_LINE);
+    launch_series *other = launch_figure_add(figure, NULL, "accent", LAUNCH_STROKE_LINE);
     assert_false(launch_figure_range(figure, &low, &high));
-    (void)launch_series_add(&figure->series[0], 1, (double)NAN);
-    assert_int_equal(figure->series[0].point_count, 0);
-    for (int i = 0; i < LAUNCH_FIGURE_POINTS_MAX + 1; i++) {
-        launch_series_add(&figure->series[0], i, i)->low = -1;
+    (void)launch_series_add(series, 1, (double)NAN);
+    assert_int_equal(series->point_count, 0);
+    for (int i = 0; i < MAX + 1; i++) {
+        launch_series_add(series, i, i)->low = -1;
     }
-    assert_int_equal(figure->series[0].point_count, LAUNCH_FIGURE_POINTS_MAX);
-    figure->series[0].points[0].high = 1;
+    assert_int_equal(series->point_count, MAX);
+    (void)launch_series_add(other, 5, 9);
+    series->points[0].high = 1;
+    assert_true(series->points[MAX - 1].y == MAX - 1); /* other has points of its own */
     assert_true(launch_figure_range(figure, &low, &high));
-    assert_true(low == -1 && high == LAUNCH_FIGURE_POINTS_MAX - 1);
+    assert_true(low == -1 && high == 9);
     free(figure);
 }
 
-static void rows_are_drawn_twice_from_the_same_data(void **state)
+static void rows_are_drawn_with_their_data(void **state)
 {
     (void)state;
     base_buffer svg = {0};
     base_buffer data = {0};
-    base_buffer script = {0};
-    launch_figure *figure = launch_figure_make("t", "ms per step", "ms");
+    launch_figure *figure = launch_figure_make("t", "ms per step", "ms", 3, 2);
     assert_non_null(figure);
     (void)launch_figure_add(figure, "work", "compute", LAUNCH_STROKE_BAR);
     (void)launch_figure_add(figure, "none", "other", LAUNCH_STROKE_BAR);
@@ -206,20 +245,14 @@ static void rows_are_drawn_twice_from_the_same_data(void **state)
     launch_figure_add_row(figure, "rank 1", (const double[]){2, (double)NAN, 0});
     launch_figure_svg(&svg, figure);
     launch_figure_data(&data, figure);
-    launch_figure_script(&script, figure, "m", "b.dat", "b.png");
     assert_has(svg.data, "<title>work: 3.000 ms, 75.0 %</title>");
     assert_has(svg.data, ">4.00 ms</text>");
-    assert_has(svg.data, "<i class=\"part\"></i>rest</li>");
-    assert_null(strstr(svg.data, "</i>none</li>"));
+    assert_has(svg.data, "<i class=\"part\" style=\"color:var(--waiting)\"></i>rest</li>");
+    assert_null(strstr(svg.data, ">none</li>"));
     assert_string_equal(data.data, "# work: row, ms, low, high\n0 3 0 3\n1 2 0 2\n\n\n"
                                    "# rest: row, ms, low, high\n0 1 3 4\n\n\n");
-    assert_has(script.data, "set ytics add ('rank 1' 1)");
-    assert_has(script.data, "set label '4.00 ms' at 4, 0 ");
-    assert_has(script.data, "index 1 using 3:1:3:4:($1-0.34):($1+0.34) with boxxyerror "
-                            "linecolor rgb '#f0938a' title 'rest'");
     base_buffer_fini(&svg);
     base_buffer_fini(&data);
-    base_buffer_fini(&script);
     free(figure);
 }
 
@@ -229,7 +262,7 @@ static void rows_have_room_for_their_names(void **state)
     (void)state;
     for (int wide = 0; wide < 2; wide++) {
         base_buffer svg = {0};
-        launch_figure *figure = launch_figure_make("t", "ms per step", "ms");
+        launch_figure *figure = launch_figure_make("t", "ms per step", "ms", 1, 1);
         assert_non_null(figure);
         figure->width = LAUNCH_CHART_WIDTH;
         (void)launch_figure_add(figure, "work", "compute", LAUNCH_STROKE_BAR);
@@ -257,9 +290,11 @@ int main(void)
         cmocka_unit_test(values_have_coordinates),
         cmocka_unit_test(ticks_are_labelled),
         cmocka_unit_test(the_ideal_line_is_measured),
-        cmocka_unit_test(a_figure_is_drawn_twice_from_the_same_data),
+        cmocka_unit_test(a_figure_is_drawn_with_its_data),
+        cmocka_unit_test(a_picture_needs_no_page),
+        cmocka_unit_test(dots_have_no_line),
         cmocka_unit_test(a_series_has_room_for_its_points),
-        cmocka_unit_test(rows_are_drawn_twice_from_the_same_data),
+        cmocka_unit_test(rows_are_drawn_with_their_data),
         cmocka_unit_test(rows_have_room_for_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -288,31 +288,27 @@ static void a_curve_without_a_crossover_says_on_which_side_it_is(void **state)
     assert_null(launch_curve_no_crossover(&of.curve));
 }
 
-static void the_curve_is_drawn_twice_from_the_same_figures(void **state)
+static void the_curve_is_drawn_with_its_data(void **state)
 {
     (void)state;
     launch_inference_figures of;
     base_buffer svg = {0};
     base_buffer data = {0};
-    base_buffer script = {0};
     read_made_up(&of);
     launch_figure *figure = launch_curve_figure(&of.curve);
     assert_non_null(figure);
     launch_figure_svg(&svg, figure);
     launch_figure_data(&data, figure);
-    launch_figure_script(&script, figure, "cpu", "c.dat", "c.png");
     assert_has(svg.data, "crossover: d_model 512");
     assert_has(svg.data, "one rank, measured: 1 at 64");
     assert_null(strstr(svg.data, "nan"));
     assert_has(data.data,
                "# one rank, predicted: d_model, ms for a token, low, high\n64 1 1 1\n4096 9 9 9\n");
     assert_has(data.data, "low, high\n64 1 1 1\n\n\n# all");
-    assert_has(script.data, "set arrow from 512");
-    assert_has(script.data, "set xtics ('64' 64, '4096' 4096)\nset logscale x");
-    assert_has(script.data, "'c.dat' index 3 using 1:2 with linespoints");
+    assert_has(svg.data, ">64</text>");
+    assert_has(svg.data, ">4096</text>");
     base_buffer_fini(&svg);
     base_buffer_fini(&data);
-    base_buffer_fini(&script);
     free(figure);
 }
 
@@ -329,7 +325,6 @@ static written write_record(const char *results, int exit_status)
     static char *argv[] = {program, NULL};
     base_error error;
     base_buffer lines = {0};
-    base_buffer notes = {0};
     void *page = NULL;
     size_t page_bytes = 0;
     test_directory_put(&test_shared_directory, "results.json", results);
@@ -345,8 +340,7 @@ static written write_record(const char *results, int exit_status)
                                   .job_seconds = 7200,
                                   .exit_status = exit_status,
                                   .message = exit_status == 0 ? "" : "rank 1 <died>"};
-    assert_ok(launch_inference_write(&run, &lines, &notes, &error), &error);
-    assert_null(notes.data);
+    assert_ok(launch_inference_write(&run, &lines, &error), &error);
     base_buffer_fini(&lines);
     assert_ok(base_file_read(test_directory_path(&test_shared_directory, "report.html"), 1 << 20,
                              &page, &page_bytes, &error),
@@ -385,7 +379,7 @@ static void the_record_is_whole(void **state)
     const char *lesson = json_string_value(json_object_get(manifest, "lesson_notes"));
     assert_has(lesson, "A token of this model (2.00 M parameters) takes 2 ranks");
     assert_has(page, "A token of this model (2.00 M parameters) takes 2 ranks");
-    assert_true(is_there("plots.gp") && is_there("scaling-curve.dat"));
+    assert_true(is_there("scaling-curve.svg") && is_there("scaling-curve.dat"));
     written_free(record);
 }
 
@@ -426,7 +420,8 @@ static void a_run_without_a_curve_has_none(void **state)
     written_free(write_record(made_up, 0));
     test_directory_put(&test_shared_directory, "scaling-curve.png", "old");
     const written record = write_record("{\"prompts\":[],\"total\":{}}", 139);
-    assert_false(is_there("scaling-curve.png") || is_there("plots.gp"));
+    assert_false(is_there("scaling-curve.png") || is_there("scaling-curve.svg") ||
+                 is_there("scaling-curve.dat"));
     assert_true(json_is_null(json_object_get(record.manifest, "crossover_d_model")));
     assert_true(json_is_null(json_object_get(record.manifest, "slowest_rank")));
     assert_has(record.page, "rank 1 &lt;died&gt;");
@@ -447,7 +442,7 @@ int main(void)
         cmocka_unit_test(the_lesson_of_rounds_is_of_their_medians),
         cmocka_unit_test(a_curve_whose_rounds_overlap_has_no_side),
         cmocka_unit_test(a_curve_without_a_crossover_says_on_which_side_it_is),
-        cmocka_unit_test(the_curve_is_drawn_twice_from_the_same_figures),
+        cmocka_unit_test(the_curve_is_drawn_with_its_data),
         cmocka_unit_test(the_record_is_whole),
         cmocka_unit_test(a_record_with_rounds_has_their_medians),
         cmocka_unit_test(a_run_without_a_curve_has_none),

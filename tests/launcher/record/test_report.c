@@ -9,8 +9,6 @@
 #include "sample.h"
 #include "support.h"
 
-enum { DEPTH_MAX = 32, NAME_BYTES = 16 };
-
 static const char HOSTILE[] = "</title><script>alert('1')</script>\" onload=\"x & \xff\x01";
 
 /* The page of a made-up run; freed by the caller. */
@@ -20,46 +18,11 @@ static char *page_of(const sample *made, uint64_t steps)
     return sample_text(made, "report.html");
 }
 
-/* Every element is closed in order, every attribute quoted, no text holds a bare < or >. */
-static void assert_well_formed(const char *page)
-{
-    char open[DEPTH_MAX][NAME_BYTES];
-    int depth = 0;
-    for (const char *at = page; *at != '\0'; at++) {
-        if (*at == '>') {
-            fail_msg("a bare > at: %.60s", at);
-        }
-        if (*at != '<') {
-            continue;
-        }
-        const char *end = at + 1;
-        for (bool quoted = false; *end != '\0' && (quoted || *end != '>'); end++) {
-            quoted = (*end == '"') != quoted;
-            if (*end == '<') {
-                fail_msg("a bare < at: %.60s", at);
-            }
-        }
-        assert_int_equal(*end, '>');
-        char name[NAME_BYTES] = "";
-        const bool closing = at[1] == '/';
-        (void)sscanf(at + 1 + closing, "%15[a-zA-Z0-9!]", name);
-        if (closing) {
-            assert_true(depth > 0);
-            assert_string_equal(name, open[--depth]);
-        } else if (end[-1] != '/' && strcmp(name, "!DOCTYPE") != 0 && strcmp(name, "meta") != 0) {
-            assert_true(depth < DEPTH_MAX);
-            memcpy(open[depth++], name, sizeof name);
-        }
-        at = end;
-    }
-    assert_int_equal(depth, 0);
-}
-
 static void assert_whole(const char *page)
 {
     static const char *const NEVER[] = {"http:",   "https:", "src=", "url(",
                                         "@import", "nan",    "inf<"};
-    assert_well_formed(page);
+    sample_assert_well_formed(page);
     for (size_t i = 0; i < sizeof NEVER / sizeof NEVER[0]; i++) {
         const char *found = strstr(page, NEVER[i]);
         if (found != NULL) {
