@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/percentile.h"
-#include "record/chart.h"
+#include "record/run_figures.h"
 
 static const double MS_PER_NS = 1e-6;
 
@@ -63,21 +63,21 @@ static void gather_columns(const launch_run *run, columns *gathered)
 }
 
 /* The area of one part: along its top, then back along its bottom, in steps. */
-static void put_area(base_buffer *text, const launch_plot *plot, const columns *gathered, int part)
+static void put_area(base_buffer *text, const chart_plot *plot, const columns *gathered, int part)
 {
     const double width = (double)gathered->steps / (double)gathered->count;
     base_buffer_printf(text, "<path class=\"%s\" d=\"", launch_part_key(part));
     for (size_t c = 0; c < gathered->count; c++) {
-        const double y = launch_plot_y(plot, fmin(gathered->tops[c][part], plot->y.high));
+        const double y = chart_plot_y(plot, fmin(gathered->tops[c][part], plot->y.high));
         base_buffer_printf(text, "%s%.1f %.1fH%.1f", c == 0 ? "M" : "L",
-                           launch_plot_x(plot, (double)c * width), y,
-                           launch_plot_x(plot, (double)(c + 1) * width));
+                           chart_plot_x(plot, (double)c * width), y,
+                           chart_plot_x(plot, (double)(c + 1) * width));
     }
     for (size_t c = gathered->count; c-- > 0;) {
         const double below = part == 0 ? 0 : gathered->tops[c][part - 1];
-        base_buffer_printf(text, "L%.1f %.1fH%.1f", launch_plot_x(plot, (double)(c + 1) * width),
-                           launch_plot_y(plot, fmin(below, plot->y.high)),
-                           launch_plot_x(plot, (double)c * width));
+        base_buffer_printf(text, "L%.1f %.1fH%.1f", chart_plot_x(plot, (double)(c + 1) * width),
+                           chart_plot_y(plot, fmin(below, plot->y.high)),
+                           chart_plot_x(plot, (double)c * width));
     }
     base_buffer_put(text, "Z\"/>");
 }
@@ -92,16 +92,16 @@ static void put_steps(base_buffer *text, size_t first, size_t end)
     }
 }
 
-static void put_hints(base_buffer *text, const launch_plot *plot, const columns *gathered)
+static void put_hints(base_buffer *text, const chart_plot *plot, const columns *gathered)
 {
     const double width = (double)gathered->steps / (double)gathered->count;
     for (size_t c = 0; c < gathered->count; c++) {
         const double *tops = gathered->tops[c];
-        const double x = launch_plot_x(plot, (double)c * width);
+        const double x = chart_plot_x(plot, (double)c * width);
         base_buffer_printf(text,
                            "<rect class=\"hint\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
                            "height=\"%.1f\"><title>",
-                           x, plot->top, launch_plot_x(plot, (double)(c + 1) * width) - x,
+                           x, plot->top, chart_plot_x(plot, (double)(c + 1) * width) - x,
                            plot->height);
         put_steps(text, first_step(gathered, c), first_step(gathered, c + 1));
         base_buffer_printf(text, "%.2f ms", tops[LAUNCH_PARTS - 1]);
@@ -114,9 +114,9 @@ static void put_hints(base_buffer *text, const launch_plot *plot, const columns 
 }
 
 /* The line between warm-up and the measured steps. */
-static void put_warm_up(base_buffer *text, const launch_plot *plot, const launch_run *run)
+static void put_warm_up(base_buffer *text, const chart_plot *plot, const launch_run *run)
 {
-    const double x = launch_plot_x(plot, (double)run->summary->measured_first);
+    const double x = chart_plot_x(plot, (double)run->summary->measured_first);
     base_buffer_printf(
         text,
         "<line class=\"divide\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
@@ -135,19 +135,19 @@ void launch_chart_step_times(base_buffer *text, const launch_run *run)
     }
     gather_columns(run, gathered);
     if (gathered->count > 0 && gathered->highest > 0) {
-        const launch_plot plot = {
+        const chart_plot plot = {
             .left = 52,
             .top = 34,
-            .width = LAUNCH_CHART_WIDTH - 52 - LAUNCH_PLOT_RIGHT,
+            .width = CHART_WIDTH - 52 - CHART_PLOT_RIGHT,
             .height = 200,
-            .x = launch_axis_count((double)gathered->steps, 8),
-            .y = launch_axis_make(0, gathered->high, 5, true),
+            .x = chart_axis_count((double)gathered->steps, 8),
+            .y = chart_axis_make(0, gathered->high, 5, true),
             .x_label = "step",
             .y_label = "ms per step",
         };
-        launch_svg_begin(text, "", LAUNCH_CHART_WIDTH, plot.top + plot.height + LAUNCH_PLOT_BELOW,
-                         "Step time over the run, in parts");
-        launch_plot_frame(text, &plot);
+        chart_svg_begin(text, "", CHART_WIDTH, plot.top + plot.height + CHART_PLOT_BELOW,
+                        "Step time over the run, in parts");
+        chart_plot_frame(text, &plot);
         for (int p = 0; p < LAUNCH_PARTS; p++) {
             put_area(text, &plot, gathered, p);
         }
@@ -155,7 +155,7 @@ void launch_chart_step_times(base_buffer *text, const launch_run *run)
             put_warm_up(text, &plot, run);
         }
         put_hints(text, &plot, gathered);
-        launch_svg_end(text);
+        chart_svg_end(text);
         if (gathered->highest > plot.y.high || gathered->slowest_ms > gathered->highest) {
             base_buffer_printf(
                 text, "<p class=\"none\">%sThe slowest step, %zu, took %.1f ms.</p>\n",

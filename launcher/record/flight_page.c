@@ -12,7 +12,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/limits.h"
-#include "record/chart.h"
+#include "chart/style.h"
 #include "record/flight_timeline.h"
 #include "record/report.h"
 
@@ -296,7 +296,7 @@ static base_status write_page(const flight_page *page, const char *directory, co
     base_buffer_put(&text, "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\">"
                            "<meta name=\"viewport\" content=\"width=device-width\">"
                            "<title>Flight records</title><style>");
-    base_buffer_put(&text, LAUNCH_CHART_STYLE);
+    base_buffer_put(&text, CHART_STYLE);
     base_buffer_put(&text, LAUNCH_REPORT_STYLE);
     base_buffer_put(&text, "section{margin-top:16px;overflow-x:auto}td,th{text-align:left}"
                            "</style><main><h1>Flight records</h1>");

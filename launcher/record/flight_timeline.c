@@ -7,14 +7,14 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "record/chart.h"
+#include "chart/axis.h"
 
 enum {
     OPERATIONS_MAX = 96, /* of each rank, the newest */
     ROWS_MAX = 6,        /* of a lane: operations that run at the same time */
     ROW_HEIGHT = 18,
     LANE_GAP = 10,
-    LANES_MAX = LAUNCH_CHART_RANKS_MAX,
+    LANES_MAX = 32,
 };
 
 static const double MS_PER_US = 1e-3;
@@ -151,13 +151,13 @@ static void put_hint(const timeline *made, const operation *own, base_buffer *te
     }
 }
 
-static void put_bar(const timeline *made, const launch_plot *plot, const operation *own, double top,
+static void put_bar(const timeline *made, const chart_plot *plot, const operation *own, double top,
                     base_buffer *text)
 {
     const double right = plot->left + plot->width;
-    const double x = launch_plot_x(plot, own->began_ms - made->first_ms);
+    const double x = chart_plot_x(plot, own->began_ms - made->first_ms);
     const double end =
-        isfinite(own->ended_ms) ? launch_plot_x(plot, own->ended_ms - made->first_ms) : right;
+        isfinite(own->ended_ms) ? chart_plot_x(plot, own->ended_ms - made->first_ms) : right;
     const double width = fmax(end - x, BAR_WIDTH_MIN);
     const double y = top + own->row * ROW_HEIGHT;
     base_buffer_printf(
@@ -172,7 +172,7 @@ static void put_bar(const timeline *made, const launch_plot *plot, const operati
     }
 }
 
-static void put_lanes(const timeline *made, json_t *const *ranks, const launch_plot *plot,
+static void put_lanes(const timeline *made, json_t *const *ranks, const chart_plot *plot,
                       base_buffer *text)
 {
     double top = plot->top;
@@ -204,19 +204,19 @@ static void draw(const timeline *made, json_t *const *ranks, base_buffer *text)
     }
     /* a pending operation is drawn beyond the last event */
     const double span_ms = fmax(1.1 * (made->last_ms - made->first_ms), 0.01);
-    const launch_plot plot = {
+    const chart_plot plot = {
         .left = 66,
         .top = 8,
-        .width = LAUNCH_CHART_WIDTH - 66 - LAUNCH_PLOT_RIGHT,
+        .width = CHART_WIDTH - 66 - CHART_PLOT_RIGHT,
         .height = height,
-        .x = launch_axis_make(0, span_ms, 8, false),
+        .x = chart_axis_make(0, span_ms, 8, false),
         .x_label = "ms since the first operation shown",
     };
-    launch_svg_begin(text, "", LAUNCH_CHART_WIDTH, plot.top + plot.height + LAUNCH_PLOT_BELOW,
-                     "Operations of each rank against time");
-    launch_plot_x_axis(text, &plot);
+    chart_svg_begin(text, "", CHART_WIDTH, plot.top + plot.height + CHART_PLOT_BELOW,
+                    "Operations of each rank against time");
+    chart_plot_x_axis(text, &plot);
     put_lanes(made, ranks, &plot, text);
-    launch_svg_end(text);
+    chart_svg_end(text);
 }
 
 void launch_flight_timeline(json_t *const *ranks, int rank_count, base_buffer *text)

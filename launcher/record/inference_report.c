@@ -127,24 +127,24 @@ static void put_draft_card(const launch_inference_rank *mean, base_buffer *text)
 
 static void put_bars(const launch_inference_figures *of, base_buffer *text)
 {
-    launch_figure *figure = launch_figure_make("Mean time of a token by rank, in parts",
-                                               "ms per token", "ms", PARTS, LAUNCH_CHART_RANKS_MAX);
+    chart_figure *figure = chart_figure_make("Mean time of a token by rank, in parts",
+                                             "ms per token", "ms", PARTS, LAUNCH_CHART_RANKS_MAX);
     if (figure == NULL) {
         text->failed = true;
         return;
     }
-    figure->width = LAUNCH_CHART_WIDTH;
+    figure->width = CHART_WIDTH;
     for (int p = 0; p < PARTS; p++) {
-        (void)launch_figure_add(figure, parts[p].name, parts[p].colour, LAUNCH_STROKE_BAR);
+        (void)chart_figure_add(figure, parts[p].name, parts[p].colour, CHART_STROKE_BAR);
     }
     for (int r = 0; r < of->rank_count && r < LAUNCH_CHART_RANKS_MAX; r++) {
         char name[16];
         double ms[PARTS];
         (void)snprintf(name, sizeof name, "rank %d", r);
         parts_of(&of->ranks[r], ms);
-        launch_figure_add_row(figure, name, ms);
+        chart_figure_add_row(figure, name, ms);
     }
-    launch_figure_svg(text, figure);
+    chart_figure_svg(text, figure);
     free(figure);
 }
 
@@ -248,42 +248,42 @@ static void put_comparison(const launch_inference_view *view, base_buffer *text)
 static const double MARGIN =
     1.25; /* of the curve's axes, as a factor beyond the outermost points */
 
-launch_figure *launch_curve_figure(const launch_curve *curve)
+chart_figure *launch_curve_figure(const launch_curve *curve)
 {
     const bool measured = isfinite(curve->crossover_d_model);
     double low = 0;
     double high = 0;
-    launch_figure *figure =
-        launch_figure_make("Time of a token against the width of the model", "d_model",
-                           "ms for a token", 4, LAUNCH_CURVE_POINTS_MAX);
+    chart_figure *figure =
+        chart_figure_make("Time of a token against the width of the model", "d_model",
+                          "ms for a token", 4, LAUNCH_CURVE_POINTS_MAX);
     if (figure == NULL) {
         return NULL;
     }
-    launch_series *const series[] = {
-        launch_figure_add(figure, "one rank, predicted", "exchange", LAUNCH_STROKE_DASHED),
-        launch_figure_add(figure, "one rank, measured", "exchange", LAUNCH_STROKE_POINTS),
-        launch_figure_add(figure, "all ranks, predicted", "accent", LAUNCH_STROKE_DASHED),
-        launch_figure_add(figure, "all ranks, measured", "accent", LAUNCH_STROKE_POINTS),
+    chart_series *const series[] = {
+        chart_figure_add(figure, "one rank, predicted", "exchange", CHART_STROKE_DASHED),
+        chart_figure_add(figure, "one rank, measured", "exchange", CHART_STROKE_POINTS),
+        chart_figure_add(figure, "all ranks, predicted", "accent", CHART_STROKE_DASHED),
+        chart_figure_add(figure, "all ranks, measured", "accent", CHART_STROKE_POINTS),
     };
     figure->nothing = "Nothing was measured.";
-    figure->width = LAUNCH_CHART_WIDTH;
+    figure->width = CHART_WIDTH;
     figure->height = 330;
-    figure->x = (launch_axis){.logarithmic = true, .tick = 1, .mark_count = curve->point_count};
+    figure->x = (chart_axis){.logarithmic = true, .tick = 1, .mark_count = curve->point_count};
     for (int i = 0; i < curve->point_count; i++) {
         const launch_curve_point *point = &curve->points[i];
         const double ms[] = {point->predicted_single_ms, point->single_ms, point->predicted_tp_ms,
                              point->tp_ms};
         figure->x.marks[i] = point->d_model;
         for (int s = 0; s < figure->series_count; s++) {
-            launch_point *at = launch_series_add(series[s], point->d_model, ms[s]);
+            chart_point *at = chart_series_add(series[s], point->d_model, ms[s]);
             (void)snprintf(at->hint, sizeof at->hint, "%s: %g at %g", series[s]->name, at->y,
                            at->x);
         }
     }
-    if (launch_figure_range(figure, &low, &high)) {
+    if (chart_figure_range(figure, &low, &high)) {
         figure->x.low = log10(curve->points[0].d_model / MARGIN);
         figure->x.high = log10(curve->points[curve->point_count - 1].d_model * MARGIN);
-        figure->y = launch_axis_log(low / MARGIN, high * MARGIN);
+        figure->y = chart_axis_log(low / MARGIN, high * MARGIN);
     }
     figure->mark_x = measured ? curve->crossover_d_model : curve->predicted_crossover_d_model;
     if (isfinite(figure->mark_x)) {
@@ -299,14 +299,14 @@ static void put_curve(const launch_inference_view *view, base_buffer *text)
     if (curve->point_count == 0) {
         return;
     }
-    launch_figure *figure = launch_curve_figure(curve);
+    chart_figure *figure = launch_curve_figure(curve);
     base_buffer_printf(text,
                        "<section><h2>How it scales with the width</h2><p class=\"hintline\">Models "
                        "of %.0f layers, on one rank and on %d. The prediction is the weights over "
                        "the speed at which a rank reads so many bytes, and the all-reduces by this "
                        "job's link: %.1f µs, %.1f GB/s.</p>",
                        curve->layers, curve->ranks, curve->latency_us, curve->link_gb_per_s);
-    launch_figure_svg(text, figure);
+    chart_figure_svg(text, figure);
     free(figure);
     if (launch_curve_no_crossover(curve) != NULL) {
         base_buffer_printf(text, "<p class=\"none\">%s</p>", launch_curve_no_crossover(curve));

@@ -2,7 +2,7 @@
 #ifndef LAUNCH_INFERENCE_REPORT_H
 #define LAUNCH_INFERENCE_REPORT_H
 
-#include "record/figure.h"
+#include "chart/figure.h"
 #include "record/inference.h"
 #include "record/inference_figures.h"
 #include "record/run_info.h"
@@ -21,6 +21,6 @@ BASE_MUST_CHECK base_status launch_inference_report(const launch_inference_view 
                                                     base_buffer *text, base_error *reterr);
 
 /* The scaling curve as a chart, which the caller frees with free(); NULL: no memory. Pure. */
-launch_figure *launch_curve_figure(const launch_curve *curve);
+chart_figure *launch_curve_figure(const launch_curve *curve);
 
 #endif

@@ -4,21 +4,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "record/picture.h"
+#include "chart/picture.h"
 
 static base_status write_plot(const char *directory, const launch_plot_files *plot,
                               const char *subtitle, base_error *reterr)
 {
     char data_name[32];
     char picture_name[32];
-    const launch_figure *figure = plot->figure;
+    const chart_figure *figure = plot->figure;
     base_buffer data = {.failed = figure == NULL};
     base_buffer picture = {0};
     (void)snprintf(data_name, sizeof data_name, "%s.dat", plot->name);
     (void)snprintf(picture_name, sizeof picture_name, "%s.svg", plot->name);
     if (figure != NULL) {
-        launch_figure_data(&data, figure);
-        launch_picture_svg(&picture, &(launch_picture){figure->title, subtitle, &figure, 1});
+        chart_figure_data(&data, figure);
+        chart_picture_svg(&picture, &(chart_picture){figure->title, subtitle, &figure, 1});
     }
     base_status status = base_buffer_save(&data, directory, data_name, reterr);
     if (status == BASE_OK && (picture.length_bytes > 0 || picture.failed)) {

@@ -2,13 +2,13 @@
 #ifndef LAUNCH_PLOTS_H
 #define LAUNCH_PLOTS_H
 
-#include "record/figure.h"
+#include "chart/figure.h"
 #include "record/run_info.h"
 
 /* A figure, NAME.dat and NAME.svg. */
 typedef struct launch_plot_files {
     const char *name;
-    launch_figure *figure; /* NULL: no memory */
+    chart_figure *figure; /* NULL: no memory */
 } launch_plot_files;
 
 /* Writes both files of each figure; no picture of one without points. Frees the figures. */

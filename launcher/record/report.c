@@ -226,7 +226,7 @@ static void put_column_steps(size_t steps, base_buffer *text)
 
 static void put_time_sections(const launch_run *run, base_buffer *text)
 {
-    launch_figure *figure = launch_step_figure(run);
+    chart_figure *figure = launch_step_figure(run);
     const int all = (int)run->job->job.world_size;
     base_buffer_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">The "
                           "mean step over the last half of the run");
@@ -243,7 +243,7 @@ static void put_time_sections(const launch_run *run, base_buffer *text)
                               "&ldquo;other&rdquo; is the rest.");
     }
     base_buffer_put(text, "</p>\n");
-    launch_figure_svg(text, figure);
+    chart_figure_svg(text, figure);
     if (all > LAUNCH_CHART_RANKS_MAX) {
         base_buffer_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n",
                            LAUNCH_CHART_RANKS_MAX, all);
@@ -256,7 +256,7 @@ static void put_time_sections(const launch_run *run, base_buffer *text)
                     "parts over the whole run.");
     put_column_steps(run->summary->steps_done, text);
     base_buffer_put(text, "</p>\n");
-    launch_figure_key(text, figure);
+    chart_figure_key(text, figure);
     free(figure);
     base_buffer_put(text, "<div class=\"scroll wide\">");
     launch_chart_step_times(text, run);
@@ -264,9 +264,9 @@ static void put_time_sections(const launch_run *run, base_buffer *text)
 }
 
 /* Draws a figure and frees it. */
-static void put_figure(base_buffer *text, launch_figure *figure)
+static void put_figure(base_buffer *text, chart_figure *figure)
 {
-    launch_figure_svg(text, figure);
+    chart_figure_svg(text, figure);
     free(figure);
 }
 

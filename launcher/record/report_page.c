@@ -2,7 +2,7 @@
  * report.c and inference_report.c. */
 #include "record/report.h"
 
-#include "record/chart.h"
+#include "chart/style.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,7 @@ void launch_report_begin(base_buffer *text, const char *out, int exit_status)
                           "<title>");
     base_buffer_html(text, name_of(out));
     base_buffer_put(text, " – Ringfence</title><style>");
-    base_buffer_put(text, LAUNCH_CHART_STYLE);
+    base_buffer_put(text, CHART_STYLE);
     base_buffer_put(text, LAUNCH_REPORT_STYLE);
     base_buffer_put(text, "</style></head>\n<body><main>\n<div class=\"head\"><h1>");
     base_buffer_html(text, name_of(out));

@@ -10,6 +10,8 @@
 #include "record/steps.h"
 #include "record/summary.h"
 
+enum { LAUNCH_CHART_RANKS_MAX = 32 /* that have bars in a chart */ };
+
 typedef struct launch_run {
     const char *out; /* as the user named it, no slash at its end */
     const proto_job *job;

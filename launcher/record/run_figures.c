@@ -26,7 +26,7 @@ static double mean_loss(const double *losses, size_t first, size_t end)
 }
 
 /* Each step's loss, or means over equal stretches of steps if there are more steps than points. */
-static void add_losses(const launch_run *run, const double *losses, launch_series *series)
+static void add_losses(const launch_run *run, const double *losses, chart_series *series)
 {
     const size_t steps = run->summary->steps_done;
     const size_t points = steps < POINTS_MAX ? steps : POINTS_MAX;
@@ -34,7 +34,7 @@ static void add_losses(const launch_run *run, const double *losses, launch_serie
         const size_t first = i * steps / points;
         const size_t end = (i + 1) * steps / points;
         const double step = (double)(first + end - 1) / 2;
-        launch_point *point = launch_series_add(series, step, mean_loss(losses, first, end));
+        chart_point *point = chart_series_add(series, step, mean_loss(losses, first, end));
         if (end - first > 1) {
             (void)snprintf(point->hint, sizeof point->hint, "steps %zu to %zu, mean loss %.4f",
                            first, end - 1, point->y);
@@ -46,7 +46,7 @@ static void add_losses(const launch_run *run, const double *losses, launch_serie
 
 /* Averages each point with up to `reach` points before and after it, as many on both sides, so that
  * a falling curve is not shifted. */
-static void add_smoothed(const launch_series *raw, launch_series *smooth)
+static void add_smoothed(const chart_series *raw, chart_series *smooth)
 {
     const int reach = raw->point_count / SMOOTHING_SHARE;
     for (int i = 0; i < raw->point_count; i++) {
@@ -57,7 +57,7 @@ static void add_smoothed(const launch_series *raw, launch_series *smooth)
         for (int k = i - half; k <= i + half; k++) {
             sum += raw->points[k].y;
         }
-        (void)launch_series_add(smooth, raw->points[i].x, sum / (2 * half + 1));
+        (void)chart_series_add(smooth, raw->points[i].x, sum / (2 * half + 1));
     }
 }
 
@@ -69,7 +69,7 @@ static bool can_show(const launch_run *run, const launch_evaluation *found, bool
            isfinite(found->heldout_loss);
 }
 
-static void put_hint(launch_point *point, const launch_evaluation *found, double percent)
+static void put_hint(chart_point *point, const launch_evaluation *found, double percent)
 {
     if (found->sentences == 0) {
         (void)snprintf(point->hint, sizeof point->hint, "step %zu: held-out loss %.4f",
@@ -82,7 +82,7 @@ static void put_hint(launch_point *point, const launch_evaluation *found, double
 }
 
 /* The results of --eval-every, losses or accuracies: all, or the last one and every nth before. */
-static void add_heldout(const launch_run *run, launch_series *series, bool is_loss)
+static void add_heldout(const launch_run *run, chart_series *series, bool is_loss)
 {
     const launch_steps *steps = run->steps;
     size_t all = 0;
@@ -98,64 +98,63 @@ static void add_heldout(const launch_run *run, launch_series *series, bool is_lo
         }
         const double percent =
             found->sentences > 0 ? 100 * (double)found->correct / (double)found->sentences : 0;
-        launch_point *point = launch_series_add(series, (double)found->index,
-                                                is_loss ? found->heldout_loss : percent);
+        chart_point *point =
+            chart_series_add(series, (double)found->index, is_loss ? found->heldout_loss : percent);
         put_hint(point, found, percent);
     }
 }
 
-static launch_axis step_axis(const launch_run *run)
+static chart_axis step_axis(const launch_run *run)
 {
     const size_t steps = run->summary->steps_done;
-    return launch_axis_count(steps > 1 ? (double)(steps - 1) : 1, 8);
+    return chart_axis_count(steps > 1 ? (double)(steps - 1) : 1, 8);
 }
 
-launch_figure *launch_loss_figure(const launch_run *run, bool logarithmic)
+chart_figure *launch_loss_figure(const launch_run *run, bool logarithmic)
 {
     double low = 0;
     double high = 0;
-    launch_figure *figure =
-        launch_figure_make("Loss against step", "step", "loss per token", 4, POINTS_MAX);
+    chart_figure *figure =
+        chart_figure_make("Loss against step", "step", "loss per token", 4, POINTS_MAX);
     if (figure == NULL) {
         return NULL;
     }
     figure->nothing = "No loss was reported.";
-    figure->width = LAUNCH_CHART_WIDTH_HALF;
+    figure->width = CHART_WIDTH_HALF;
     figure->height = 250;
-    launch_series *raw = launch_figure_add(figure, "each step", "accent", LAUNCH_STROKE_FAINT);
+    chart_series *raw = chart_figure_add(figure, "each step", "accent", CHART_STROKE_FAINT);
     add_losses(run, run->steps->losses, raw);
-    add_smoothed(raw, launch_figure_add(figure, "smoothed", "accent", LAUNCH_STROKE_LINE));
-    add_heldout(run,
-                launch_figure_add(figure, "held-out sentences", "exchange", LAUNCH_STROKE_POINTS),
-                true);
+    add_smoothed(raw, chart_figure_add(figure, "smoothed", "accent", CHART_STROKE_LINE));
+    add_heldout(
+        run, chart_figure_add(figure, "held-out sentences", "exchange", CHART_STROKE_POINTS), true);
     if (run->summary->steps_done > 0 && run->steps->router_losses[0] > 0) {
         add_losses(run, run->steps->router_losses,
-                   launch_figure_add(figure, "router's loss", "optimizer", LAUNCH_STROKE_LINE));
+                   chart_figure_add(figure, "router's loss", "optimizer", CHART_STROKE_LINE));
     }
-    const bool any = launch_figure_range(figure, &low, &high);
+    const bool any = chart_figure_range(figure, &low, &high);
     if (any && logarithmic && !(low > 0)) {
         figure->nothing = "A loss of 0 has no logarithm.";
         figure->series_count = 0;
     }
     figure->x = step_axis(run);
     figure->y = any && logarithmic && low > 0
-                    ? launch_axis_log(low, high)
-                    : launch_axis_make(low < 1 && low >= 0 ? 0 : low, high, 5, true);
+                    ? chart_axis_log(low, high)
+                    : chart_axis_make(low < 1 && low >= 0 ? 0 : low, high, 5, true);
     return figure;
 }
 
-launch_figure *launch_accuracy_figure(const launch_run *run)
+chart_figure *launch_accuracy_figure(const launch_run *run)
 {
-    launch_figure *figure = launch_figure_make("Held-out accuracy against step", "step",
-                                               "% of held-out sentences exact", 1, POINTS_MAX);
+    chart_figure *figure = chart_figure_make("Held-out accuracy against step", "step",
+                                             "% of held-out sentences exact", 1, POINTS_MAX);
     if (figure == NULL) {
         return NULL;
     }
-    figure->width = LAUNCH_CHART_WIDTH_HALF;
+    figure->width = CHART_WIDTH_HALF;
     figure->height = 150;
     figure->x = step_axis(run);
-    figure->y = launch_axis_make(0, 100, 5, true);
-    add_heldout(run, launch_figure_add(figure, NULL, "exchange", LAUNCH_STROKE_POINTS), false);
+    figure->y = chart_axis_make(0, 100, 5, true);
+    add_heldout(run, chart_figure_add(figure, NULL, "exchange", CHART_STROKE_POINTS), false);
     return figure;
 }
 
@@ -170,10 +169,10 @@ static int ideal_ranks(const launch_run *run, int most)
 }
 
 static void add_speed(const launch_summary *summary, const launch_scaling_point *from,
-                      launch_series *series)
+                      chart_series *series)
 {
     const double speedup = launch_scaling_speedup(summary->scaling, summary->scaling_count, from);
-    launch_point *point = launch_series_add(series, from->ranks, from->tokens_per_second);
+    chart_point *point = chart_series_add(series, from->ranks, from->tokens_per_second);
     base_buffer label = {0};
     base_buffer_count(&label, (unsigned long long)llround(point->y));
     if (from->ranks > 1 && isfinite(speedup) && summary->suspect[0] == '\0') {
@@ -189,59 +188,59 @@ static void add_speed(const launch_summary *summary, const launch_scaling_point 
     }
 }
 
-launch_figure *launch_scaling_figure(const launch_run *run)
+chart_figure *launch_scaling_figure(const launch_run *run)
 {
     const launch_summary *summary = run->summary;
     const int count = summary->scaling_count;
     const int most = count > 0 ? summary->scaling[count - 1].ranks : 1;
     double low = 0;
     double high = 0;
-    launch_figure *figure = launch_figure_make("Tokens per second against processes", "processes",
-                                               "tokens per second", 2, count > 2 ? count : 2);
+    chart_figure *figure = chart_figure_make("Tokens per second against processes", "processes",
+                                             "tokens per second", 2, count > 2 ? count : 2);
     if (figure == NULL) {
         return NULL;
     }
     figure->nothing = "No speed was measured.";
-    figure->width = LAUNCH_CHART_WIDTH_HALF;
+    figure->width = CHART_WIDTH_HALF;
     figure->height = 250;
-    launch_series *measured = launch_figure_add(figure, "measured", "accent", LAUNCH_STROKE_POINTS);
+    chart_series *measured = chart_figure_add(figure, "measured", "accent", CHART_STROKE_POINTS);
     for (int i = 0; i < count; i++) {
         add_speed(summary, &summary->scaling[i], measured);
     }
     const int ranks = count > 0 ? ideal_ranks(run, most) : 0;
     if (ranks > 0) { /* the first point is of one rank */
-        launch_series *ideal =
-            launch_figure_add(figure, "one process times as many, up to the number of CPUs", "soft",
-                              LAUNCH_STROKE_DASHED);
-        (void)launch_series_add(ideal, 0, 0);
-        (void)launch_series_add(ideal, ranks, ranks * summary->scaling[0].tokens_per_second);
+        chart_series *ideal =
+            chart_figure_add(figure, "one process times as many, up to the number of CPUs", "soft",
+                             CHART_STROKE_DASHED);
+        (void)chart_series_add(ideal, 0, 0);
+        (void)chart_series_add(ideal, ranks, ranks * summary->scaling[0].tokens_per_second);
     }
-    (void)launch_figure_range(figure, &low, &high);
-    figure->x = launch_axis_count(most + 0.5, most < 10 ? most + 1 : 10);
-    figure->y = launch_axis_make(0, high * 1.02, 5, true);
+    (void)chart_figure_range(figure, &low, &high);
+    figure->x = chart_axis_count(most + 0.5, most < 10 ? most + 1 : 10);
+    figure->y = chart_axis_make(0, high * 1.02, 5, true);
     return figure;
 }
 
-launch_figure *launch_step_figure(const launch_run *run)
+chart_figure *launch_step_figure(const launch_run *run)
 {
-    launch_figure *figure = launch_figure_make("Mean step time by rank, in parts", "ms per step",
-                                               "ms", LAUNCH_PARTS, LAUNCH_FIGURE_ROWS_MAX);
+    chart_figure *figure = chart_figure_make("Mean step time by rank, in parts", "ms per step",
+                                             "ms", LAUNCH_PARTS, CHART_ROWS_MAX);
     if (figure == NULL) {
         return NULL;
     }
     figure->nothing = "No step was finished by every rank.";
-    figure->width = LAUNCH_CHART_WIDTH;
+    figure->width = CHART_WIDTH;
     for (int p = 0; p < LAUNCH_PARTS; p++) {
-        (void)launch_figure_add(figure, launch_part_name(p), launch_part_key(p), LAUNCH_STROKE_BAR);
+        (void)chart_figure_add(figure, launch_part_name(p), launch_part_key(p), CHART_STROKE_BAR);
     }
     if (run->summary->steps_done > 0) {
         if (run->job->job.world_size > 1) {
-            launch_figure_add_row(figure, LAUNCH_LAST_NAME, run->summary->mean_step.part_ms);
+            chart_figure_add_row(figure, LAUNCH_LAST_NAME, run->summary->mean_step.part_ms);
         }
         for (int r = 0; r < (int)run->job->job.world_size && r < LAUNCH_CHART_RANKS_MAX; r++) {
             char name[16];
             (void)snprintf(name, sizeof name, "rank %d", r);
-            launch_figure_add_row(figure, name, run->summary->ranks[r].part_ms);
+            chart_figure_add_row(figure, name, run->summary->ranks[r].part_ms);
         }
     }
     return figure;

@@ -2,18 +2,24 @@
 #ifndef LAUNCH_RUN_FIGURES_H
 #define LAUNCH_RUN_FIGURES_H
 
-#include "record/figure.h"
+#include "chart/figure.h"
 #include "record/run.h"
 
-launch_figure *launch_loss_figure(const launch_run *run, bool logarithmic);
+enum { LAUNCH_CHART_COLUMNS_MAX = 240 };
+
+chart_figure *launch_loss_figure(const launch_run *run, bool logarithmic);
 
 /* The share of held-out sentences that are corrected exactly. No points without --eval-every. */
-launch_figure *launch_accuracy_figure(const launch_run *run);
+chart_figure *launch_accuracy_figure(const launch_run *run);
 
-launch_figure *launch_scaling_figure(const launch_run *run);
+chart_figure *launch_scaling_figure(const launch_run *run);
 
 /* The mean step in parts: of the last to arrive, and of each rank, at most
  * LAUNCH_CHART_RANKS_MAX. */
-launch_figure *launch_step_figure(const launch_run *run);
+chart_figure *launch_step_figure(const launch_run *run);
+
+/* Puts the parts of the step over the whole run, as areas: of each step, or of the mean of several in
+ * each of LAUNCH_CHART_COLUMNS_MAX columns. A sentence if no step was finished. */
+void launch_chart_step_times(base_buffer *text, const launch_run *run);
 
 #endif

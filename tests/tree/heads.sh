@@ -22,5 +22,5 @@ found=$(headless "$seeded" | sort | sed "s|$seeded/||" | tr '\n' ' ')
 [ "$found" = "b.c c.c d.c " ] || { echo "of the files b.c c.c d.c, these were found: $found" >&2 && exit 1; }
 
 cd "$1"
-found=$(headless base proto collectives budget-service rank launcher tests | sort)
+found=$(headless base chart proto collectives budget-service rank launcher tests | sort)
 [ -z "$found" ] || { printf 'no comment at the head of:\n%s\n' "$found" >&2 && exit 1; }

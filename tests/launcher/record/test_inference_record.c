@@ -295,10 +295,10 @@ static void the_curve_is_drawn_with_its_data(void **state)
     base_buffer svg = {0};
     base_buffer data = {0};
     read_made_up(&of);
-    launch_figure *figure = launch_curve_figure(&of.curve);
+    chart_figure *figure = launch_curve_figure(&of.curve);
     assert_non_null(figure);
-    launch_figure_svg(&svg, figure);
-    launch_figure_data(&data, figure);
+    chart_figure_svg(&svg, figure);
+    chart_figure_data(&data, figure);
     assert_has(svg.data, "crossover: d_model 512");
     assert_has(svg.data, "one rank, measured: 1 at 64");
     assert_null(strstr(svg.data, "nan"));

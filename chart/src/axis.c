@@ -1,9 +1,9 @@
-/* Axes, and the frame that all charts share. Called by figure_draw.c, chart_times.c and
- * flight_timeline.c. */
+/* Axes, and the frame that all charts share. Called by draw.c, and by the launcher's reports for
+ * drawings of their own. */
 #include <math.h>
 #include <stdio.h>
 
-#include "record/chart.h"
+#include "chart/axis.h"
 
 static double round_tick(double wanted)
 {
@@ -12,9 +12,9 @@ static double round_tick(double wanted)
     return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
 }
 
-launch_axis launch_axis_make(double low, double high, int tick_count, bool round)
+chart_axis chart_axis_make(double low, double high, int tick_count, bool round)
 {
-    launch_axis axis = {.low = low, .high = high};
+    chart_axis axis = {.low = low, .high = high};
     if (!isfinite(low) || !isfinite(high) || !(high > low)) {
         axis.low = isfinite(low) ? low : 0;
         axis.high = axis.low + 1;
@@ -28,9 +28,9 @@ launch_axis launch_axis_make(double low, double high, int tick_count, bool round
     return axis;
 }
 
-launch_axis launch_axis_count(double high, int tick_count)
+chart_axis chart_axis_count(double high, int tick_count)
 {
-    launch_axis axis = launch_axis_make(0, high, tick_count, false);
+    chart_axis axis = chart_axis_make(0, high, tick_count, false);
     if (axis.tick < 1) {
         axis.tick = 1;
         axis.decimals = 0;
@@ -48,7 +48,7 @@ static double log_tick(int i)
     return (within == 0 ? 1 : within == 1 ? 2 : 5) * pow(10, decade);
 }
 
-launch_axis launch_axis_log(double low, double high)
+chart_axis chart_axis_log(double low, double high)
 {
     int first = LOG_TICK_COUNT * (int)floor(log10(low));
     while (log_tick(first + 1) <= low * (1 + 1e-9)) {
@@ -58,7 +58,7 @@ launch_axis launch_axis_log(double low, double high)
     while (log_tick(last) < high * (1 - 1e-9)) {
         last++;
     }
-    return (launch_axis){
+    return (chart_axis){
         .low = log10(log_tick(first)),
         .high = log10(log_tick(last)),
         .tick = 1,
@@ -67,7 +67,7 @@ launch_axis launch_axis_log(double low, double high)
 }
 
 /* "120k" for 120 000, so that labels stay short. */
-static void label_of(const launch_axis *axis, double value, launch_tick *tick)
+static void label_of(const chart_axis *axis, double value, chart_tick *tick)
 {
     const bool thousands = axis->high >= 10000 && axis->tick >= 100;
     tick->value = value;
@@ -81,21 +81,21 @@ static void label_of(const launch_axis *axis, double value, launch_tick *tick)
 }
 
 /* Tick i of an axis without marks; i may be below 0. */
-static double tick_value(const launch_axis *axis, int i)
+static double tick_value(const chart_axis *axis, int i)
 {
     return axis->logarithmic ? log_tick(i) : i * axis->tick;
 }
 
-int launch_axis_ticks(const launch_axis *axis, launch_tick ticks[LAUNCH_TICKS_MAX])
+int chart_axis_ticks(const chart_axis *axis, chart_tick ticks[CHART_TICKS_MAX])
 {
     int count = 0;
     const double margin = axis->tick * 1e-9;
     const int first = axis->logarithmic ? LOG_TICK_COUNT * (int)floor(axis->low)
                                         : (int)ceil(axis->low / axis->tick - 1e-9);
-    for (int i = 0; i < axis->mark_count && count < LAUNCH_TICKS_MAX; i++) {
+    for (int i = 0; i < axis->mark_count && count < CHART_TICKS_MAX; i++) {
         label_of(axis, axis->marks[i], &ticks[count++]);
     }
-    for (int i = first; axis->mark_count == 0 && count < LAUNCH_TICKS_MAX; i++) {
+    for (int i = first; axis->mark_count == 0 && count < CHART_TICKS_MAX; i++) {
         const double value = tick_value(axis, i);
         const double at = axis->logarithmic ? log10(value) : value;
         if (at > axis->high + margin) {
@@ -109,38 +109,38 @@ int launch_axis_ticks(const launch_axis *axis, launch_tick ticks[LAUNCH_TICKS_MA
 }
 
 /* The share of the axis below a value. */
-static double share_below(const launch_axis *axis, double value)
+static double share_below(const chart_axis *axis, double value)
 {
     const double at = axis->logarithmic ? log10(value) : value;
     return (at - axis->low) / (axis->high - axis->low);
 }
 
-double launch_plot_x(const launch_plot *plot, double value)
+double chart_plot_x(const chart_plot *plot, double value)
 {
     return plot->left + share_below(&plot->x, value) * plot->width;
 }
 
-double launch_plot_y(const launch_plot *plot, double value)
+double chart_plot_y(const chart_plot *plot, double value)
 {
     return plot->top + plot->height - share_below(&plot->y, value) * plot->height;
 }
 
-static void put_x_ticks(base_buffer *text, const launch_plot *plot)
+static void put_x_ticks(base_buffer *text, const chart_plot *plot)
 {
-    launch_tick ticks[LAUNCH_TICKS_MAX];
-    const int count = launch_axis_ticks(&plot->x, ticks);
+    chart_tick ticks[CHART_TICKS_MAX];
+    const int count = chart_axis_ticks(&plot->x, ticks);
     for (int i = 0; i < count; i++) {
         /* a tick at the right end would reach out of the drawing */
-        const double x = launch_plot_x(plot, ticks[i].value);
-        const bool at_end = x > plot->left + plot->width - LAUNCH_PLOT_RIGHT;
+        const double x = chart_plot_x(plot, ticks[i].value);
+        const bool at_end = x > plot->left + plot->width - CHART_PLOT_RIGHT;
         base_buffer_printf(
             text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>",
-            at_end ? plot->left + plot->width + LAUNCH_PLOT_RIGHT : x,
-            plot->top + plot->height + 18, at_end ? "end" : "middle", ticks[i].label);
+            at_end ? plot->left + plot->width + CHART_PLOT_RIGHT : x, plot->top + plot->height + 18,
+            at_end ? "end" : "middle", ticks[i].label);
     }
 }
 
-static void put_x_label(base_buffer *text, const launch_plot *plot)
+static void put_x_label(base_buffer *text, const chart_plot *plot)
 {
     base_buffer_printf(
         text, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>",
@@ -148,12 +148,12 @@ static void put_x_label(base_buffer *text, const launch_plot *plot)
 }
 
 /* Horizontal lines with their labels. */
-static void put_y_ticks(base_buffer *text, const launch_plot *plot)
+static void put_y_ticks(base_buffer *text, const chart_plot *plot)
 {
-    launch_tick ticks[LAUNCH_TICKS_MAX];
-    const int count = launch_axis_ticks(&plot->y, ticks);
+    chart_tick ticks[CHART_TICKS_MAX];
+    const int count = chart_axis_ticks(&plot->y, ticks);
     for (int i = 0; i < count; i++) {
-        const double y = launch_plot_y(plot, ticks[i].value);
+        const double y = chart_plot_y(plot, ticks[i].value);
         base_buffer_printf(text,
                            "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
                            "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" "
@@ -163,7 +163,7 @@ static void put_y_ticks(base_buffer *text, const launch_plot *plot)
     }
 }
 
-void launch_plot_x_axis(base_buffer *text, const launch_plot *plot)
+void chart_plot_x_axis(base_buffer *text, const chart_plot *plot)
 {
     const double bottom = plot->top + plot->height;
     base_buffer_printf(text,
@@ -173,8 +173,8 @@ void launch_plot_x_axis(base_buffer *text, const launch_plot *plot)
     put_x_label(text, plot);
 }
 
-void launch_svg_begin(base_buffer *text, const char *class, double width, double height,
-                      const char *title)
+void chart_svg_begin(base_buffer *text, const char *class, double width, double height,
+                     const char *title)
 {
     base_buffer_printf(text,
                        "<svg class=\"chart%s%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
@@ -182,7 +182,7 @@ void launch_svg_begin(base_buffer *text, const char *class, double width, double
                        class[0] != '\0' ? " " : "", class, width, height, title);
 }
 
-void launch_plot_frame(base_buffer *text, const launch_plot *plot)
+void chart_plot_frame(base_buffer *text, const chart_plot *plot)
 {
     put_y_ticks(text, plot);
     put_x_ticks(text, plot);
@@ -191,7 +191,7 @@ void launch_plot_frame(base_buffer *text, const launch_plot *plot)
                        plot->top - 12, plot->y_label);
 }
 
-void launch_svg_end(base_buffer *text)
+void chart_svg_end(base_buffer *text)
 {
     base_buffer_put(text, "</svg>\n");
 }

@@ -1,5 +1,5 @@
-/* Fills the figures that figure_draw.c draws. Called by whoever makes one. */
-#include "record/figure.h"
+/* Fills the figures that draw.c draws. Called by whoever makes one. */
+#include "chart/figure.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,15 +7,15 @@
 
 #include "base/assert.h"
 
-launch_figure *launch_figure_make(const char *title, const char *x_label, const char *y_label,
-                                  int series_max, int points_max)
+chart_figure *chart_figure_make(const char *title, const char *x_label, const char *y_label,
+                                int series_max, int points_max)
 {
-    const size_t series_bytes = sizeof(launch_series) + (size_t)points_max * sizeof(launch_point);
-    launch_figure *figure = calloc(1, sizeof *figure + (size_t)series_max * series_bytes);
+    const size_t series_bytes = sizeof(chart_series) + (size_t)points_max * sizeof(chart_point);
+    chart_figure *figure = calloc(1, sizeof *figure + (size_t)series_max * series_bytes);
     if (figure == NULL) {
         return NULL;
     }
-    launch_point *points = (void *)&figure->series[series_max]; /* those of all series */
+    chart_point *points = (void *)&figure->series[series_max]; /* those of all series */
     figure->title = title;
     figure->x_label = x_label;
     figure->y_label = y_label;
@@ -27,52 +27,53 @@ launch_figure *launch_figure_make(const char *title, const char *x_label, const 
     return figure;
 }
 
-launch_series *launch_figure_add(launch_figure *figure, const char *name, const char *colour,
-                                 launch_stroke stroke)
+chart_series *chart_figure_add(chart_figure *figure, const char *name, const char *colour,
+                               chart_stroke stroke)
 {
     BASE_ASSERT(figure->series_count < figure->series_max);
-    launch_series *series = &figure->series[figure->series_count++];
+    chart_series *series = &figure->series[figure->series_count++];
     (void)snprintf(series->name, sizeof series->name, "%s", name != NULL ? name : "");
     series->colour = colour;
     series->stroke = stroke;
     return series;
 }
 
-launch_point *launch_series_add(launch_series *series, double x, double y)
+chart_point *chart_series_add(chart_series *series, double x, double y)
 {
-    static launch_point beyond;
+    static chart_point beyond;
     if (!isfinite(y) || series->point_count == series->points_max) {
         return &beyond;
     }
-    launch_point *point = &series->points[series->point_count++];
-    *point = (launch_point){.x = x, .y = y, .low = y, .high = y};
+    chart_point *point = &series->points[series->point_count++];
+    *point = (chart_point){.x = x, .y = y, .low = y, .high = y};
     return point;
 }
 
-void launch_figure_add_row(launch_figure *figure, const char *name, const double *parts_ms)
+void chart_figure_add_row(chart_figure *figure, const char *name, const double *parts_ms)
 {
+    BASE_ASSERT(figure->row_count < CHART_ROWS_MAX);
     const int row = figure->row_count++;
     double done_ms = 0;
     (void)snprintf(figure->rows[row], sizeof figure->rows[row], "%s", name);
     for (int s = 0; s < figure->series_count; s++) {
         if (parts_ms[s] > 0) {
-            launch_point *point = launch_series_add(&figure->series[s], row, parts_ms[s]);
+            chart_point *point = chart_series_add(&figure->series[s], row, parts_ms[s]);
             point->low = done_ms;
             done_ms += parts_ms[s];
             point->high = done_ms;
         }
     }
-    if (done_ms * LAUNCH_FIGURE_ROW_ROOM > figure->x.high) {
-        figure->x = launch_axis_make(0, done_ms * LAUNCH_FIGURE_ROW_ROOM, 8, false);
+    if (done_ms * CHART_ROW_ROOM > figure->x.high) {
+        figure->x = chart_axis_make(0, done_ms * CHART_ROW_ROOM, 8, false);
     }
 }
 
-bool launch_figure_range(const launch_figure *figure, double *low, double *high)
+bool chart_figure_range(const chart_figure *figure, double *low, double *high)
 {
     *low = INFINITY;
     *high = -INFINITY;
     for (int s = 0; s < figure->series_count; s++) {
-        const launch_series *series = &figure->series[s];
+        const chart_series *series = &figure->series[s];
         for (int i = 0; i < series->point_count; i++) {
             *low = fmin(*low, series->points[i].low);
             *high = fmax(*high, series->points[i].high);

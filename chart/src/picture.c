@@ -1,8 +1,11 @@
-/* Draws figures into a file of their own. Called by plots.c. */
-#include "record/picture.h"
+/* Draws figures into a file of their own. Called by the launcher for records, and by
+ * coll-bench and coll-simulate for --plot. */
+#include "chart/picture.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "chart/style.h"
 
 /* In SVG units, which are the pixels of a picture in its own size. */
 enum {
@@ -21,32 +24,32 @@ enum {
 
 static const double LETTER = 7.2; /* the width of a letter in the key */
 
-static bool is_drawn(const launch_figure *figure)
+static bool is_drawn(const chart_figure *figure)
 {
     double low = 0;
     double high = 0;
-    return launch_figure_range(figure, &low, &high);
+    return chart_figure_range(figure, &low, &high);
 }
 
-static double area_height(const launch_figure *figure)
+static double area_height(const chart_figure *figure)
 {
     return fmax(figure->height, PANEL_MIN);
 }
 
 /* What a series looks like, and its name. */
-static void put_entry(base_buffer *text, const launch_series *series, double x, double y)
+static void put_entry(base_buffer *text, const chart_series *series, double x, double y)
 {
-    const char *class = launch_stroke_class(series->stroke);
+    const char *class = chart_stroke_class(series->stroke);
     base_buffer_printf(text, "<g style=\"color:var(--%s)\">", series->colour);
-    if (series->stroke == LAUNCH_STROKE_BAR) {
+    if (series->stroke == CHART_STROKE_BAR) {
         base_buffer_printf(
             text, "<rect class=\"part\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"12\"/>", x,
             y - 11, SWATCH);
-    } else if (series->stroke != LAUNCH_STROKE_DOTS) {
+    } else if (series->stroke != CHART_STROKE_DOTS) {
         base_buffer_printf(text, "<path class=\"curve %s\" d=\"M%.1f %.1fh%d\"/>", class, x, y - 5,
                            SWATCH);
     }
-    if (launch_series_has_circles(series)) {
+    if (chart_series_has_circles(series)) {
         base_buffer_printf(text, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>",
                            x + SWATCH / 2.0, y - 5);
     }
@@ -55,11 +58,11 @@ static void put_entry(base_buffer *text, const launch_series *series, double x, 
 }
 
 /* The key from the line `y` on, on as many lines as it needs. Returns the line after it. */
-static double put_key(base_buffer *text, const launch_figure *figure, double y)
+static double put_key(base_buffer *text, const chart_figure *figure, double y)
 {
     double x = 0;
     for (int s = 0; s < figure->series_count; s++) {
-        const launch_series *series = &figure->series[s];
+        const chart_series *series = &figure->series[s];
         const double width = SWATCH + SWATCH_GAP + LETTER * (double)strlen(series->name);
         if (series->name[0] == '\0' || series->point_count == 0) {
             continue;
@@ -75,23 +78,23 @@ static double put_key(base_buffer *text, const launch_figure *figure, double y)
 }
 
 /* Returns the height of all figures with their keys. */
-static double put_figures(base_buffer *text, const launch_picture *picture)
+static double put_figures(base_buffer *text, const chart_picture *picture)
 {
     double top = 0;
     for (int i = 0; i < picture->figure_count; i++) {
-        const launch_figure *figure = picture->figures[i];
+        const chart_figure *figure = picture->figures[i];
         if (is_drawn(figure)) {
             top = put_key(text, figure, top + KEY_TOP);
             base_buffer_printf(text, "<g transform=\"translate(0 %.1f)\">\n", top);
-            launch_figure_draw(text, figure, INSIDE, area_height(figure));
+            chart_figure_draw(text, figure, INSIDE, area_height(figure));
             base_buffer_put(text, "</g>\n");
-            top += launch_figure_height(figure, area_height(figure)) + PANEL_GAP;
+            top += chart_figure_height(figure, area_height(figure)) + PANEL_GAP;
         }
     }
     return top;
 }
 
-static void put_head(base_buffer *text, const launch_picture *picture, double height)
+static void put_head(base_buffer *text, const chart_picture *picture, double height)
 {
     base_buffer_printf(text,
                        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" "
@@ -100,7 +103,7 @@ static void put_head(base_buffer *text, const launch_picture *picture, double he
                        WIDTH, height, WIDTH, height);
     base_buffer_html(text, picture->title);
     base_buffer_put(text, "</title>\n<style>");
-    launch_chart_put_light(text, LAUNCH_CHART_RULES);
+    chart_style_put_light(text, CHART_RULES);
     base_buffer_printf(text,
                        "</style>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n"
                        "<text class=\"title\" x=\"%d\" y=\"%d\">",
@@ -112,7 +115,7 @@ static void put_head(base_buffer *text, const launch_picture *picture, double he
     base_buffer_put(text, "</text>\n");
 }
 
-void launch_picture_svg(base_buffer *text, const launch_picture *picture)
+void chart_picture_svg(base_buffer *text, const chart_picture *picture)
 {
     base_buffer figures = {0};
     const int head = HEAD + (picture->subtitle[0] != '\0' ? LINE : 0);
@@ -121,13 +124,13 @@ void launch_picture_svg(base_buffer *text, const launch_picture *picture)
     if (height > 0 && !text->failed) {
         put_head(text, picture, head + height);
         base_buffer_printf(text, "<g transform=\"translate(%d %d)\">\n", MARGIN, head);
-        launch_chart_put_light(text, figures.data);
+        chart_style_put_light(text, figures.data);
         base_buffer_put(text, "</g>\n</svg>\n");
     }
     base_buffer_fini(&figures);
 }
 
-base_status launch_picture_name_check(const char *path, base_error *reterr)
+base_status chart_picture_name_check(const char *path, base_error *reterr)
 {
     const char *ending = strrchr(path, '.');
     return ending != NULL && strcmp(ending, ".svg") == 0

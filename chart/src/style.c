@@ -1,6 +1,5 @@
-/* The style sheet of charts, in pages and in files. Used by picture.c, report_page.c and
- * flight_page.c. */
-#include "record/chart.h"
+/* The style sheet of charts. Used by picture.c for files, by the launcher's reports for pages. */
+#include "chart/style.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,11 +29,11 @@
     ".divide{stroke:var(--ink);stroke-dasharray:3 3;opacity:.6}"                                   \
     ".part{fill:currentColor}"
 
-const char LAUNCH_CHART_STYLE[] =
+const char CHART_STYLE[] =
     ":root{" LIGHT "}@media(prefers-color-scheme:dark){:root{" DARK "}}" RULES;
-const char LAUNCH_CHART_RULES[] = RULES;
+const char CHART_RULES[] = RULES;
 
-void launch_chart_put_light(base_buffer *text, const char *with_names)
+void chart_style_put_light(base_buffer *text, const char *with_names)
 {
     const char *name = NULL;
     while ((name = strstr(with_names, "var(--")) != NULL) {

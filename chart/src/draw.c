@@ -1,16 +1,16 @@
-/* Draws a figure as SVG, and writes its data in columns. Called by report.c and inference_report.c
- * for the page, by picture.c for a file, by plots.c for the data. */
+/* Draws a figure as SVG, and writes its data in columns. Called by the launcher's reports for pages,
+ * by picture.c for files. */
 #include <math.h>
 #include <string.h>
 
-#include "record/figure.h"
+#include "chart/figure.h"
 
-const char *launch_stroke_class(launch_stroke stroke)
+const char *chart_stroke_class(chart_stroke stroke)
 {
-    static const char *const classes[LAUNCH_STROKE_COUNT] = {
-        [LAUNCH_STROKE_POINTS] = "solid", [LAUNCH_STROKE_DOTS] = "dot",
-        [LAUNCH_STROKE_LINE] = "solid",   [LAUNCH_STROKE_FAINT] = "faint",
-        [LAUNCH_STROKE_DASHED] = "dash",  [LAUNCH_STROKE_BAR] = "part",
+    static const char *const classes[CHART_STROKE_COUNT] = {
+        [CHART_STROKE_POINTS] = "solid", [CHART_STROKE_DOTS] = "dot",
+        [CHART_STROKE_LINE] = "solid",   [CHART_STROKE_FAINT] = "faint",
+        [CHART_STROKE_DASHED] = "dash",  [CHART_STROKE_BAR] = "part",
     };
     return classes[stroke];
 }
@@ -23,13 +23,13 @@ static const double ROWS_LEFT_MIN = 66;
 static const double ROW_LETTER = 7.2;      /* the width of a letter of a row's name */
 static const double INSIDE_WIDTH_MIN = 70; /* a part narrower than this has no label inside */
 
-bool launch_series_has_circles(const launch_series *series)
+bool chart_series_has_circles(const chart_series *series)
 {
-    return series->stroke == LAUNCH_STROKE_POINTS || series->stroke == LAUNCH_STROKE_DOTS ||
-           (series->stroke != LAUNCH_STROKE_BAR && series->point_count == 1);
+    return series->stroke == CHART_STROKE_POINTS || series->stroke == CHART_STROKE_DOTS ||
+           (series->stroke != CHART_STROKE_BAR && series->point_count == 1);
 }
 
-void launch_figure_key(base_buffer *text, const launch_figure *figure)
+void chart_figure_key(base_buffer *text, const chart_figure *figure)
 {
     if (figure == NULL) {
         text->failed = true;
@@ -37,27 +37,27 @@ void launch_figure_key(base_buffer *text, const launch_figure *figure)
     }
     base_buffer_put(text, "<ul class=\"key\">");
     for (int s = 0; s < figure->series_count; s++) {
-        const launch_series *series = &figure->series[s];
+        const chart_series *series = &figure->series[s];
         if (series->name[0] != '\0' && series->point_count > 0) {
             base_buffer_printf(text, "<li><i class=\"%s\" style=\"color:var(--%s)\"></i>%s</li>",
-                               launch_stroke_class(series->stroke), series->colour, series->name);
+                               chart_stroke_class(series->stroke), series->colour, series->name);
         }
     }
     base_buffer_put(text, "</ul>\n");
 }
 
-static void put_line(base_buffer *text, const launch_plot *plot, const launch_series *series)
+static void put_line(base_buffer *text, const chart_plot *plot, const chart_series *series)
 {
     base_buffer_printf(text, "<polyline class=\"curve %s\" style=\"color:var(--%s)\" points=\"",
-                       launch_stroke_class(series->stroke), series->colour);
+                       chart_stroke_class(series->stroke), series->colour);
     for (int i = 0; i < series->point_count; i++) {
-        base_buffer_printf(text, "%.1f,%.1f ", launch_plot_x(plot, series->points[i].x),
-                           launch_plot_y(plot, series->points[i].y));
+        base_buffer_printf(text, "%.1f,%.1f ", chart_plot_x(plot, series->points[i].x),
+                           chart_plot_y(plot, series->points[i].y));
     }
     base_buffer_put(text, "\"/>");
 }
 
-static void put_title(base_buffer *text, const launch_point *point)
+static void put_title(base_buffer *text, const chart_point *point)
 {
     if (point->hint[0] != '\0') {
         base_buffer_printf(text, "<title>%s</title>", point->hint);
@@ -65,13 +65,13 @@ static void put_title(base_buffer *text, const launch_point *point)
 }
 
 /* Invisible columns that show the hints of a line without circles. */
-static void put_columns(base_buffer *text, const launch_plot *plot, const launch_series *series)
+static void put_columns(base_buffer *text, const chart_plot *plot, const chart_series *series)
 {
     const double half = plot->width / (double)series->point_count / 2;
     for (int i = 0; i < series->point_count && series->points[i].hint[0] != '\0'; i++) {
         base_buffer_printf(
             text, "<rect class=\"hint\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\">",
-            launch_plot_x(plot, series->points[i].x) - half, plot->top, 2 * half, plot->height);
+            chart_plot_x(plot, series->points[i].x) - half, plot->top, 2 * half, plot->height);
         put_title(text, &series->points[i]);
         base_buffer_put(text, "</rect>");
     }
@@ -85,33 +85,32 @@ typedef struct label_side {
     bool above;
 } label_side;
 
-static label_side label_side_of(const launch_plot *plot, const launch_series *series, int i)
+static label_side label_side_of(const chart_plot *plot, const chart_series *series, int i)
 {
-    const launch_point *point = &series->points[i];
-    const double x = launch_plot_x(plot, point->x);
+    const chart_point *point = &series->points[i];
+    const double x = chart_plot_x(plot, point->x);
     const double left_from = plot->left + plot->width - LABEL_WIDTH;
     if (x > left_from) {
         return (label_side){.left = true, .above = i == 0 || point[-1].y <= point->y};
     }
-    const double next_x =
-        i + 1 < series->point_count ? launch_plot_x(plot, point[1].x) : plot->left;
+    const double next_x = i + 1 < series->point_count ? chart_plot_x(plot, point[1].x) : plot->left;
     return (label_side){.above = next_x > left_from && next_x < x + 2 * LABEL_WIDTH &&
                                  point[1].y < point->y};
 }
 
-static void put_circles(base_buffer *text, const launch_plot *plot, const launch_series *series)
+static void put_circles(base_buffer *text, const chart_plot *plot, const chart_series *series)
 {
     base_buffer_printf(text, "<g style=\"color:var(--%s)\">", series->colour);
     for (int i = 0; i < series->point_count; i++) {
-        const launch_point *point = &series->points[i];
-        const double x = launch_plot_x(plot, point->x);
-        const double y = launch_plot_y(plot, point->y);
+        const chart_point *point = &series->points[i];
+        const double x = chart_plot_x(plot, point->x);
+        const double y = chart_plot_y(plot, point->y);
         base_buffer_put(text, "<g>");
         put_title(text, point);
         if (point->low < point->high) {
             base_buffer_printf(
                 text, "<line class=\"spread\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x,
-                x, launch_plot_y(plot, point->low), launch_plot_y(plot, point->high));
+                x, chart_plot_y(plot, point->low), chart_plot_y(plot, point->high));
         }
         base_buffer_printf(text, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/></g>", x,
                            y);
@@ -127,14 +126,14 @@ static void put_circles(base_buffer *text, const launch_plot *plot, const launch
 }
 
 /* Whether the mark's label lies to its left. */
-static bool mark_label_left(const launch_plot *plot, const launch_figure *figure)
+static bool mark_label_left(const chart_plot *plot, const chart_figure *figure)
 {
-    return launch_plot_x(plot, figure->mark_x) > plot->left + plot->width / 2;
+    return chart_plot_x(plot, figure->mark_x) > plot->left + plot->width / 2;
 }
 
-static void put_mark(base_buffer *text, const launch_plot *plot, const launch_figure *figure)
+static void put_mark(base_buffer *text, const chart_plot *plot, const chart_figure *figure)
 {
-    const double x = launch_plot_x(plot, figure->mark_x);
+    const double x = chart_plot_x(plot, figure->mark_x);
     const bool left = mark_label_left(plot, figure);
     base_buffer_printf(text,
                        "<line class=\"divide\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
@@ -146,37 +145,37 @@ static void put_mark(base_buffer *text, const launch_plot *plot, const launch_fi
 }
 
 /* How long each row's bar is. */
-static void row_lengths(const launch_figure *figure, double whole_ms[LAUNCH_FIGURE_ROWS_MAX])
+static void row_lengths(const chart_figure *figure, double whole_ms[CHART_ROWS_MAX])
 {
-    memset(whole_ms, 0, LAUNCH_FIGURE_ROWS_MAX * sizeof *whole_ms);
+    memset(whole_ms, 0, CHART_ROWS_MAX * sizeof *whole_ms);
     for (int s = 0; s < figure->series_count; s++) {
         for (int i = 0; i < figure->series[s].point_count; i++) {
-            const launch_point *point = &figure->series[s].points[i];
+            const chart_point *point = &figure->series[s].points[i];
             whole_ms[(int)point->x] += point->y;
         }
     }
 }
 
-static int row_decimals(const launch_figure *figure)
+static int row_decimals(const chart_figure *figure)
 {
     return figure->x.high < 1 ? 4 : 2;
 }
 
 /* One part of all rows. */
-static void put_parts(base_buffer *text, const launch_plot *plot, const launch_series *series,
+static void put_parts(base_buffer *text, const chart_plot *plot, const chart_series *series,
                       const double *whole_ms, int decimals)
 {
     base_buffer_printf(text, "<g style=\"color:var(--%s)\">", series->colour);
     for (int i = 0; i < series->point_count; i++) {
-        const launch_point *point = &series->points[i];
-        const double x = launch_plot_x(plot, point->low);
+        const chart_point *point = &series->points[i];
+        const double x = chart_plot_x(plot, point->low);
         const double y = plot->top + point->x * ROW_HEIGHT + (ROW_HEIGHT - BAR_HEIGHT) / 2.0;
-        const double width = launch_plot_x(plot, point->high) - x;
+        const double width = chart_plot_x(plot, point->high) - x;
         base_buffer_printf(text,
                            "<rect class=\"part\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
                            "height=\"%d\"><title>%s: %.*f ms, %.1f %%</title></rect>",
                            x, y, width, BAR_HEIGHT, series->name, decimals + 1, point->y,
-                           launch_share_percent(point->y, whole_ms[(int)point->x]));
+                           100 * point->y / whole_ms[(int)point->x]);
         if (width >= INSIDE_WIDTH_MIN) {
             base_buffer_printf(text,
                                "<text class=\"inside\" x=\"%.1f\" y=\"%.1f\" "
@@ -188,7 +187,7 @@ static void put_parts(base_buffer *text, const launch_plot *plot, const launch_s
 }
 
 /* Where the bars begin: behind the longest name. */
-static double rows_left(const launch_figure *figure)
+static double rows_left(const chart_figure *figure)
 {
     size_t longest = 0;
     for (int r = 0; r < figure->row_count; r++) {
@@ -199,18 +198,18 @@ static double rows_left(const launch_figure *figure)
 }
 
 /* The bars in a drawing of that width. */
-static void draw_rows(base_buffer *text, const launch_figure *figure, double width)
+static void draw_rows(base_buffer *text, const chart_figure *figure, double width)
 {
-    double whole_ms[LAUNCH_FIGURE_ROWS_MAX];
+    double whole_ms[CHART_ROWS_MAX];
     const int decimals = row_decimals(figure);
     const double left = rows_left(figure);
     const double room =
-        (width - left) * (1 - 1 / LAUNCH_FIGURE_ROW_ROOM); /* of the axis, behind the longest row */
-    const launch_plot plot = {.left = left,
-                              .top = ROWS_TOP,
-                              .width = width - left - fmax(0, ROW_VALUE_WIDTH - room),
-                              .height = figure->row_count * (double)ROW_HEIGHT,
-                              .x = figure->x};
+        (width - left) * (1 - 1 / CHART_ROW_ROOM); /* of the axis, behind the longest row */
+    const chart_plot plot = {.left = left,
+                             .top = ROWS_TOP,
+                             .width = width - left - fmax(0, ROW_VALUE_WIDTH - room),
+                             .height = figure->row_count * (double)ROW_HEIGHT,
+                             .x = figure->x};
     row_lengths(figure, whole_ms);
     for (int s = 0; s < figure->series_count; s++) {
         put_parts(text, &plot, &figure->series[s], whole_ms, decimals);
@@ -220,36 +219,36 @@ static void draw_rows(base_buffer *text, const launch_figure *figure, double wid
         base_buffer_printf(text,
                            "<text class=\"row\" x=\"4\" y=\"%.1f\">%s</text>"
                            "<text class=\"value\" x=\"%.1f\" y=\"%.1f\">%.*f ms</text>",
-                           y, figure->rows[r], launch_plot_x(&plot, whole_ms[r]) + 8, y, decimals,
+                           y, figure->rows[r], chart_plot_x(&plot, whole_ms[r]) + 8, y, decimals,
                            whole_ms[r]);
     }
 }
 
-static void draw_curves(base_buffer *text, const launch_figure *figure, double width, double height)
+static void draw_curves(base_buffer *text, const chart_figure *figure, double width, double height)
 {
-    const launch_plot plot = {
+    const chart_plot plot = {
         .left = CURVES_LEFT,
         .top = CURVES_TOP,
-        .width = width - CURVES_LEFT - LAUNCH_PLOT_RIGHT,
+        .width = width - CURVES_LEFT - CHART_PLOT_RIGHT,
         .height = height,
         .x = figure->x,
         .y = figure->y,
         .x_label = figure->x_label,
         .y_label = figure->y_label,
     };
-    launch_plot_frame(text, &plot);
+    chart_plot_frame(text, &plot);
     for (int s = 0; s < figure->series_count; s++) {
-        if (figure->series[s].stroke != LAUNCH_STROKE_DOTS) {
+        if (figure->series[s].stroke != CHART_STROKE_DOTS) {
             put_line(text, &plot, &figure->series[s]);
         }
     }
     for (int s = 0; s < figure->series_count; s++) {
-        if (!launch_series_has_circles(&figure->series[s])) {
+        if (!chart_series_has_circles(&figure->series[s])) {
             put_columns(text, &plot, &figure->series[s]);
         }
     }
     for (int s = 0; s < figure->series_count; s++) {
-        if (launch_series_has_circles(&figure->series[s])) {
+        if (chart_series_has_circles(&figure->series[s])) {
             put_circles(text, &plot, &figure->series[s]);
         }
     }
@@ -258,7 +257,7 @@ static void draw_curves(base_buffer *text, const launch_figure *figure, double w
     }
 }
 
-void launch_figure_draw(base_buffer *text, const launch_figure *figure, double width, double height)
+void chart_figure_draw(base_buffer *text, const chart_figure *figure, double width, double height)
 {
     if (figure->row_count > 0) {
         draw_rows(text, figure, width);
@@ -267,33 +266,32 @@ void launch_figure_draw(base_buffer *text, const launch_figure *figure, double w
     }
 }
 
-double launch_figure_height(const launch_figure *figure, double height)
+double chart_figure_height(const chart_figure *figure, double height)
 {
     return figure->row_count > 0 ? ROWS_TOP + figure->row_count * (double)ROW_HEIGHT + 6
-                                 : CURVES_TOP + height + LAUNCH_PLOT_BELOW;
+                                 : CURVES_TOP + height + CHART_PLOT_BELOW;
 }
 
 /* An svg element of that width. class: the screens that show it. */
-static void put_svg(base_buffer *text, const launch_figure *figure, double width, const char *class)
+static void put_svg(base_buffer *text, const chart_figure *figure, double width, const char *class)
 {
-    launch_svg_begin(text, class, width, launch_figure_height(figure, figure->height),
-                     figure->title);
-    launch_figure_draw(text, figure, width, figure->height);
-    launch_svg_end(text);
+    chart_svg_begin(text, class, width, chart_figure_height(figure, figure->height), figure->title);
+    chart_figure_draw(text, figure, width, figure->height);
+    chart_svg_end(text);
 }
 
-void launch_figure_svg(base_buffer *text, const launch_figure *figure)
+void chart_figure_svg(base_buffer *text, const chart_figure *figure)
 {
     double low = 0;
     double high = 0;
     if (figure == NULL) {
         text->failed = true;
-    } else if (launch_figure_range(figure, &low, &high)) {
-        launch_figure_key(text, figure);
+    } else if (chart_figure_range(figure, &low, &high)) {
+        chart_figure_key(text, figure);
         if (figure->row_count > 0) {
             put_svg(text, figure, figure->width, "broad");
-            put_svg(text, figure, LAUNCH_CHART_WIDTH_HALF, "narrow");
-        } else if (figure->width == LAUNCH_CHART_WIDTH) {
+            put_svg(text, figure, CHART_WIDTH_HALF, "narrow");
+        } else if (figure->width == CHART_WIDTH) {
             base_buffer_put(text, "<div class=\"scroll wide\">");
             put_svg(text, figure, figure->width, "");
             base_buffer_put(text, "</div>");
@@ -305,12 +303,12 @@ void launch_figure_svg(base_buffer *text, const launch_figure *figure)
     }
 }
 
-void launch_figure_data(base_buffer *text, const launch_figure *figure)
+void chart_figure_data(base_buffer *text, const chart_figure *figure)
 {
     for (int s = 0; s < figure->series_count; s++) {
-        const launch_series *series = &figure->series[s];
+        const chart_series *series = &figure->series[s];
         for (int i = 0; i < series->point_count; i++) {
-            const launch_point *point = &series->points[i];
+            const chart_point *point = &series->points[i];
             if (i == 0) {
                 base_buffer_printf(text, "# %s: %s, %s, low, high\n",
                                    series->name[0] != '\0' ? series->name : figure->title,
