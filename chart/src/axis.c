@@ -38,7 +38,10 @@ chart_axis chart_axis_count(double high, int tick_count)
     return axis;
 }
 
-enum { LOG_TICK_COUNT = 3 }; /* in a decade: 1, 2, 5 */
+enum {
+    LOG_TICK_COUNT = 3, /* in a decade: 1, 2, 5 */
+    LOG_DECADES = 4,    /* an axis of more has only ticks of 1 */
+};
 
 /* The value of tick i: 0 is 1, 1 is 2, -1 is 0.5. */
 static double log_tick(int i)
@@ -58,6 +61,10 @@ chart_axis chart_axis_log(double low, double high)
     while (log_tick(last) < high * (1 - 1e-9)) {
         last++;
     }
+    if (last - first > LOG_DECADES * LOG_TICK_COUNT) { /* down and up to ticks of 1 */
+        first -= ((first % LOG_TICK_COUNT) + LOG_TICK_COUNT) % LOG_TICK_COUNT;
+        last += ((-last % LOG_TICK_COUNT) + LOG_TICK_COUNT) % LOG_TICK_COUNT;
+    }
     return (chart_axis){
         .low = log10(log_tick(first)),
         .high = log10(log_tick(last)),
@@ -66,12 +73,42 @@ chart_axis chart_axis_log(double low, double high)
     };
 }
 
+chart_axis chart_axis_doubling(double low, double high, bool bytes)
+{
+    const double margin = sqrt(2);
+    chart_axis axis = {.low = log10(low / margin),
+                       .high = log10(high * margin),
+                       .tick = 1,
+                       .logarithmic = true,
+                       .bytes = bytes};
+    const int first = (int)ceil(log2(low / margin));
+    const int last = (int)floor(log2(high * margin));
+    const int stride = (last - first) / CHART_AXIS_MARKS_MAX + 1;
+    for (int power = first; power <= last; power += stride) {
+        axis.marks[axis.mark_count++] = exp2(power);
+    }
+    return axis;
+}
+
+static void label_bytes(double value, chart_tick *tick)
+{
+    static const char *const units[] = {"", "Ki", "Mi", "Gi", "Ti"};
+    size_t unit = 0;
+    while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024;
+        unit++;
+    }
+    (void)snprintf(tick->label, sizeof tick->label, "%g%s", value, units[unit]);
+}
+
 /* "120k" for 120 000, so that labels stay short. */
 static void label_of(const chart_axis *axis, double value, chart_tick *tick)
 {
     const bool thousands = axis->high >= 10000 && axis->tick >= 100;
     tick->value = value;
-    if (axis->logarithmic) {
+    if (axis->bytes) {
+        label_bytes(value, tick);
+    } else if (axis->logarithmic) {
         (void)snprintf(tick->label, sizeof tick->label, "%g", value);
     } else if (thousands) {
         (void)snprintf(tick->label, sizeof tick->label, value > 0 ? "%gk" : "%g", value / 1000);
@@ -90,12 +127,14 @@ int chart_axis_ticks(const chart_axis *axis, chart_tick ticks[CHART_TICKS_MAX])
 {
     int count = 0;
     const double margin = axis->tick * 1e-9;
+    const int stride =
+        axis->logarithmic && axis->high - axis->low > LOG_DECADES ? LOG_TICK_COUNT : 1;
     const int first = axis->logarithmic ? LOG_TICK_COUNT * (int)floor(axis->low)
                                         : (int)ceil(axis->low / axis->tick - 1e-9);
     for (int i = 0; i < axis->mark_count && count < CHART_TICKS_MAX; i++) {
         label_of(axis, axis->marks[i], &ticks[count++]);
     }
-    for (int i = first; axis->mark_count == 0 && count < CHART_TICKS_MAX; i++) {
+    for (int i = first; axis->mark_count == 0 && count < CHART_TICKS_MAX; i += stride) {
         const double value = tick_value(axis, i);
         const double at = axis->logarithmic ? log10(value) : value;
         if (at > axis->high + margin) {
@@ -182,8 +221,23 @@ void chart_svg_begin(base_buffer *text, const char *class, double width, double 
                        class[0] != '\0' ? " " : "", class, width, height, title);
 }
 
+void chart_plot_x_grid(base_buffer *text, const chart_plot *plot)
+{
+    chart_tick ticks[CHART_TICKS_MAX];
+    const int count = chart_axis_ticks(&plot->x, ticks);
+    for (int i = 0; i < count; i++) {
+        const double x = chart_plot_x(plot, ticks[i].value);
+        base_buffer_printf(text,
+                           "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>",
+                           x, x, plot->top, plot->top + plot->height);
+    }
+}
+
 void chart_plot_frame(base_buffer *text, const chart_plot *plot)
 {
+    if (plot->x.logarithmic) {
+        chart_plot_x_grid(text, plot);
+    }
     put_y_ticks(text, plot);
     put_x_ticks(text, plot);
     put_x_label(text, plot);

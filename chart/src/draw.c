@@ -16,7 +16,7 @@ const char *chart_stroke_class(chart_stroke stroke)
 }
 
 enum { BAR_HEIGHT = 26, ROW_HEIGHT = 38, LABEL_WIDTH = 140 };
-enum { ROWS_TOP = 4, CURVES_LEFT = 58, CURVES_TOP = 30 };
+enum { ROWS_TOP = 4, ROWS_BELOW = 6, CURVES_LEFT = 58, CURVES_TOP = 30 };
 
 static const double ROW_VALUE_WIDTH = 84; /* of the time behind a row */
 static const double ROWS_LEFT_MIN = 66;
@@ -197,20 +197,24 @@ static double rows_left(const chart_figure *figure)
     return fmax(ROWS_LEFT_MIN, ROW_LETTER * (double)longest + 12);
 }
 
-/* The bars in a drawing of that width. */
-static void draw_rows(base_buffer *text, const chart_figure *figure, double width)
+static void draw_rows(base_buffer *text, const chart_figure *figure, const chart_drawing *drawing)
 {
     double whole_ms[CHART_ROWS_MAX];
     const int decimals = row_decimals(figure);
     const double left = rows_left(figure);
-    const double room =
-        (width - left) * (1 - 1 / CHART_ROW_ROOM); /* of the axis, behind the longest row */
+    const double room = (drawing->width - left) *
+                        (1 - 1 / CHART_ROW_ROOM); /* of the axis, behind the longest row */
     const chart_plot plot = {.left = left,
                              .top = ROWS_TOP,
-                             .width = width - left - fmax(0, ROW_VALUE_WIDTH - room),
+                             .width = drawing->width - left - fmax(0, ROW_VALUE_WIDTH - room),
                              .height = figure->row_count * (double)ROW_HEIGHT,
-                             .x = figure->x};
+                             .x = figure->x,
+                             .x_label = figure->x_label};
     row_lengths(figure, whole_ms);
+    if (drawing->row_axis) {
+        chart_plot_x_grid(text, &plot);
+        chart_plot_x_axis(text, &plot);
+    }
     for (int s = 0; s < figure->series_count; s++) {
         put_parts(text, &plot, &figure->series[s], whole_ms, decimals);
     }
@@ -224,13 +228,13 @@ static void draw_rows(base_buffer *text, const chart_figure *figure, double widt
     }
 }
 
-static void draw_curves(base_buffer *text, const chart_figure *figure, double width, double height)
+static void draw_curves(base_buffer *text, const chart_figure *figure, const chart_drawing *drawing)
 {
     const chart_plot plot = {
         .left = CURVES_LEFT,
         .top = CURVES_TOP,
-        .width = width - CURVES_LEFT - CHART_PLOT_RIGHT,
-        .height = height,
+        .width = drawing->width - CURVES_LEFT - CHART_PLOT_RIGHT,
+        .height = drawing->height,
         .x = figure->x,
         .y = figure->y,
         .x_label = figure->x_label,
@@ -257,26 +261,28 @@ static void draw_curves(base_buffer *text, const chart_figure *figure, double wi
     }
 }
 
-void chart_figure_draw(base_buffer *text, const chart_figure *figure, double width, double height)
+void chart_figure_draw(base_buffer *text, const chart_figure *figure, const chart_drawing *drawing)
 {
     if (figure->row_count > 0) {
-        draw_rows(text, figure, width);
+        draw_rows(text, figure, drawing);
     } else {
-        draw_curves(text, figure, width, height);
+        draw_curves(text, figure, drawing);
     }
 }
 
-double chart_figure_height(const chart_figure *figure, double height)
+double chart_figure_height(const chart_figure *figure, const chart_drawing *drawing)
 {
-    return figure->row_count > 0 ? ROWS_TOP + figure->row_count * (double)ROW_HEIGHT + 6
-                                 : CURVES_TOP + height + CHART_PLOT_BELOW;
+    return figure->row_count > 0 ? ROWS_TOP + figure->row_count * (double)ROW_HEIGHT +
+                                       (drawing->row_axis ? CHART_PLOT_BELOW : ROWS_BELOW)
+                                 : CURVES_TOP + drawing->height + CHART_PLOT_BELOW;
 }
 
 /* An svg element of that width. class: the screens that show it. */
 static void put_svg(base_buffer *text, const chart_figure *figure, double width, const char *class)
 {
-    chart_svg_begin(text, class, width, chart_figure_height(figure, figure->height), figure->title);
-    chart_figure_draw(text, figure, width, figure->height);
+    const chart_drawing drawing = {.width = width, .height = figure->height};
+    chart_svg_begin(text, class, width, chart_figure_height(figure, &drawing), figure->title);
+    chart_figure_draw(text, figure, &drawing);
     chart_svg_end(text);
 }
 

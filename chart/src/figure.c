@@ -38,6 +38,13 @@ chart_series *chart_figure_add(chart_figure *figure, const char *name, const cha
     return series;
 }
 
+const char *chart_colour(int index)
+{
+    static const char *const colours[] = {"accent",     "exchange", "good",    "optimizer",
+                                          "overlapped", "other",    "waiting", "ink"};
+    return colours[(size_t)index % (sizeof colours / sizeof colours[0])];
+}
+
 chart_point *chart_series_add(chart_series *series, double x, double y)
 {
     static chart_point beyond;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "chart/style.h"
 
 /* In SVG units, which are the pixels of a picture in its own size. */
@@ -29,11 +30,6 @@ static bool is_drawn(const chart_figure *figure)
     double low = 0;
     double high = 0;
     return chart_figure_range(figure, &low, &high);
-}
-
-static double area_height(const chart_figure *figure)
-{
-    return fmax(figure->height, PANEL_MIN);
 }
 
 /* What a series looks like, and its name. */
@@ -77,18 +73,20 @@ static double put_key(base_buffer *text, const chart_figure *figure, double y)
     return x > 0 ? y + LINE : y;
 }
 
-/* Returns the height of all figures with their keys. */
+/* Returns the height of all figures with the key of the first. */
 static double put_figures(base_buffer *text, const chart_picture *picture)
 {
     double top = 0;
     for (int i = 0; i < picture->figure_count; i++) {
         const chart_figure *figure = picture->figures[i];
         if (is_drawn(figure)) {
-            top = put_key(text, figure, top + KEY_TOP);
+            const chart_drawing drawing = {
+                .width = INSIDE, .height = fmax(figure->height, PANEL_MIN), .row_axis = true};
+            top = top > 0 ? top : put_key(text, figure, KEY_TOP);
             base_buffer_printf(text, "<g transform=\"translate(0 %.1f)\">\n", top);
-            chart_figure_draw(text, figure, INSIDE, area_height(figure));
+            chart_figure_draw(text, figure, &drawing);
             base_buffer_put(text, "</g>\n");
-            top += chart_figure_height(figure, area_height(figure)) + PANEL_GAP;
+            top += chart_figure_height(figure, &drawing) + PANEL_GAP;
         }
     }
     return top;
@@ -128,6 +126,17 @@ void chart_picture_svg(base_buffer *text, const chart_picture *picture)
         base_buffer_put(text, "</g>\n</svg>\n");
     }
     base_buffer_fini(&figures);
+}
+
+base_status chart_picture_write(const chart_picture *picture, const char *path, base_error *reterr)
+{
+    base_buffer text = {0};
+    chart_picture_svg(&text, picture);
+    const base_status status =
+        text.failed ? base_fail(reterr, BASE_ERR_MEMORY, "no memory to draw %s", path)
+                    : base_file_write(path, text.data, text.length_bytes, reterr);
+    base_buffer_fini(&text);
+    return status;
 }
 
 base_status chart_picture_name_check(const char *path, base_error *reterr)

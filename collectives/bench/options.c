@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/gnuplot.h"
 #include "base/nearest.h"
 #include "base/options.h"
+#include "chart/picture.h"
 #include "common/kinds.h"
 
 static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER,
@@ -207,7 +207,7 @@ static const base_field rows[] = {
      .help = "instead: each algorithm's time as the cost model predicts it, "
              "beside the measured one; WHAT is all_reduce if left out"},
     {OWN(PATH, plot_path), .filled = true, .option = "plot", .value = "FILE",
-     .help = "draws latency and bandwidth against size; .svg or .png"},
+     .help = "draws latency and bandwidth against size, as .svg"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
 };
 
@@ -327,7 +327,7 @@ static base_status check_together(bench_options *options, base_error *reterr)
                          bench_kind_name(options->kind));
     }
     if (options->plot_path[0] != '\0') {
-        status = base_gnuplot_name_check(options->plot_path, reterr);
+        status = chart_picture_name_check(options->plot_path, reterr);
         if (status != BASE_OK) {
             return base_error_prepend(reterr, status, "--plot");
         }

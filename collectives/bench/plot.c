@@ -1,9 +1,15 @@
-/* Draws latency and bandwidth against size by gnuplot. Called by run.c for --plot. */
+/* Draws latency and bandwidth against size. Called by run.c for --plot. */
 #include "plot.h"
 
-#include "base/gnuplot.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "chart/picture.h"
 #include "options.h"
 #include "ringfence/coll_error.h"
+
+enum { TIME, BANDWIDTH, PANELS };
 
 /* Rows of one type, operation and root follow each other: the row after the last of `first`'s. */
 static int series_end(const bench_shared *shared, int first)
@@ -17,99 +23,113 @@ static int series_end(const bench_shared *shared, int first)
     return at;
 }
 
-/* The bus bandwidth of the median time, which is the one that is drawn. */
-static double median_busbw(const bench_column *column)
+static void name_series(const bench_row *row, int place, char name[CHART_NAME_BYTES])
 {
-    return column->time_us_p50 > 0 ? column->busbw * column->time_us / column->time_us_p50 : 0;
+    char root[32] = "";
+    if (row->root >= 0) {
+        (void)snprintf(root, sizeof root, " root %d", row->root);
+    }
+    (void)snprintf(name, CHART_NAME_BYTES, "%s%s%s%s, %s", coll_type_name(row->type),
+                   row->reduce != 0 ? " " : "",
+                   row->reduce != 0 ? coll_reduce_name(row->reduce) : "", root,
+                   place == 0 ? "out of place" : "in place");
 }
 
-static void put_data(FILE *out, const bench_shared *shared)
+/* The median time of a row, and the bus bandwidth at that time. */
+static void add_row(chart_series *const series[PANELS], const bench_row *row, int place)
 {
-    for (int first = 0; first < shared->row_count; first = series_end(shared, first)) {
-        (void)fprintf(out, "$series%d << END\n", first);
-        for (int i = first; i < series_end(shared, first); i++) {
-            const bench_row *row = &shared->rows[i];
-            (void)fprintf(out, "%zu %.4f %.4f %.4f %.4f\n", row->size_bytes,
-                          row->columns[0].time_us_p50, row->columns[1].time_us_p50,
-                          median_busbw(&row->columns[0]), median_busbw(&row->columns[1]));
-        }
-        (void)fputs("END\n", out);
+    const bench_column *column = &row->columns[place];
+    const double time_us = column->time_us_p50;
+    if (row->size_bytes == 0 || !(time_us > 0)) {
+        return; /* logarithmic axes do not have 0 */
+    }
+    const double busbw = column->busbw * column->time_us / time_us;
+    const double values[PANELS] = {[TIME] = time_us, [BANDWIDTH] = busbw};
+    static const char *const units[PANELS] = {[TIME] = "us", [BANDWIDTH] = "GB/s"};
+    for (int i = 0; i < PANELS; i++) {
+        chart_point *point = chart_series_add(series[i], (double)row->size_bytes, values[i]);
+        (void)snprintf(point->hint, sizeof point->hint, "%zu bytes: %.2f %s", row->size_bytes,
+                       values[i], units[i]);
     }
 }
 
-/* Draws columns `column` (out of place) and the next one (in place) of every series. */
-static void put_curves(FILE *out, const bench_shared *shared, int column)
+static void fill(chart_figure *const panels[PANELS], const bench_shared *shared)
 {
     for (int first = 0; first < shared->row_count; first = series_end(shared, first)) {
-        const bench_row *row = &shared->rows[first];
         for (int place = 0; place < 2; place++) {
-            (void)fprintf(
-                out, "%s $series%d using 1:%d with linespoints linewidth 2 pointtype 7 title \"%s",
-                first == 0 && place == 0 ? "plot" : ",", first, column + place,
-                coll_type_name(row->type));
-            if (row->reduce != 0) {
-                (void)fprintf(out, " %s", coll_reduce_name(row->reduce));
+            char name[CHART_NAME_BYTES];
+            chart_series *series[PANELS];
+            name_series(&shared->rows[first], place, name);
+            for (int i = 0; i < PANELS; i++) {
+                series[i] = chart_figure_add(panels[i], name, chart_colour(panels[i]->series_count),
+                                             CHART_STROKE_POINTS);
             }
-            if (row->root >= 0) {
-                (void)fprintf(out, " root %d", row->root);
+            for (int r = first; r < series_end(shared, first); r++) {
+                add_row(series, &shared->rows[r], place);
             }
-            (void)fprintf(out, ", %s\"", place == 0 ? "out of place" : "in place");
         }
     }
-    (void)fputc('\n', out);
 }
 
-void bench_plot_script(FILE *out, const char *path, const bench_options *options,
-                       const bench_shared *shared)
+/* Sizes grow in every series. */
+static chart_axis size_axis(const chart_figure *figure)
 {
-    base_gnuplot_put_head(out, path, 900, 900);
-    put_data(out, shared);
-    (void)fprintf(out,
-                  "set multiplot layout 2,1 title \"%s, %d ranks, %s, %s, %s\"\n"
-                  "set logscale x 2\nset logscale y\nset grid\nset key left top Left reverse\n"
-                  "set xtics 1,4\nset format x \"%%.0b%%B\"\nset xlabel \"bytes\"\n"
-                  "set ylabel \"microseconds, median\"\n",
-                  bench_kind_name(options->kind), options->ranks,
-                  coll_transport_name(shared->transport), coll_algorithm_name(shared->algorithm),
-                  options->arena ? "arena" : "ordinary memory");
-    put_curves(out, shared, 2);
-    (void)fputs("unset logscale y\nset yrange [0:*]\nset ylabel \"bus bandwidth, GB/s\"\n", out);
-    put_curves(out, shared, 4);
-    (void)fputs("unset multiplot\n", out);
-}
-
-/* Sizes are drawn by powers of two, which zero is none of. */
-static bool has_sizes(const bench_shared *shared)
-{
-    for (int i = 0; i < shared->row_count; i++) {
-        if (shared->rows[i].size_bytes > 0) {
-            return true;
+    double low = INFINITY;
+    double high = 0;
+    for (int s = 0; s < figure->series_count; s++) {
+        const chart_series *series = &figure->series[s];
+        if (series->point_count > 0) {
+            low = fmin(low, series->points[0].x);
+            high = fmax(high, series->points[series->point_count - 1].x);
         }
     }
-    return false;
+    return chart_axis_doubling(low, high, true);
 }
 
-/* What bench_plot_script is called with. */
-typedef struct plot {
-    const char *path;
-    const bench_options *options;
-    const bench_shared *shared;
-} plot;
-
-static void write_script(FILE *out, const void *user)
+static base_status draw(const char *path, const bench_options *options, const bench_shared *shared,
+                        chart_figure *const panels[PANELS], base_error *reterr)
 {
-    const plot *p = user;
-    bench_plot_script(out, p->path, p->options, p->shared);
+    char title[160];
+    double low = 0;
+    double high = 0;
+    fill(panels, shared);
+    if (!chart_figure_range(panels[TIME], &low, &high)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no plot: all sizes are 0");
+    }
+    panels[TIME]->x = size_axis(panels[TIME]);
+    panels[TIME]->y = chart_axis_log(low, high);
+    (void)chart_figure_range(panels[BANDWIDTH], &low, &high);
+    panels[BANDWIDTH]->x = panels[TIME]->x;
+    panels[BANDWIDTH]->y = chart_axis_make(0, high, 5, true);
+    (void)snprintf(title, sizeof title, "%s, %d ranks, %s, %s, %s", bench_kind_name(options->kind),
+                   options->ranks, coll_transport_name(shared->transport),
+                   coll_algorithm_name(shared->algorithm),
+                   options->arena ? "arena" : "ordinary memory");
+    return chart_picture_write(
+        &(chart_picture){title, "", (const chart_figure *const *)panels, PANELS}, path, reterr);
 }
 
 coll_status bench_plot_draw(const char *path, const bench_options *options,
                             const bench_shared *shared, coll_error *reterr)
 {
     base_error error;
-    if (!has_sizes(shared)) {
-        return coll_fail(reterr, COLL_ERR_INVALID, "no plot: all sizes are 0");
+    int series = 0;
+    int longest = 0;
+    for (int first = 0, end = 0; first < shared->row_count; first = end) {
+        end = series_end(shared, first);
+        series += 2;
+        longest = end - first > longest ? end - first : longest;
     }
-    return coll_from_base(
-        base_gnuplot_draw(path, write_script, &(plot){path, options, shared}, &error), &error,
-        reterr);
+    chart_figure *const panels[PANELS] = {
+        [TIME] = chart_figure_make("Time", "bytes", "microseconds, median", series, longest),
+        [BANDWIDTH] =
+            chart_figure_make("Bandwidth", "bytes", "bus bandwidth, GB/s", series, longest),
+    };
+    const base_status status =
+        panels[TIME] != NULL && panels[BANDWIDTH] != NULL
+            ? draw(path, options, shared, panels, &error)
+            : base_fail(&error, BASE_ERR_MEMORY, "no memory to draw %s", path);
+    free(panels[TIME]);
+    free(panels[BANDWIDTH]);
+    return coll_from_base(status, &error, reterr);
 }

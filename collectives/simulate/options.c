@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/gnuplot.h"
 #include "base/options.h"
+#include "chart/picture.h"
 #include "ringfence/coll_error.h"
 
 enum { COST_MAX = 1000000, TRACE_RANKS = 4 };
@@ -67,7 +67,7 @@ static const base_field rows[] = {
     {OWN(REAL, costs.reduce_byte_ns), .max = COST_MAX, .option = "reduce", .value = "G",
      .help = "combining, ns per byte"},
     {OWN(PATH, plot_path), .filled = true, .option = "plot", .value = "FILE",
-     .help = "draws the table; .svg or .png"},
+     .help = "draws the table, as .svg"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
 
     {OWN(BOOL, trace.asked), .option = "trace",
@@ -137,7 +137,7 @@ base_status sweep_options_parse(int argc, char **argv, sweep_options *options, b
     const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && !options->help && options->plot_path[0] != '\0') {
-        status = base_gnuplot_name_check(options->plot_path, reterr);
+        status = chart_picture_name_check(options->plot_path, reterr);
         status = status == BASE_OK ? status : base_error_prepend(reterr, status, "--plot");
     }
     if (status == BASE_OK && !options->help) {

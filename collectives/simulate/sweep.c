@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "base/gnuplot.h"
+#include "chart/picture.h"
 #include "cost/layout.h"
 #include "ringfence/coll_error.h"
 
@@ -112,45 +112,48 @@ coll_status sweep_trace(const sweep_options *options, FILE *out, coll_error *ret
     return status;
 }
 
-/* What write_script is called with. */
-typedef struct plot {
-    const sweep_options *options;
-    const sweep *result;
-} plot;
-
-static void write_script(FILE *out, const void *user)
+/* Points of what was simulated, lines of the formulas, in one colour for each algorithm. */
+static void fill(chart_figure *figure, const sweep *result)
 {
-    const sweep_options *options = ((const plot *)user)->options;
-    const sweep *result = ((const plot *)user)->result;
-    base_gnuplot_put_head(out, options->plot_path, 900, 600);
-    (void)fprintf(out,
-                  "set title \"%s of %zu bytes, %d ranks per host\"\nset logscale xy\n"
-                  "set xlabel \"ranks\"\nset ylabel \"us (points simulated, lines by formula)\"\n"
-                  "set key left top\nset grid\n$rows << END\n",
-                  coll_kind_name(options->kind), options->whole_bytes, options->ranks_per_host);
-    for (int r = 0; r < result->row_count; r++) {
-        (void)fprintf(out, "%d", result->rows[r].ranks);
-        for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
-            (void)fprintf(out, " %g %g", result->rows[r].simulated_us[i],
-                          result->rows[r].formula_us[i]);
-        }
-        (void)fputc('\n', out);
-    }
-    (void)fputs("END\nplot", out);
     for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
-        (void)fprintf(out,
-                      "%s $rows using 1:%d with points lc %d pt 7 title \"%s\", $rows using 1:%d "
-                      "with lines lc %d notitle",
-                      i == COLL_ALGORITHM_RING ? "" : ",", 2 * i, i,
-                      coll_algorithm_name((coll_algorithm)i), 2 * i + 1, i);
+        const char *name = coll_algorithm_name((coll_algorithm)i);
+        const char *colour = chart_colour(i - COLL_ALGORITHM_RING);
+        chart_series *simulated = chart_figure_add(figure, name, colour, CHART_STROKE_DOTS);
+        chart_series *formula = chart_figure_add(figure, NULL, colour, CHART_STROKE_LINE);
+        for (int r = 0; r < result->row_count; r++) {
+            const sweep_row *row = &result->rows[r];
+            chart_point *point = chart_series_add(simulated, row->ranks, row->simulated_us[i]);
+            (void)chart_series_add(formula, row->ranks, row->formula_us[i]);
+            (void)snprintf(point->hint, sizeof point->hint, "%s, %d ranks: %.1f us", name,
+                           row->ranks, row->simulated_us[i]);
+        }
     }
-    (void)fputc('\n', out);
 }
 
 coll_status sweep_plot(const sweep_options *options, const sweep *result, coll_error *reterr)
 {
     base_error error;
-    const plot p = {options, result};
-    return coll_from_base(base_gnuplot_draw(options->plot_path, write_script, &p, &error), &error,
-                          reterr);
+    char title[128];
+    double low = 0;
+    double high = 0;
+    chart_figure *figure =
+        chart_figure_make("Time against ranks", "ranks", "us (points simulated, lines by formula)",
+                          2 * COLL_ALGORITHM_LAST, SWEEP_ROWS_MAX);
+    if (figure == NULL) {
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory to draw %s", options->plot_path);
+    }
+    (void)snprintf(title, sizeof title, "%s of %zu bytes, %d ranks per host",
+                   coll_kind_name(options->kind), options->whole_bytes, options->ranks_per_host);
+    fill(figure, result);
+    if (chart_figure_range(figure, &low, &high)) {
+        figure->height = 460;
+        figure->x = chart_axis_doubling(result->rows[0].ranks,
+                                        result->rows[result->row_count - 1].ranks, false);
+        figure->y = chart_axis_log(low, high);
+    }
+    const base_status status =
+        chart_picture_write(&(chart_picture){title, "", &(const chart_figure *){figure}, 1},
+                            options->plot_path, &error);
+    free(figure);
+    return coll_from_base(status, &error, reterr);
 }

@@ -24,7 +24,7 @@ typedef struct sweep_options {
     size_t whole_bytes;
     int ranks_max;
     int ranks_per_host;              /* the last host may have fewer */
-    char plot_path[BASE_PATH_BYTES]; /* .svg or .png; empty: none */
+    char plot_path[BASE_PATH_BYTES]; /* empty: none */
     trace_request trace;
     bool help;
 } sweep_options;
@@ -49,8 +49,7 @@ COLL_MUST_CHECK coll_status sweep_run(const sweep_options *options, FILE *out, s
 COLL_MUST_CHECK coll_status sweep_trace(const sweep_options *options, FILE *out,
                                         coll_error *reterr);
 
-/* Draws the sweep with gnuplot: points are simulated, lines the formulas. COLL_ERR_NOTFOUND where
- * there is no gnuplot. */
+/* Draws the sweep as SVG: points are simulated, lines the formulas. */
 COLL_MUST_CHECK coll_status sweep_plot(const sweep_options *options, const sweep *result,
                                        coll_error *reterr);
 

@@ -29,9 +29,9 @@ static void axes_have_round_numbers(void **state)
 static void logarithmic_axes_end_at_ticks(void **state)
 {
     (void)state;
-    static const double CASES[][4] = {{0.9, 6.3, 0.5, 10},      {1, 2, 1, 2},
-                                      {0.03, 0.04, 0.02, 0.05}, {5, 5, 5, 10},
-                                      {12, 3000, 10, 5000},     {2e-9, 1, 2e-9, 1}};
+    static const double CASES[][4] = {
+        {0.9, 6.3, 0.5, 10},  {1, 2, 1, 2},       {0.03, 0.04, 0.02, 0.05}, {5, 5, 5, 10},
+        {12, 3000, 10, 5000}, {2e-9, 1, 1e-9, 1}, {0.3, 2e4, 0.1, 1e5},     {1, 1e5, 1, 1e5}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         const chart_axis axis = chart_axis_log(CASES[i][0], CASES[i][1]);
         assert_true(axis.logarithmic);
@@ -54,6 +54,7 @@ static void ticks_are_labelled(void **state)
         {{.low = -0.5, .high = 0.5, .tick = 1, .logarithmic = true}, "0.5 1 2 "},
         {{.high = 4, .tick = 1, .logarithmic = true, .mark_count = 2, .marks = {64, 256}},
          "64 256 "},
+        {{.low = 0, .high = 4.5, .tick = 1, .logarithmic = true}, "1 10 100 1000 10000 "},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         chart_tick ticks[CHART_TICKS_MAX];
@@ -67,6 +68,36 @@ static void ticks_are_labelled(void **state)
         }
         assert_string_equal(labels, CASES[i].labels);
     }
+}
+
+/* Never more ticks than there is room for. */
+static void doubling_axes_have_ticks_at_powers_of_two(void **state)
+{
+    (void)state;
+    static const struct {
+        double low;
+        double high;
+        bool bytes;
+        const char *labels;
+    } cases[] = {
+        {8, 8, true, "8 "},
+        {512, 4096, true, "512 1Ki 2Ki 4Ki "},
+        {2, 4096, false, "2 4 8 16 32 64 128 256 512 1024 2048 4096 "},
+        {8, 64 << 20, true, "8 32 128 512 2Ki 8Ki 32Ki 128Ki 512Ki 2Mi 8Mi 32Mi "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        chart_tick ticks[CHART_TICKS_MAX];
+        char labels[256] = "";
+        const chart_axis axis = chart_axis_doubling(cases[i].low, cases[i].high, cases[i].bytes);
+        const int count = chart_axis_ticks(&axis, ticks);
+        for (int k = 0; k < count; k++) {
+            (void)strcat(strcat(labels, ticks[k].label), " ");
+        }
+        assert_string_equal(labels, cases[i].labels);
+        assert_true(axis.low < log10(cases[i].low) && axis.high > log10(cases[i].high));
+    }
+    const chart_axis longest = chart_axis_doubling(1, 1e18, true);
+    assert_in_range(longest.mark_count, 2, CHART_AXIS_MARKS_MAX);
 }
 
 static void axes_of_nothing_are_ranges_too(void **state)
@@ -101,8 +132,11 @@ static void values_have_coordinates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(axes_have_round_numbers), cmocka_unit_test(logarithmic_axes_end_at_ticks),
-        cmocka_unit_test(ticks_are_labelled),      cmocka_unit_test(axes_of_nothing_are_ranges_too),
+        cmocka_unit_test(axes_have_round_numbers),
+        cmocka_unit_test(logarithmic_axes_end_at_ticks),
+        cmocka_unit_test(ticks_are_labelled),
+        cmocka_unit_test(doubling_axes_have_ticks_at_powers_of_two),
+        cmocka_unit_test(axes_of_nothing_are_ranges_too),
         cmocka_unit_test(values_have_coordinates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,6 +79,27 @@ static void rows_are_drawn_with_their_data(void **state)
     free(figure);
 }
 
+/* In a file bars have an axis, on a page they have not. */
+static void rows_have_an_axis_in_a_file(void **state)
+{
+    (void)state;
+    base_buffer page = {0};
+    base_buffer file = {0};
+    chart_figure *figure = chart_figure_make("t", "ms per step", "ms", 1, 1);
+    assert_non_null(figure);
+    (void)chart_figure_add(figure, "work", "compute", CHART_STROKE_BAR);
+    chart_figure_add_row(figure, "rank 0", (const double[]){4});
+    chart_figure_svg(&page, figure);
+    chart_picture_svg(&file, &(chart_picture){"t", "", &(const chart_figure *){figure}, 1});
+    assert_has(file.data, ">ms per step</text>");
+    assert_has(file.data, "class=\"grid\"");
+    assert_has(file.data, ">4</text>");
+    assert_null(strstr(page.data, "ms per step"));
+    base_buffer_fini(&page);
+    base_buffer_fini(&file);
+    free(figure);
+}
+
 /* The bars begin behind the longest name, and a narrow screen has a drawing of its own. */
 static void rows_have_room_for_their_names(void **state)
 {
@@ -151,7 +172,7 @@ static int count_of(const char *text, const char *phrase)
     return count;
 }
 
-/* Of three figures the middle one has no point, and no place. */
+/* Of three figures the middle one has no point, and no place. The first has the key of all. */
 static void panels_lie_under_each_other(void **state)
 {
     (void)state;
@@ -162,7 +183,8 @@ static void panels_lie_under_each_other(void **state)
         base_buffer picture = {0};
         chart_picture_svg(&picture, &(chart_picture){"t", "", (const chart_figure *const *)figures,
                                                      all != 0 ? 3 : 1});
-        assert_int_equal(count_of(picture.data, ">measured</text>"), 1 + all);
+        assert_int_equal(count_of(picture.data, ">measured</text>"), 1);
+        assert_int_equal(count_of(picture.data, ">y</text>"), 1 + all);
         const char *height = strstr(picture.data, " height=\"");
         assert_non_null(height);
         heights[all] = strtod(strchr(height, '"') + 1, NULL);
@@ -232,6 +254,7 @@ int main(void)
         cmocka_unit_test(a_series_has_room_for_its_points),
         cmocka_unit_test(rows_are_drawn_with_their_data),
         cmocka_unit_test(rows_have_room_for_their_names),
+        cmocka_unit_test(rows_have_an_axis_in_a_file),
         cmocka_unit_test(a_picture_needs_no_page),
         cmocka_unit_test(panels_lie_under_each_other),
         cmocka_unit_test(of_nothing_there_is_no_picture),

@@ -12,7 +12,9 @@ typedef struct chart_axis {
     double high;
     double tick; /* between two ticks: 1, 2 or 5 times a power of ten */
     int decimals;
-    bool logarithmic; /* low and high are logarithms to base 10; ticks at 1, 2, 5 times a power */
+    bool logarithmic; /* low and high are logarithms to base 10; ticks at 1, 2, 5 times a power, or
+                       * at powers alone if the axis is long */
+    bool bytes;       /* 65536 is labelled "64Ki" */
     int mark_count;   /* if not 0, the ticks are these instead */
     double marks[CHART_AXIS_MARKS_MAX];
 } chart_axis;
@@ -29,8 +31,12 @@ chart_axis chart_axis_make(double low, double high, int tick_count, bool round);
 /* An axis of counts, 0 … high. It has no tick between whole numbers. */
 chart_axis chart_axis_count(double high, int tick_count);
 
-/* A logarithmic axis of values above 0. It ends at 1, 2 or 5 times a power of ten. */
+/* A logarithmic axis of values above 0. It ends at 1, 2 or 5 times a power of ten, or at powers if it is
+ * long. */
 chart_axis chart_axis_log(double low, double high);
+
+/* A logarithmic axis of values above 0 with ticks at powers of two, and a margin. */
+chart_axis chart_axis_doubling(double low, double high, bool bytes);
 
 /* The ticks of the axis, from below. Returns how many. */
 int chart_axis_ticks(const chart_axis *axis, chart_tick ticks[CHART_TICKS_MAX]);
@@ -63,8 +69,11 @@ void chart_svg_begin(base_buffer *text, const char *class, double width, double 
                      const char *title);
 void chart_svg_end(base_buffer *text);
 
-/* Grid, ticks and labels. */
+/* Grid, ticks and labels. A logarithmic x axis has a grid, too. */
 void chart_plot_frame(base_buffer *text, const chart_plot *plot);
+
+/* The lines upwards from the ticks of the x axis. */
+void chart_plot_x_grid(base_buffer *text, const chart_plot *plot);
 
 /* The x axis alone, with ticks and label, for a drawing that opens its own svg element. */
 void chart_plot_x_axis(base_buffer *text, const chart_plot *plot);

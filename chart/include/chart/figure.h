@@ -7,6 +7,7 @@
 
 enum {
     CHART_ROWS_MAX = 33,
+    CHART_NAME_BYTES = 80,
 };
 
 #define CHART_ROW_ROOM 1.11 /* the x axis ends at the longest row times this */
@@ -31,8 +32,8 @@ typedef struct chart_point {
 } chart_point;
 
 typedef struct chart_series {
-    char name[80];      /* in the key, ours: not escaped; empty: not in the key */
-    const char *colour; /* of the style sheet: "accent" */
+    char name[CHART_NAME_BYTES]; /* in the key, ours: not escaped; empty: not in the key */
+    const char *colour;          /* of the style sheet: "accent" */
     chart_stroke stroke;
     int point_count;
     int points_max;
@@ -68,6 +69,9 @@ chart_figure *chart_figure_make(const char *title, const char *x_label, const ch
 chart_series *chart_figure_add(chart_figure *figure, const char *name, const char *colour,
                                chart_stroke stroke);
 
+/* A colour for the index-th of many series. They repeat after the eighth. */
+const char *chart_colour(int index);
+
 /* Adds a point. Does nothing, and returns a point that nobody draws, if y is not finite or the
  * series is full. */
 chart_point *chart_series_add(chart_series *series, double x, double y);
@@ -88,12 +92,17 @@ bool chart_series_has_circles(const chart_series *series);
 /* The key alone, for another drawing of the same parts. NULL: as below. */
 void chart_figure_key(base_buffer *text, const chart_figure *figure);
 
-/* Draws a figure that has a point, without key and svg element, at x = 0, y = 0. Curves have a drawing
- * area of that height; rows are as high as they are. */
-void chart_figure_draw(base_buffer *text, const chart_figure *figure, double width, double height);
+typedef struct chart_drawing {
+    double width;
+    double height; /* of the drawing area of curves; rows are as high as they are */
+    bool row_axis; /* rows have an axis */
+} chart_drawing;
+
+/* Draws a figure that has a point, without key and svg element, at x = 0, y = 0. */
+void chart_figure_draw(base_buffer *text, const chart_figure *figure, const chart_drawing *drawing);
 
 /* How high that is with axis and labels. */
-double chart_figure_height(const chart_figure *figure, double height);
+double chart_figure_height(const chart_figure *figure, const chart_drawing *drawing);
 
 /* The key, and an svg element. Curves across the page can be scrolled. Rows have a second element,
  * for narrow screens. NULL: the text has failed. */

@@ -190,7 +190,7 @@ static void test_refused(void **state)
         {"coll-bench broadcast -r 64", "'64': must be a rank, or all"},
         {"coll-bench broadcast -r 2", "there is no rank 2 among 2"},
         {"coll-bench sendrecv --ranks 1", "at least 2 ranks"},
-        {"coll-bench all_reduce --plot x.gif", ".svg or .png"},
+        {"coll-bench all_reduce --plot x.png", "/x.png: a picture's name must end with .svg"},
         {"coll-bench sendrecv --tune", "not for sendrecv"},
         {"coll-bench --tune --plot x.svg", "not for --plot"},
         {"coll-bench --tune -d double", "not with --datatype"},

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "measure.h"
 #include "plot.h"
 #include "support.h"
@@ -136,22 +137,45 @@ static void test_footer(void **state)
     }
 }
 
-static void test_plot_script(void **state)
+/* Two panels with the median times and the bandwidths of both columns, at each size above 0. */
+static void test_plot(void **state)
 {
     (void)state;
-    char *text = NULL;
+    static const char *const wanted[] = {
+        ">all_reduce, 2 ranks, shm, ring, arena</text>",
+        ">float sum, out of place</text>",
+        ">float sum, in place</text>",
+        ">microseconds, median</text>",
+        ">bus bandwidth, GB/s</text>",
+        ">8</text>",
+        "<title>8 bytes: 1.00 us</title>",
+        "<title>16 bytes: 10.00 GB/s</title>",
+        "<title>16 bytes: 20.00 GB/s</title>",
+    };
+    test_directory directory;
+    coll_error error;
+    base_error unread;
+    void *text = NULL;
     size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "it's.svg");
     bench_shared *shared = sample_rows(0);
-    assert_non_null(out);
-    bench_plot_script(out, "it's.png", &all_reduce, shared);
-    (void)take_text(&out, &text);
-    assert_non_null(strstr(text, "set terminal pngcairo"));
-    assert_non_null(strstr(text, "set output 'it''s.png'\n"));
-    assert_non_null(strstr(text, "$series0 << END\n8 1.0000 1.0000 10.0000 20.0000\n"
-                                 "16 1.0000 1.0000 10.0000 20.0000\nEND\n"));
+    shared->transport = COLL_TRANSPORT_SHM;
+    shared->algorithm = COLL_ALGORITHM_RING;
+    shared->row_count = 3;
+    shared->rows[2] = shared->rows[0];
+    shared->rows[2].type = COLL_INT32; /* a series without a size */
+    shared->rows[2].size_bytes = 0;
+    assert_int_equal(bench_plot_draw(path, &all_reduce, shared, &error), COLL_OK);
+    assert_int_equal(base_file_read(path, 1 << 20, &text, &bytes, &unread), BASE_OK);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        assert_has(text, wanted[i]);
+    }
+    assert_null(strstr(text, "int32"));
+    assert_null(strstr(text, "nan"));
     free(text);
     free(shared);
+    test_directory_remove(&directory);
 }
 
 /* Two ranks; an operation lasts from the last entering to the last leaving. */
@@ -204,7 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_row),        cmocka_unit_test(test_wide_numbers),
         cmocka_unit_test(test_header),     cmocka_unit_test(test_footer),
-        cmocka_unit_test(test_times),      cmocka_unit_test(test_plot_script),
+        cmocka_unit_test(test_times),      cmocka_unit_test(test_plot),
         cmocka_unit_test(test_iterations),
     };
     return cmocka_run_group_tests_name("coll-bench-table", tests, NULL, NULL);

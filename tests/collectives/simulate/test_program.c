@@ -1,6 +1,9 @@
 /* coll-simulate as its users run it. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "program.h"
 #include "support.h"
 
@@ -26,10 +29,43 @@ static void a_plot_that_cannot_be_written_is_refused_first(void **state)
     test_directory_remove(&directory);
 }
 
+/* A circle for each algorithm and number of ranks, a line for each algorithm. */
+static void a_sweep_is_drawn(void **state)
+{
+    (void)state;
+    enum { ALGORITHMS = 6, ROWS = 4 }; /* of 2, 3, 4 and 6 ranks */
+    test_directory directory;
+    base_error error;
+    void *text = NULL;
+    size_t bytes = 0;
+    int circles = 0;
+    int lines = 0;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "x.svg");
+    const char *const arguments[] = {COLL_SIMULATE_PATH, "-n", "6", "--plot", path, NULL};
+    const char *const variables[] = {NULL};
+    test_program_start(&program, arguments, variables);
+    assert_int_equal(test_program_wait(&program), 0);
+    assert_ok(base_file_read(path, 1 << 20, &text, &bytes, &error), &error);
+    for (const char *at = text; (at = strstr(at, "<circle")) != NULL; at++) {
+        circles++;
+    }
+    for (const char *at = text; (at = strstr(at, "<polyline")) != NULL; at++) {
+        lines++;
+    }
+    assert_int_equal(circles, ALGORITHMS * (ROWS + 1)); /* one in the key */
+    assert_int_equal(lines, ALGORITHMS);
+    assert_has(text, ">halving_doubling</text>");
+    assert_has(text, ">us (points simulated, lines by formula)</text>");
+    free(text);
+    test_directory_remove(&directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plot_that_cannot_be_written_is_refused_first),
+        cmocka_unit_test(a_sweep_is_drawn),
     };
     return cmocka_run_group_tests_name("coll-simulate-program", tests, NULL, NULL);
 }
