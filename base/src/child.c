@@ -1,6 +1,5 @@
-/* Starts a program and waits for it. Called for gnuplot, by the launcher to let a rank check a job, and
- * for the hook of budget-service. Kills all descendants of a subreaper, for the launcher's and for the
- * hook's. */
+/* Starts a program and waits for it. Called by the launcher to let a rank check a job, and for the hook of
+ * budget-service. Kills all descendants of a subreaper, for the launcher's and for the hook's. */
 #include "base/child.h"
 
 #include <errno.h>
@@ -27,10 +26,7 @@ static int add_actions(const base_child *child, posix_spawn_file_actions_t *acti
 {
     int failed = add_fd(actions, STDIN_FILENO, child->stdin_fd);
     failed = failed ? failed : add_fd(actions, STDOUT_FILENO, child->stdout_fd);
-    failed = failed ? failed : add_fd(actions, STDERR_FILENO, child->stderr_fd);
-    return failed == 0 && child->directory_fd >= 0
-               ? posix_spawn_file_actions_addfchdir_np(actions, child->directory_fd)
-               : failed;
+    return failed ? failed : add_fd(actions, STDERR_FILENO, child->stderr_fd);
 }
 
 static int set_attributes(posix_spawnattr_t *attributes, bool leads_group)

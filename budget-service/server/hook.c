@@ -77,7 +77,6 @@ static base_status run_command(const char *const *command, const char *json, int
     const base_child_group group = {.stop_fd = stop_fd, .grace_ns = GRACE_MS * BASE_NS_PER_MS};
     const base_child child = {.program = command[0],
                               .argv = command,
-                              .directory_fd = -1,
                               .stdin_fd = input[0],
                               .stdout_fd = STDOUT_FILENO,
                               .stderr_fd = STDERR_FILENO,

@@ -63,7 +63,6 @@ static int ask(const question *asked, base_error *reterr)
     const base_child child = {.program = asked->rank_path,
                               .argv =
                                   (const char *const[]){"rank", asked->option, asked->value, NULL},
-                              .directory_fd = -1,
                               .stdin_fd = asked->stdin_fd,
                               .stdout_fd = says_fd,
                               .stderr_fd = STDERR_FILENO,

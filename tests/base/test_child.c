@@ -26,7 +26,6 @@ static base_status run(const char *line, int64_t timeout_ns, char said[256], int
     assert_true(fd >= 0);
     const base_child child = {.program = "sh",
                               .argv = (const char *const[]){"sh", "-c", line, NULL},
-                              .directory_fd = -1,
                               .stdin_fd = -1,
                               .stdout_fd = fd,
                               .stderr_fd = STDERR_FILENO,
@@ -108,7 +107,6 @@ static void a_group_is_ended_as_a_whole(void **state)
         const base_child_group group = {.stop_fd = stop[0], .grace_ns = 20 * BASE_NS_PER_MS};
         const base_child child = {.program = "sh",
                                   .argv = (const char *const[]){"sh", "-c", lines[i], NULL},
-                                  .directory_fd = -1,
                                   .stdin_fd = -1,
                                   .stdout_fd = out[1],
                                   .stderr_fd = STDERR_FILENO,
@@ -185,7 +183,6 @@ static void a_missing_program_is_named(void **state)
     int ended = 0;
     const base_child child = {.program = "/nowhere/program",
                               .argv = (const char *const[]){"program", NULL},
-                              .directory_fd = -1,
                               .stdin_fd = -1,
                               .stdout_fd = -1,
                               .stderr_fd = -1,

@@ -18,8 +18,7 @@ typedef struct base_child_group {
 typedef struct base_child {
     const char *program;     /* a path; without a slash it is looked for in PATH */
     const char *const *argv; /* ends with NULL */
-    int directory_fd;        /* it runs there; -1: in the current directory */
-    int stdin_fd;            /* -1: /dev/null, as for the next one */
+    int stdin_fd;            /* -1: /dev/null, as for the next two */
     int stdout_fd;
     int stderr_fd;
     int64_t timeout_ns;            /* then it is killed; BASE_NO_DEADLINE: never */
