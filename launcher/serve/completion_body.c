@@ -29,11 +29,6 @@ static const struct {
 } others[] = {
     {"n", NEUTRAL_ONE},
     {"best_of", NEUTRAL_ONE},
-    {"presence_penalty", NEUTRAL_ZERO},
-    {"frequency_penalty", NEUTRAL_ZERO},
-    {"repetition_penalty", NEUTRAL_ONE},
-    {"min_p", NEUTRAL_ZERO},
-    {"logit_bias", NEUTRAL_EMPTY},
     {"suffix", NEUTRAL_EMPTY},
     {"echo", NEUTRAL_FALSE},
     {"top_logprobs", NEUTRAL_ZERO},
@@ -201,8 +196,17 @@ static base_status read_field(const char *key, const json_t *value, const char *
     if (strcmp(key, "stream_options") == 0) {
         return read_stream_options(value, &body->include_usage, reterr);
     }
-    static const char *const same[] = {"temperature", "top_p",      "top_k",
-                                       "seed",        "ignore_eos", "stop_token_ids"};
+    static const char *const same[] = {"temperature",
+                                       "top_p",
+                                       "top_k",
+                                       "min_p",
+                                       "presence_penalty",
+                                       "frequency_penalty",
+                                       "repetition_penalty",
+                                       "logit_bias",
+                                       "seed",
+                                       "ignore_eos",
+                                       "stop_token_ids"};
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         if (strcmp(key, same[i]) == 0) {
             body->seeded = body->seeded || strcmp(key, "seed") == 0;

@@ -4,7 +4,9 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -17,6 +19,10 @@ void launch_request_defaults(const proto_job *job, proto_request *request)
     request->temperature = infer->temperature;
     request->top_k = (int32_t)infer->top_k;
     request->top_p = infer->top_p;
+    request->min_p = infer->min_p;
+    request->presence_penalty = infer->presence_penalty;
+    request->frequency_penalty = infer->frequency_penalty;
+    request->repetition_penalty = infer->repetition_penalty;
     request->seed = (uint64_t)(infer->sampling_seed != 0 ? infer->sampling_seed : job->job.seed);
     request->logprob_count = (int32_t)infer->logprob_count;
     request->ignore_eos = infer->ignore_eos;
@@ -172,6 +178,47 @@ static base_status add_messages(const char *key, const json_t *value, proto_requ
     return BASE_OK;
 }
 
+/* Clients write the tokens as the keys of an object, as JSON has it. */
+static base_status set_biases(const char *key, const json_t *value, proto_request *request,
+                              base_error *reterr)
+{
+    const char *name = NULL;
+    json_t *bias = NULL;
+    if (!json_is_object(value) || json_object_size(value) > PROTO_LOGIT_BIASES_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s: must be an object of at most %d tokens and biases", key,
+                         PROTO_LOGIT_BIASES_MAX);
+    }
+    request->bias_count = 0;
+    json_object_foreach((json_t *)(uintptr_t)value, name, bias)
+    {
+        char *end = NULL;
+        const long token = name[0] >= '0' && name[0] <= '9' ? strtol(name, &end, 10) : -1;
+        const bool twice = name[0] == '0' && name[1] != '\0'; /* as "7" and "07" */
+        if (token < 0 || token >= PROTO_VOCAB_MAX || *end != '\0' || twice ||
+            !json_is_number(bias) || fabs(json_number_value(bias)) > PROTO_LOGIT_BIAS_MAX) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "%s: \"%.16s\" must be the number of a token, with a bias of %g to %g",
+                             key, name, -PROTO_LOGIT_BIAS_MAX, PROTO_LOGIT_BIAS_MAX);
+        }
+        request->bias_tokens[request->bias_count] = (int32_t)token;
+        request->biases[request->bias_count++] = (float)json_number_value(bias);
+    }
+    return BASE_OK;
+}
+
+/* A member that is a number; NULL: the key is none of these. */
+static double *number_of(const char *key, proto_request *request)
+{
+    return strcmp(key, "temperature") == 0          ? &request->temperature
+           : strcmp(key, "top_p") == 0              ? &request->top_p
+           : strcmp(key, "min_p") == 0              ? &request->min_p
+           : strcmp(key, "presence_penalty") == 0   ? &request->presence_penalty
+           : strcmp(key, "frequency_penalty") == 0  ? &request->frequency_penalty
+           : strcmp(key, "repetition_penalty") == 0 ? &request->repetition_penalty
+                                                    : NULL;
+}
+
 /* What a chat template is given, as vLLM and SGLang take it. One switch is known here. */
 static base_status set_switches(const char *key, const json_t *value, proto_request *request,
                                 base_error *reterr)
@@ -206,11 +253,11 @@ base_status launch_request_key(const char *key, const json_t *value, proto_reque
     if (strcmp(key, "chat_template_kwargs") == 0) {
         return set_switches(key, value, request, reterr);
     }
-    if (strcmp(key, "temperature") == 0) {
-        return set_number(key, value, &request->temperature, reterr);
+    if (strcmp(key, "logit_bias") == 0) {
+        return set_biases(key, value, request, reterr);
     }
-    if (strcmp(key, "top_p") == 0) {
-        return set_number(key, value, &request->top_p, reterr);
+    if (number_of(key, request) != NULL) {
+        return set_number(key, value, number_of(key, request), reterr);
     }
     if (strcmp(key, "max_new_tokens") == 0) {
         status = launch_request_integer(key, value, 1, PROTO_NEW_TOKENS_MAX, &integer, reterr);

@@ -1,5 +1,6 @@
 /* The members of a request by their JSON keys: prompt, prompt_token_ids, messages, max_new_tokens,
- * temperature, top_k, top_p, seed, logprobs, ignore_eos, stop_token_ids. Pure.
+ * temperature, top_k, top_p, min_p, seed, the penalties, logit_bias, logprobs, ignore_eos, stop_token_ids.
+ * Pure.
  *
  * Each function returns BASE_ERR_INVALID or BASE_ERR_LIMIT with a message that names the key. */
 #ifndef LAUNCH_REQUEST_KEY_H

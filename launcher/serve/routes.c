@@ -216,6 +216,8 @@ static const char *field_of(const launch_completion *one)
     }
     return strncmp(one->reason.message, PROTO_STOPS_KEY, sizeof PROTO_STOPS_KEY - 1) == 0
                ? PROTO_STOPS_KEY
+           : strncmp(one->reason.message, PROTO_BIAS_KEY, sizeof PROTO_BIAS_KEY - 1) == 0
+               ? PROTO_BIAS_KEY
            : one->head.chat ? "messages"
                             : "prompt";
 }

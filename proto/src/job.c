@@ -33,17 +33,22 @@ void proto_job_defaults(proto_job *job)
                      .timeout_ms = 300 * 1000,
                      .join_timeout_ms = 30 * 1000,
                      .threads_per_rank = 1},
-        .infer = {.max_new_tokens = 64, .max_num_seqs = 16, .top_p = 1.0},
+        .infer = {.max_new_tokens = 64,
+                  .max_num_seqs = 16,
+                  .top_p = 1.0,
+                  .repetition_penalty = 1.0},
     };
 }
 
 static base_status check_sampling(const proto_job_infer *infer, base_error *reterr)
 {
-    const bool narrowed = infer->top_k != 0 || infer->top_p != 1.0;
+    const bool narrowed = infer->top_k != 0 || infer->top_p != 1.0 || infer->min_p != 0.0;
     if (infer->temperature == 0.0 && narrowed) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "infer.%s without infer.temperature: the most probable token is taken",
-                         infer->top_k != 0 ? "top_k" : "top_p");
+                         infer->top_k != 0     ? "top_k"
+                         : infer->top_p != 1.0 ? "top_p"
+                                               : "min_p");
     }
     return infer->temperature == 0.0 || infer->temperature >= PROTO_TEMPERATURE_MIN
                ? BASE_OK

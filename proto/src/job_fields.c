@@ -124,6 +124,23 @@ static const base_field rows[] = {
      .help = "with --temperature: of the fewest tokens that have probability P together (1: of "
              "all)",
      .marks = PROTO_FIELD_ANSWERS},
+    {JOB(REAL, infer.min_p), .optional = true, .min = 0, .max = 1, .option = "min-p", .value = "P",
+     .help = "with --temperature: of the tokens that have P times the largest probability or more "
+             "(0: of all)",
+     .marks = PROTO_FIELD_ANSWERS},
+    {JOB(REAL, infer.presence_penalty), .optional = true, .min = -PROTO_PENALTY_MAX,
+     .max = PROTO_PENALTY_MAX, .option = "presence-penalty", .value = "X",
+     .help = "generate, tp-*: taken off the logits of tokens that the text has, -2 to 2 (0)",
+     .marks = PROTO_FIELD_ANSWERS},
+    {JOB(REAL, infer.frequency_penalty), .optional = true, .min = -PROTO_PENALTY_MAX,
+     .max = PROTO_PENALTY_MAX, .option = "frequency-penalty", .value = "X",
+     .help = "generate, tp-*: the same, as often as the text has the token, -2 to 2 (0)",
+     .marks = PROTO_FIELD_ANSWERS},
+    {JOB(REAL, infer.repetition_penalty), .min = PROTO_REPETITION_MIN, .max = PROTO_REPETITION_MAX,
+     .option = "repetition-penalty", .value = "X",
+     .help = "generate, tp-*: logits of tokens that the prompt or the text has are divided by X, "
+             "negative ones multiplied, 0.1 to 10 (1)",
+     .marks = PROTO_FIELD_ANSWERS},
     {JOB(INT, infer.sampling_seed), .least = 0, .most = SEED_MAX, .option = "sampling-seed",
      .value = "N", .help = "with --temperature: of what is drawn (0: that of --seed)",
      .marks = PROTO_FIELD_ANSWERS},

@@ -15,6 +15,40 @@ size_t proto_request_bytes(const proto_request *request)
     return offsetof(proto_request, prompt) + prompt;
 }
 
+static base_status check_range(const char *name, double value, double least, double most,
+                               base_error *reterr)
+{
+    return value >= least && value <= most /* false of NaN */
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "%s %g: must be %g to %g", name, value, least,
+                           most);
+}
+
+/* The penalties and the biases. */
+static base_status check_adjustment(const proto_request *request, base_error *reterr)
+{
+    base_status status = check_range("presence_penalty", request->presence_penalty,
+                                     -PROTO_PENALTY_MAX, PROTO_PENALTY_MAX, reterr);
+    if (status == BASE_OK) {
+        status = check_range("frequency_penalty", request->frequency_penalty, -PROTO_PENALTY_MAX,
+                             PROTO_PENALTY_MAX, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_range("repetition_penalty", request->repetition_penalty,
+                             PROTO_REPETITION_MIN, PROTO_REPETITION_MAX, reterr);
+    }
+    if (status == BASE_OK &&
+        (request->bias_count < 0 || request->bias_count > PROTO_LOGIT_BIASES_MAX)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "logit_bias: of more than %d tokens",
+                         PROTO_LOGIT_BIASES_MAX);
+    }
+    for (int32_t i = 0; status == BASE_OK && i < request->bias_count; i++) {
+        status = check_range("logit_bias", (double)request->biases[i], -PROTO_LOGIT_BIAS_MAX,
+                             PROTO_LOGIT_BIAS_MAX, reterr);
+    }
+    return status;
+}
+
 base_status proto_request_check_sampling(const proto_request *request, base_error *reterr)
 {
     if (!(request->temperature == 0.0 || (request->temperature >= PROTO_TEMPERATURE_MIN &&
@@ -26,10 +60,14 @@ base_status proto_request_check_sampling(const proto_request *request, base_erro
         return base_fail(reterr, BASE_ERR_INVALID, "top_p %g: must be above 0, and at most 1",
                          request->top_p);
     }
-    return request->top_k >= 0 && request->top_k <= PROTO_TOP_K_MAX
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID, "top_k %d: must be 0 to %d", request->top_k,
-                           PROTO_TOP_K_MAX);
+    if (request->top_k < 0 || request->top_k > PROTO_TOP_K_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "top_k %d: must be 0 to %d", request->top_k,
+                         PROTO_TOP_K_MAX);
+    }
+    if (!(request->min_p >= 0 && request->min_p <= 1)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "min_p %g: must be 0 to 1", request->min_p);
+    }
+    return check_adjustment(request, reterr);
 }
 
 static bool is_role(const char *text)
@@ -43,6 +81,10 @@ _Static_assert((int)PROTO_PROMPT_BYTES_MAX <
                "a message holds the longest chat, with a head for each text");
 _Static_assert(3 * (int)PROTO_PROMPT_TOKENS_MAX < (int)PROTO_LAUNCHER_MESSAGE_BYTES_MAX,
                "and the longest prompt of tokens, 3 bytes each");
+_Static_assert((3 + (int)sizeof(float)) * (int)PROTO_LOGIT_BIASES_MAX <
+                   (int)PROTO_LAUNCHER_MESSAGE_BYTES_MAX - (int)PROTO_PROMPT_BYTES_MAX -
+                       10 * (int)PROTO_CHAT_TEXTS_MAX - 1024,
+               "and the most biases beside the longest prompt");
 
 /* Whether the text is as many roles and contents as there should be, or one text. */
 static bool is_whole(const proto_request *request)
@@ -143,6 +185,14 @@ void proto_request_to_message(const proto_request *request, Ringfence__Control__
     message->temperature = request->temperature;
     message->top_k = (uint32_t)request->top_k;
     message->top_p = request->top_p;
+    message->min_p = request->min_p;
+    message->presence_penalty = request->presence_penalty;
+    message->frequency_penalty = request->frequency_penalty;
+    message->repetition_penalty = request->repetition_penalty;
+    message->n_logit_bias_ids = (size_t)request->bias_count;
+    message->logit_bias_ids = (int32_t *)(uintptr_t)request->bias_tokens;
+    message->n_logit_biases = (size_t)request->bias_count;
+    message->logit_biases = (float *)(uintptr_t)request->biases;
     message->seed = request->seed;
     message->prompt_index = request->prompt_index;
     message->ignore_eos = request->ignore_eos;
@@ -213,6 +263,22 @@ static base_status copy_prompt(const Ringfence__Control__Request *message, proto
     return BASE_OK;
 }
 
+static base_status copy_biases(const Ringfence__Control__Request *message, proto_request *request,
+                               base_error *reterr)
+{
+    if (message->n_logit_bias_ids > PROTO_LOGIT_BIASES_MAX ||
+        message->n_logit_biases != message->n_logit_bias_ids) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%zu tokens with a bias, and %zu biases",
+                         message->n_logit_bias_ids, message->n_logit_biases);
+    }
+    request->bias_count = (int32_t)message->n_logit_bias_ids;
+    for (int32_t i = 0; i < request->bias_count; i++) {
+        request->bias_tokens[i] = message->logit_bias_ids[i];
+        request->biases[i] = message->logit_biases[i];
+    }
+    return BASE_OK;
+}
+
 base_status proto_request_from_message(const Ringfence__Control__Request *message,
                                        proto_request *request, base_error *reterr)
 {
@@ -227,12 +293,19 @@ base_status proto_request_from_message(const Ringfence__Control__Request *messag
     request->prompt_index = message->prompt_index;
     request->temperature = message->temperature;
     request->top_p = message->top_p;
+    request->min_p = message->min_p;
+    request->presence_penalty = message->presence_penalty;
+    request->frequency_penalty = message->frequency_penalty;
+    request->repetition_penalty = message->repetition_penalty;
     request->top_k = (int32_t)message->top_k;
     request->max_new_tokens = (int32_t)message->max_new_tokens;
     request->ignore_eos = message->ignore_eos != 0;
     request->no_thinking = message->no_thinking != 0;
     request->logprob_count = (int32_t)message->logprob_count;
-    const base_status status = copy_prompt(message, request, reterr);
+    base_status status = copy_biases(message, request, reterr);
+    if (status == BASE_OK) {
+        status = copy_prompt(message, request, reterr);
+    }
     return status == BASE_OK ? proto_request_check(request, reterr) : status;
 }
 

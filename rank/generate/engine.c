@@ -1,4 +1,5 @@
-/* The steps of the engine. engine_make.c makes it; generate.c, modes and benchmarks call it. */
+/* The steps of the engine. engine_make.c makes it, engine_draw.c draws tokens; generate.c, modes and
+ * benchmarks call it. */
 #include "generate/engine.h"
 
 #include <string.h>
@@ -13,15 +14,20 @@ static const rank_request *request_of(const rank_engine *engine, const rank_sche
 }
 
 /* Lists the entry's rows that are sampled. */
-static void gather_sampled(rank_engine *engine, const rank_schedule_entry *entry, int32_t end_row)
+static void gather_sampled(rank_engine *engine, const rank_schedule_entry *entry,
+                           const int32_t *text, int32_t end_row)
 {
     const rank_request *request = request_of(engine, entry);
+    const rank_adjustment adjustment = rank_request_adjustment(request);
     const int32_t end = entry->first + entry->count;
     for (int32_t left = entry->samples; left > 0; left--) {
         const int32_t row = end_row - left;
         engine->logit_rows[engine->sampled_count] = row;
         engine->sampled[engine->sampled_count++] = (engine_sampled){
             .params = &request->sample,
+            .request = request,
+            .text = text,
+            .adjusted = rank_adjust_any(&adjustment),
             .position = (uint64_t)(end - left + 1),
             .logprob_count = request->logprob_count,
             .drafted = left > 1 ? engine->batch_ids[row + 1] : -1,
@@ -47,7 +53,7 @@ static void gather_rows(rank_engine *engine)
                engine->table_width * sizeof *table);
         engine->lengths[i] = entry->first;
         engine->batch_start[i + 1] = start + entry->count;
-        gather_sampled(engine, entry, engine->batch_start[i + 1]);
+        gather_sampled(engine, entry, tokens, engine->batch_start[i + 1]);
     }
 }
 
@@ -77,7 +83,8 @@ static void pad(rank_engine *engine)
     rows->active_count = size;
 }
 
-/* Whether the device draws: then the host need not read the logits. Lists how. */
+/* Whether the device draws: then the host need not read the logits. Lists how. Where a row's logits
+ * are changed first, the host draws. */
 static bool plan_draw(rank_engine *engine)
 {
     int32_t first = 0;
@@ -86,6 +93,9 @@ static bool plan_draw(rank_engine *engine)
     }
     for (int i = 0; i < engine->sampled_count; i++) {
         const engine_sampled *of = &engine->sampled[i];
+        if (of->adjusted) {
+            return false;
+        }
         engine->draw_rows[i] = rank_sample_draw_row(of->params, of->position);
     }
     const rank_tp *tp = engine->run.shape.tp;
@@ -163,56 +173,6 @@ static base_status decode(rank_engine *engine, base_error *reterr)
                              : status;
 }
 
-/* The logits of the rows that are sampled, for the host. */
-static base_status map_logits(const rank_engine *engine, void **host, base_error *reterr)
-{
-    const rank_device *device = &engine->run.device;
-    const size_t row_floats = (size_t)engine->run.shape.tp->vocab_count;
-    return device->backend->map(device->queue, engine->logits,
-                                (size_t)engine->sampled_count * row_floats * sizeof(float), false,
-                                host, reterr);
-}
-
-/* Makes this rank's message: a head (rank 0's has the length of its next record), and a sample
- * record for each row that is sampled. *size is the same on every rank. */
-static base_status make_message(rank_engine *engine, const engine_head *head, size_t *size_bytes,
-                                base_error *reterr)
-{
-    const rank_tp *tp = engine->run.shape.tp;
-    const size_t row_floats = (size_t)tp->vocab_count;
-    const rank_device *device = &engine->run.device;
-    void *host = NULL;
-    base_status status = BASE_OK;
-    size_t used = sizeof *head;
-    memcpy(engine->message, head, sizeof *head);
-    if (!engine->drawn_on_device) {
-        status = map_logits(engine, &host, reterr);
-    }
-    for (int row = 0; status == BASE_OK && row < engine->sampled_count; row++) {
-        const engine_sampled *of = &engine->sampled[row];
-        if (engine->drawn_on_device) {
-            const rank_sample_drawn drawn = {
-                .one = &engine->drawn[row],
-                .kept = engine->kept + (size_t)row * RANK_KEPT_MAX,
-                .masses = engine->masses +
-                          (size_t)row * (size_t)rank_sample_leaves(&engine->vocab, tp->rank),
-            };
-            rank_sample_make_drawn(&engine->vocab, of->params, tp->rank, &drawn,
-                                   engine->message + used);
-        } else {
-            rank_sample_make(&engine->vocab, of->params, of->position, tp->rank,
-                             (const float *)host + (size_t)row * row_floats,
-                             engine->message + used);
-        }
-        used += rank_sample_record_bytes(of->params, tp->ranks);
-    }
-    if (host != NULL) {
-        device->backend->unmap(device->queue, host);
-    }
-    *size_bytes = used;
-    return status;
-}
-
 static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *reterr)
 {
     coll_error error;
@@ -233,99 +193,6 @@ static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *
     }
     return status == BASE_OK ? BASE_OK
                              : base_error_prepend(reterr, status, "exchanging candidates");
-}
-
-/* Gathers all ranks' logits of a row. */
-static base_status gather_logits(rank_engine *engine, const float *mine, base_error *reterr)
-{
-    coll_error error;
-    const rank_tp *tp = engine->run.shape.tp;
-    size_t counts[RANK_TP_LEAVES];
-    if (engine->comm == NULL) {
-        memcpy(engine->all_logits, mine, (size_t)tp->vocab_count * sizeof *mine);
-        return BASE_OK;
-    }
-    for (int rank = 0; rank < tp->ranks; rank++) {
-        const int leaves =
-            rank_tp_first_leaf(tp->ranks, rank + 1) - rank_tp_first_leaf(tp->ranks, rank);
-        counts[rank] = (size_t)leaves * (size_t)engine->vocab.leaf_width;
-    }
-    const base_status status = coll_to_base(coll_run(engine->comm,
-                                                     &(coll_op_desc){.size = sizeof(coll_op_desc),
-                                                                     .kind = COLL_ALL_GATHER,
-                                                                     .send = mine,
-                                                                     .recv = engine->all_logits,
-                                                                     .counts = counts,
-                                                                     .type = COLL_FLOAT32},
-                                                     &error),
-                                            &error, reterr);
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "gathering logits");
-}
-
-/* Gives every rank all logits of a sampled row. */
-static base_status gather_row(rank_engine *engine, int row, base_error *reterr)
-{
-    const rank_device *device = &engine->run.device;
-    const size_t row_floats = (size_t)engine->run.shape.tp->vocab_count;
-    void *host = NULL;
-    base_status status = map_logits(engine, &host, reterr);
-    if (status == BASE_OK) {
-        status = gather_logits(engine, (const float *)host + (size_t)row * row_floats, reterr);
-        device->backend->unmap(device->queue, host);
-    }
-    return status;
-}
-
-/* Draws by top-p when the best candidates have too little probability. */
-static base_status draw_of_all(rank_engine *engine, int row, int32_t *token, base_error *reterr)
-{
-    const engine_sampled *of = &engine->sampled[row];
-    const base_status status = gather_row(engine, row, reterr);
-    const rank_sample_all all = {.logits = engine->all_logits, .scratch = engine->all_candidates};
-    return status == BASE_OK ? rank_sample_top_p_of_all(&engine->vocab, of->params, of->position,
-                                                        &all, token, reterr)
-                             : status;
-}
-
-/* Finds the log-probabilities that the row's request asks for. */
-static base_status weigh(rank_engine *engine, int row, base_error *reterr)
-{
-    const engine_sampled *of = &engine->sampled[row];
-    const base_status status = of->logprob_count > 0 ? gather_row(engine, row, reterr) : BASE_OK;
-    if (status == BASE_OK && of->logprob_count > 0) {
-        rank_logprobs_make(&engine->vocab, engine->all_logits, engine->tokens[row],
-                           of->logprob_count, engine->logprobs + (size_t)row * RANK_LOGPROBS_MAX);
-    }
-    return status;
-}
-
-/* Draws the tokens, in the plan's order. Behind a token that was not drafted, the rows of a draft
- * mean nothing: they get -1. */
-static base_status draw(rank_engine *engine, size_t size_bytes, base_error *reterr)
-{
-    const rank_tp *tp = engine->run.shape.tp;
-    size_t used = sizeof(engine_head);
-    bool counts = true;
-    base_status status = BASE_OK;
-    for (int row = 0; status == BASE_OK && row < engine->sampled_count; row++) {
-        const engine_sampled *of = &engine->sampled[row];
-        const rank_sample_records records = {engine->messages + used, size_bytes};
-        rank_sample_result result = {.token = -1};
-        if (counts) {
-            status = rank_sample_combine(&engine->vocab, of->params, of->position, &records,
-                                         &result, reterr);
-        }
-        if (status == BASE_OK && result.needs_all_logits) {
-            status = draw_of_all(engine, row, &result.token, reterr);
-        }
-        engine->tokens[row] = result.token;
-        if (status == BASE_OK && counts) {
-            status = weigh(engine, row, reterr);
-        }
-        used += rank_sample_record_bytes(of->params, tp->ranks);
-        counts = of->drafted < 0 || (counts && result.token == of->drafted);
-    }
-    return status;
 }
 
 static void tell(const rank_engine *engine, int event_count)
@@ -420,13 +287,13 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
         head.last = last;
     }
     if (status == BASE_OK) {
-        status = make_message(engine, &head, &size_bytes, reterr);
+        status = rank_engine_make_message(engine, &head, &size_bytes, reterr);
     }
     if (status == BASE_OK) {
         status = exchange(engine, size_bytes, reterr);
     }
     if (status == BASE_OK) {
-        status = draw(engine, size_bytes, reterr);
+        status = rank_engine_draw(engine, size_bytes, reterr);
     }
     if (status == BASE_OK) {
         status = accept_tokens(engine, reterr);

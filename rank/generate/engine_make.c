@@ -194,6 +194,8 @@ static base_status make_tables(rank_engine *engine, const rank_engine_options *o
     engine->batch_start = calloc(sequences + 1, sizeof *engine->batch_start);
     engine->batch_ids = calloc(rows, sizeof *engine->batch_ids);
     engine->logprobs = calloc(sampled * RANK_LOGPROBS_MAX, sizeof *engine->logprobs);
+    engine->adjusted_logits = calloc(padded, sizeof *engine->adjusted_logits);
+    engine->marks = calloc(padded, sizeof *engine->marks);
     engine->all_logits = calloc(padded, sizeof *engine->all_logits);
     engine->all_candidates = calloc(padded, sizeof *engine->all_candidates);
     engine->message = calloc(1, message);
@@ -201,9 +203,9 @@ static base_status make_tables(rank_engine *engine, const rank_engine_options *o
     engine->record = calloc(1, engine->record_bytes_max);
     if (engine->entries == NULL || engine->sampled == NULL || engine->events == NULL ||
         engine->tokens == NULL || engine->logit_rows == NULL || engine->batch_start == NULL ||
-        engine->batch_ids == NULL || engine->logprobs == NULL || engine->all_logits == NULL ||
-        engine->all_candidates == NULL || engine->message == NULL || engine->messages == NULL ||
-        engine->record == NULL) {
+        engine->batch_ids == NULL || engine->logprobs == NULL || engine->adjusted_logits == NULL ||
+        engine->marks == NULL || engine->all_logits == NULL || engine->all_candidates == NULL ||
+        engine->message == NULL || engine->messages == NULL || engine->record == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d sequences", options->sequences);
     }
     const rank_device *device = &engine->run.device;
@@ -352,6 +354,8 @@ void rank_engine_destroy(rank_engine *engine)
     free(engine->batch_start);
     free(engine->batch_ids);
     free(engine->logprobs);
+    free(engine->adjusted_logits);
+    free(engine->marks);
     free(engine->all_logits);
     free(engine->all_candidates);
     free(engine->message);

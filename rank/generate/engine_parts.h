@@ -1,4 +1,4 @@
-/* The members of an engine. Shared by engine.c and engine_make.c. */
+/* The members of an engine. Shared by engine.c, engine_draw.c and engine_make.c. */
 #ifndef RANK_GENERATE_ENGINE_PARTS_H
 #define RANK_GENERATE_ENGINE_PARTS_H
 
@@ -17,9 +17,12 @@ typedef struct engine_head {
 /* A row of a step whose logits give a token. */
 typedef struct engine_sampled {
     const rank_sample_params *params; /* of its sequence; valid during the step */
-    uint64_t position;                /* of the token */
-    int32_t logprob_count;            /* that its request asks for */
-    int32_t drafted; /* what the next row of the sequence has for it; -1: there is none */
+    const rank_request *request;      /* the same */
+    const int32_t *text;   /* (position): what stands before the token; valid during the step */
+    bool adjusted;         /* the logits are changed before the token is drawn */
+    uint64_t position;     /* of the token */
+    int32_t logprob_count; /* that its request asks for */
+    int32_t drafted;       /* what the next row of the sequence has for it; -1: there is none */
 } engine_sampled;
 
 struct rank_engine {
@@ -65,6 +68,8 @@ struct rank_engine {
     rank_drawn *drawn;        /* (sampled_max), behind them */
     bool drawn_on_device;     /* in this step */
     rank_logprob *logprobs;   /* (sampled_max, RANK_LOGPROBS_MAX) */
+    float *adjusted_logits;   /* this rank's ids */
+    uint32_t *marks;          /* of the whole vocabulary, for rank_adjust */
     float *all_logits;
     rank_sample_candidate *all_candidates;
     uint8_t *message;
@@ -72,5 +77,17 @@ struct rank_engine {
     uint8_t *record;
     rank_engine_costs costs;
 };
+
+/* ---- engine_draw.c ---- */
+
+/* Makes this rank's message: a head (rank 0's has the length of its next record), and a sample
+ * record for each row that is sampled. *size_bytes is the same on every rank. */
+BASE_MUST_CHECK base_status rank_engine_make_message(rank_engine *engine, const engine_head *head,
+                                                     size_t *size_bytes, base_error *reterr);
+
+/* Draws the tokens of all ranks' messages, in the plan's order, and finds the log-probabilities that
+ * are asked for. Behind a token that was not drafted, the rows of a draft mean nothing: they get -1. */
+BASE_MUST_CHECK base_status rank_engine_draw(rank_engine *engine, size_t size_bytes,
+                                             base_error *reterr);
 
 #endif

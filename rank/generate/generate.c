@@ -57,6 +57,7 @@ static rank_sample_params sampling(const rank_generate_options *options, size_t 
         params.temperature = options->temperature;
         params.top_p = options->top_p;
         params.top_k = (int32_t)options->top_k;
+        params.min_p = options->min_p;
         params.seed = options->seed;
     }
     return params;
@@ -105,7 +106,8 @@ static base_status submit_some(generation *g, base_error *reterr)
     while (status == BASE_OK && g->submitted < g->count &&
            rank_engine_waiting(g->engine) < WAITING_MAX) {
         rank_request request = {.max_new_tokens = options->new_tokens_max,
-                                .sample = sampling(options, g->submitted)};
+                                .sample = sampling(options, g->submitted),
+                                .penalties = options->penalties};
         if (!options->ignore_end) {
             generation_add_stops(options, &g->works[g->submitted], &request);
         }

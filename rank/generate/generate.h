@@ -71,10 +71,12 @@ typedef struct rank_generate_options {
     const struct rank_chat *chat; /* data/chat.h; NULL: no chats come, nor: */
     bool prompts_are_messages;    /* of a user, who is answered, */
     bool no_thinking;             /* … without thoughts (rank_chat_messages) */
-    double temperature;           /* 0: greedy, and the next three are not looked at */
+    double temperature;           /* 0: greedy, and the next four are not looked at */
     double top_p;
     int top_k;
     uint64_t seed;
+    double min_p;
+    rank_penalties penalties;
     int logprob_count; /* of each token, in answers: 0 … RANK_LOGPROBS_MAX; a request has its own */
     size_t index_first;       /* prompt i is number first + i * stride of the job, */
     size_t index_stride;      /* which the noise of its tokens is keyed by; 0: 1 */

@@ -28,6 +28,7 @@
 
 _Static_assert((int)PROTO_DRAFT_TOKENS_MAX == (int)RANK_DRAFT_TOKENS_MAX, "one limit");
 _Static_assert((int)PROTO_LOGPROBS_MAX == (int)RANK_LOGPROBS_MAX, "one limit");
+_Static_assert((int)PROTO_LOGIT_BIASES_MAX == (int)RANK_LOGIT_BIASES_MAX, "one limit");
 
 /* The prompts of a job. Each rank gets its share in turn. If the ranks share one model, rank 0 gets
  * all. */
@@ -464,6 +465,10 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .temperature = job->infer.temperature,
             .top_p = job->infer.top_p,
             .top_k = (int)job->infer.top_k,
+            .min_p = job->infer.min_p,
+            .penalties = {.presence = job->infer.presence_penalty,
+                          .frequency = job->infer.frequency_penalty,
+                          .repetition = job->infer.repetition_penalty},
             .seed = (uint64_t)(job->infer.sampling_seed != 0 ? job->infer.sampling_seed
                                                              : job->job.seed),
             .index_first = shares ? 0 : (size_t)worker->identity.rank,

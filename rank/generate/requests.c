@@ -164,13 +164,14 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
     const rank_request *request = &entries_of(requests)[entry];
     const int32_t tokens = rank_schedule_tokens_max(&requests->options, request);
     const int32_t blocks = rank_blocks_needed(rank_schedule_blocks(schedule), tokens);
-    const size_t size_bytes = schedule_join_bytes(request->prompt_count);
+    const size_t request_bytes = schedule_request_bytes(request->bias_count);
+    const size_t size_bytes = schedule_join_bytes(request->prompt_count, request->bias_count);
     if (left->sequences < 1 || left->blocks < blocks || left->bytes < size_bytes) {
         return 0;
     }
     memset(to, 0, size_bytes);
-    memcpy(to, request, sizeof *request);
-    memcpy(to + sizeof *request, prompt_of(requests, entry),
+    memcpy(to, request, request_bytes);
+    memcpy(to + request_bytes, prompt_of(requests, entry),
            (size_t)request->prompt_count * sizeof(int32_t));
     admitted_of(requests)[requests->admitted_count++] = request->id;
     left->sequences--;

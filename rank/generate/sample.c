@@ -33,6 +33,9 @@ base_status rank_sample_check(const rank_sample_params *params, base_error *rete
         return base_fail(reterr, BASE_ERR_INVALID, "top-p is above 0 and at most 1, not %g",
                          params->top_p);
     }
+    if (!(params->min_p >= 0 && params->min_p <= 1)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "min-p is from 0 to 1, not %g", params->min_p);
+    }
     return BASE_OK;
 }
 
@@ -44,7 +47,7 @@ sample_layout rank_sample_layout(const rank_sample_params *params, int world_siz
     if (params->top_k > 0) {
         return (sample_layout){.kind = SAMPLE_TOP_K, .candidates_max = params->top_k};
     }
-    if (params->top_p == 1) {
+    if (params->top_p == 1 && params->min_p == 0) {
         return (sample_layout){.kind = SAMPLE_NOISE, .candidates_max = 1};
     }
     return (sample_layout){.kind = SAMPLE_TOP_P,

@@ -10,12 +10,15 @@
  *   temperature          the (logit, id) with the largest logit / temperature + noise (noise.h)
  *   top-k                the k best; combine takes the k best of all, and adds the noise
  *   top-k and top-p      the same; p is of the probability that the k have together
- *   top-p                the 256 best, and for each leaf its largest logit and Σ exp
+ *   top-p or min-p       the 256 best, and for each leaf its largest logit and Σ exp
  *
  * Top-p keeps the most probable tokens, the lowest ids of equals, until they have a probability of
  * p together. Their sum is made in falling order; the leaves' sums are combined in the canonical
  * tree. Where the 256 best do not reach p, combine says so, the ranks gather all logits, and
  * rank_sample_top_p_of_all gives the token.
+ *
+ * Min-p keeps, of what top-k and top-p leave, the tokens whose probability is at least min-p times the
+ * largest one, all of them after the temperature.
  *
  * A logit of -infinity is never drawn. NaN and +infinity are refused, and so is a vocabulary
  * without a finite logit. Pure: no allocation, no libm, any thread. */
@@ -44,6 +47,7 @@ enum {
 typedef struct rank_sample_params {
     double temperature;    /* 0: greedy, and the rest is not looked at; else MIN … MAX */
     double top_p;          /* above 0, at most 1; 1: all tokens */
+    double min_p;          /* 0 … 1, of the largest probability; 0: all tokens */
     uint64_t seed;         /* of the noise, with the next one */
     uint64_t prompt_index; /* so that equal prompts continue differently */
     int32_t top_k;         /* 0 … TOP_K_MAX; 0: all tokens */
@@ -70,7 +74,7 @@ typedef struct rank_sample_records {
 
 typedef struct rank_sample_result {
     int32_t token;         /* -1 with needs_all_logits */
-    bool needs_all_logits; /* of top-p only */
+    bool needs_all_logits; /* of top-p and min-p without top-k only */
 } rank_sample_result;
 
 /* BASE_ERR_INVALID names what is out of range, by the option's name. */
@@ -116,7 +120,7 @@ typedef struct rank_sample_all {
     rank_sample_candidate *scratch; /* vocab_size candidates */
 } rank_sample_all;
 
-/* The token of top-p (without top-k) after needs_all_logits. Larger records would have given
+/* The token of top-p or min-p (without top-k) after needs_all_logits. Larger records would have given
  * combine the same token. */
 BASE_MUST_CHECK base_status rank_sample_top_p_of_all(const rank_sample_vocab *vocab,
                                                      const rank_sample_params *params,

@@ -167,42 +167,56 @@ static base_status read_records(const rank_sample_vocab *vocab, const sample_lay
                : base_fail(reterr, BASE_ERR_INVALID, "no token has a logit above -infinity");
 }
 
+/* The candidates in falling order, to the last that top-p and min-p leave. */
+typedef struct nucleus {
+    const rank_sample_params *params;
+    rank_mass total; /* of all that top-p is of */
+    double sum;      /* of those that were offered */
+} nucleus;
+
+/* Offers the next candidate, if min-p leaves it. False: it was the last, or none. */
+static bool offer_next(nucleus *n, drawing *d, const rank_sample_candidate *candidate)
+{
+    const double next = weight(candidate, n->total.largest, d->inverse);
+    if (next < n->params->min_p) {
+        return false;
+    }
+    offer(d, candidate);
+    n->sum += next;
+    /* without top-p, a rounding must not cut the sum short */
+    return n->params->top_p == 1 || n->sum < n->params->top_p * n->total.sum;
+}
+
 /* Draws among the k best; with top-p, among those of them that reach p of the k's probability. */
 static int32_t draw_top_k(const rank_sample_params *params, merge *m, drawing *d)
 {
     merge again = *m;
-    double total = 0;
-    double sum = 0;
-    double largest = 0;
+    nucleus n = {.params = params};
     const rank_sample_candidate *candidate = NULL;
     for (int i = 0; i < params->top_k && (candidate = take(m)) != NULL; i++) {
-        largest = i == 0 ? (double)candidate->logit : largest;
-        total += weight(candidate, largest, d->inverse);
+        n.total.largest = i == 0 ? (double)candidate->logit : n.total.largest;
+        n.total.sum += weight(candidate, n.total.largest, d->inverse);
     }
     for (int i = 0; i < params->top_k && (candidate = take(&again)) != NULL; i++) {
-        offer(d, candidate);
-        sum += weight(candidate, largest, d->inverse);
-        if (sum >= params->top_p * total) {
+        if (!offer_next(&n, d, candidate)) {
             break;
         }
     }
     return d->token;
 }
 
-/* Draws among the best that reach p; false where TOP_P_BEST of them do not. */
+/* Draws among the best that reach p, or that min-p leaves; false where TOP_P_BEST may not be all of
+ * them. */
 static bool draw_top_p(const rank_sample_params *params, merge *m, rank_mass *leaves, drawing *d)
 {
-    const rank_mass total = rank_sample_total_mass(leaves, d->inverse);
+    nucleus n = {.params = params, .total = rank_sample_total_mass(leaves, d->inverse)};
     const rank_sample_candidate *candidate = NULL;
-    double sum = 0;
     for (int i = 0; i < RANK_SAMPLE_TOP_P_BEST && (candidate = take(m)) != NULL; i++) {
-        offer(d, candidate);
-        sum += weight(candidate, total.largest, d->inverse);
-        if (sum >= params->top_p * total.sum) {
+        if (!offer_next(&n, d, candidate)) {
             return true;
         }
     }
-    return false;
+    return candidate == NULL; /* there are no more */
 }
 
 base_status rank_sample_combine(const rank_sample_vocab *vocab, const rank_sample_params *params,
@@ -265,10 +279,8 @@ base_status rank_sample_top_p_of_all(const rank_sample_vocab *vocab,
         rank_sample_sift(scratch, count, at, false);
     }
     drawing d = start_drawing(params, position);
-    const rank_mass total = rank_sample_total_mass(leaves, d.inverse);
-    for (double sum = 0; count > 0 && sum < params->top_p * total.sum;) {
-        offer(&d, &scratch[0]);
-        sum += weight(&scratch[0], total.largest, d.inverse);
+    nucleus n = {.params = params, .total = rank_sample_total_mass(leaves, d.inverse)};
+    while (count > 0 && offer_next(&n, &d, &scratch[0])) {
         scratch[0] = scratch[--count];
         rank_sample_sift(scratch, count, 0, false);
     }

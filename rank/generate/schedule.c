@@ -109,54 +109,9 @@ rank_schedule *rank_schedule_init(void *storage, const rank_schedule_options *op
 size_t rank_schedule_record_bytes_max(const rank_schedule_options *options)
 {
     /* a padded prompt is at most 4 bytes longer */
-    const size_t each = sizeof(uint64_t) + schedule_join_bytes(1);
+    const size_t each = sizeof(uint64_t) + schedule_join_bytes(1, RANK_LOGIT_BIASES_MAX);
     return sizeof(schedule_record) + (size_t)options->sequence_count * each +
            (size_t)options->context * sizeof(int32_t);
-}
-
-int32_t rank_schedule_tokens_max(const rank_schedule_options *options, const rank_request *request)
-{
-    const int32_t room = options->context - request->prompt_count;
-    return request->prompt_count +
-           (request->max_new_tokens < room ? request->max_new_tokens : room);
-}
-
-base_status rank_schedule_check(const rank_schedule_options *options, const rank_request *request,
-                                const int32_t *prompt, base_error *reterr)
-{
-    if (request->prompt_count < 1 || request->prompt_count >= options->context) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "a prompt must have 1 to %d tokens, this one has %d", options->context - 1,
-                         request->prompt_count);
-    }
-    if (request->max_new_tokens < 1) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%d new tokens cannot be made",
-                         request->max_new_tokens);
-    }
-    if (request->stop_count < 0 || request->stop_count > RANK_STOP_TOKENS_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID, "there can be 0 to %d stop tokens, not %d",
-                         RANK_STOP_TOKENS_MAX, request->stop_count);
-    }
-    if (request->logprob_count < 0 || request->logprob_count > RANK_LOGPROBS_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "a token can have 0 to %d log-probabilities, not %d", RANK_LOGPROBS_MAX,
-                         request->logprob_count);
-    }
-    for (int32_t i = 0; i < request->prompt_count; i++) {
-        if (prompt[i] < 0 || prompt[i] >= options->vocab_size) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "token %d of the prompt is %d, the vocabulary has %d", i, prompt[i],
-                             options->vocab_size);
-        }
-    }
-    const int64_t tokens = rank_schedule_tokens_max(options, request);
-    if (tokens > (int64_t)options->block_count * options->block_tokens) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "prompt and new tokens need a cache of %lld tokens, this one has %lld",
-                         (long long)tokens,
-                         (long long)options->block_count * options->block_tokens);
-    }
-    return rank_sample_check(&request->sample, reterr);
 }
 
 /* Where the request's sequence stands in the order; -1: it does not run. */
@@ -232,17 +187,21 @@ static bool join(rank_schedule *schedule, const rank_request *request, const int
 static base_status apply_join(rank_schedule *schedule, const uint8_t *record, size_t record_bytes,
                               size_t *at, base_error *reterr)
 {
-    rank_request request;
-    if (record_bytes - *at < sizeof request) {
+    rank_request request = {.id = 0};
+    const size_t head_bytes = schedule_request_bytes(0);
+    if (record_bytes - *at < head_bytes) {
         return base_fail(reterr, BASE_ERR_PEER, "a record of the schedule is too short");
     }
-    memcpy(&request, record + *at, sizeof request);
+    memcpy(&request, record + *at, head_bytes);
     if (request.id == 0 || request.prompt_count < 1 ||
-        request.prompt_count >= schedule->options.context ||
-        record_bytes - *at < schedule_join_bytes(request.prompt_count)) {
+        request.prompt_count >= schedule->options.context || request.bias_count < 0 ||
+        request.bias_count > RANK_LOGIT_BIASES_MAX ||
+        record_bytes - *at < schedule_join_bytes(request.prompt_count, request.bias_count)) {
         return base_fail(reterr, BASE_ERR_PEER, "a record of the schedule is broken");
     }
-    const int32_t *prompt = (const int32_t *)(const void *)(record + *at + sizeof request);
+    const size_t request_bytes = schedule_request_bytes(request.bias_count);
+    memcpy(&request, record + *at, request_bytes);
+    const int32_t *prompt = (const int32_t *)(const void *)(record + *at + request_bytes);
     if (rank_schedule_check(&schedule->options, &request, prompt, reterr) != BASE_OK) {
         return base_error_prepend(reterr, BASE_ERR_PEER, "a record of the schedule");
     }
@@ -251,7 +210,7 @@ static base_status apply_join(rank_schedule *schedule, const uint8_t *record, si
                          "a record of the schedule admits request %llu, which runs or has no room",
                          (unsigned long long)request.id);
     }
-    *at += schedule_join_bytes(request.prompt_count);
+    *at += schedule_join_bytes(request.prompt_count, request.bias_count);
     return BASE_OK;
 }
 

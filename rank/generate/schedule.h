@@ -25,6 +25,7 @@
 #define RANK_GENERATE_SCHEDULE_H
 
 #include "base/status.h"
+#include "generate/adjust.h"
 #include "generate/blocks.h"
 #include "generate/draft.h"
 #include "generate/finish.h"
@@ -54,7 +55,17 @@ typedef struct rank_request {
     int32_t stop_count;     /* 0 … RANK_STOP_TOKENS_MAX */
     int32_t logprob_count;  /* of each token: 0 … RANK_LOGPROBS_MAX (logprob.h) */
     int32_t stops[RANK_STOP_TOKENS_MAX];
+    int32_t bias_count; /* 0 … RANK_LOGIT_BIASES_MAX */
+    int32_t reserved;   /* 0: makes padding explicit */
+    rank_penalties penalties;
+    rank_logit_bias biases[RANK_LOGIT_BIASES_MAX]; /* the last member: records have those in use */
 } rank_request;
+
+/* How its rows' logits are changed (adjust.h). */
+static inline rank_adjustment rank_request_adjustment(const rank_request *request)
+{
+    return (rank_adjustment){&request->penalties, request->biases, request->bias_count};
+}
 
 /* What a sequence computes in a step: tokens first … first + count - 1 of it. The last of them may be
  * a draft. The logits of the last `samples` rows are needed: none, or those of the last known token

@@ -182,11 +182,19 @@ static base_status submit(generation *g, const proto_request *from, const rank_w
                           uint64_t *request_id, base_error *reterr)
 {
     rank_request request = {.max_new_tokens = from->max_new_tokens,
-                            .sample = {.top_p = 1, .prompt_index = from->prompt_index}};
+                            .sample = {.top_p = 1, .prompt_index = from->prompt_index},
+                            .penalties = {.presence = from->presence_penalty,
+                                          .frequency = from->frequency_penalty,
+                                          .repetition = from->repetition_penalty},
+                            .bias_count = from->bias_count};
+    for (int32_t i = 0; i < from->bias_count; i++) {
+        request.biases[i] = (rank_logit_bias){from->bias_tokens[i], from->biases[i]};
+    }
     if (from->temperature > 0) {
         request.sample.temperature = from->temperature;
         request.sample.top_p = from->top_p;
         request.sample.top_k = from->top_k;
+        request.sample.min_p = from->min_p;
         request.sample.seed = from->seed;
     }
     if (!from->ignore_eos) {

@@ -34,30 +34,32 @@ static void escape(const char *text, char *escaped, size_t capacity)
     }
 }
 
-/* The same texts as from a file, greedy and drawn, on one rank and on two. */
+/* The same texts as from a file, greedy, and drawn with penalties, on one rank and on two. */
 static void completions_are_those_of_a_file(void **state)
 {
     (void)state;
     static test_program alone;
-    static const char *const drawn[] = {"--temperature",   "0.9", "--top-p", "0.8",
-                                        "--sampling-seed", "7"};
     for (int i = 0; i < 4; i++) {
         char escaped[4096];
         const bool draws = i % 2 == 1;
-        assert_int_equal(inference_run(&alone, "tp-cpu", "1", "file",
-                                       draws
-                                           ? FLAGS("--prompt", "he goed to school", drawn[0],
-                                                   drawn[1], drawn[2], drawn[3], drawn[4], drawn[5])
-                                           : FLAGS("--prompt", "he goed to school")),
-                         0);
+        assert_int_equal(
+            inference_run(&alone, "tp-cpu", "1", "file",
+                          draws ? FLAGS("--prompt", "he goed to school", "--temperature", "0.9",
+                                        "--top-p", "0.8", "--sampling-seed", "7", "--min-p", "0.01",
+                                        "--presence-penalty", "-0.5", "--frequency-penalty", "0.3",
+                                        "--repetition-penalty", "1.1")
+                                : FLAGS("--prompt", "he goed to school")),
+            0);
         json_t *results = inference_results("file");
         const json_t *entry = json_array_get(json_object_get(results, "prompts"), 0);
-        serving_start(&inference_model, i < 2 ? "1" : "2", FLAGS(NULL));
+        serving_start(&inference_model, i < 2 ? "1" : "2", FLAGS("--speculate", i < 2 ? "0" : "4"));
         free(serving_complete(
             "{\"prompt\":\"i has eat\",\"max_tokens\":3}")); /* another comes before it */
         char *text =
             serving_complete(draws ? "{\"prompt\":\"he goed to school\",\"max_tokens\":12,"
-                                     "\"temperature\":0.9,\"top_p\":0.8,\"seed\":7}"
+                                     "\"temperature\":0.9,\"top_p\":0.8,\"seed\":7,\"min_p\":0.01,"
+                                     "\"presence_penalty\":-0.5,\"frequency_penalty\":0.3,"
+                                     "\"repetition_penalty\":1.1}"
                                    : "{\"prompt\":[\"he goed to school\"],\"max_tokens\":12}");
         escape(text, escaped, sizeof escaped);
         assert_string_equal(escaped, json_string_value(json_object_get(entry, "text")));
@@ -262,7 +264,14 @@ static const struct {
     {"/v1/completions", "-d '{\"prompt\":[\"a\",\"b\"]}'", 400, "send a request for each"},
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"prompt\":\"b\"}'", 400, "duplicate"},
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"n\":2}'", 400, "\"param\":\"n\""},
-    {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":0.1}'", 400, "\"param\":\"min_p\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":1.1}'", 400, "\"param\":\"min_p\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"presence_penalty\":-2.1}'", 400,
+     "\"param\":\"presence_penalty\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"frequency_penalty\":3}'", 400,
+     "frequency_penalty 3: must be -2 to 2"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"logit_bias\":{\"99999\":1}}'", 400,
+     "\"param\":\"logit_bias\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"logit_bias\":{}}'", 200, "text"},
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":0,\"repetition_penalty\":1.0}'", 200,
      "text"},
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"stop\":[1]}'", 400, "\"param\":\"stop\""},

@@ -14,6 +14,7 @@ static void reset(void)
     request.prompt_index = 4;
     request.max_new_tokens = 64;
     request.top_p = 1;
+    request.repetition_penalty = 1;
     request.seed = 35200;
 }
 
@@ -58,6 +59,18 @@ static void an_object_has_options(void **state)
     assert_int_equal(request.stop_count, 2);
     assert_int_equal(request.stops[1], 2);
     assert_int_equal(request.logprob_count, 1);
+    assert_int_equal(
+        read_line(
+            "{\"prompt\":\"a\",\"min_p\":0.1,\"presence_penalty\":-2,\"frequency_penalty\":0.5,"
+            "\"repetition_penalty\":1.5,\"logit_bias\":{\"7\":-100,\"0\":1.5}}"),
+        LAUNCH_LINE_REQUEST);
+    assert_true(request.min_p == 0.1);
+    assert_true(request.presence_penalty == -2);
+    assert_true(request.frequency_penalty == 0.5);
+    assert_true(request.repetition_penalty == 1.5);
+    assert_int_equal(request.bias_count, 2);
+    assert_int_equal(request.bias_tokens[0], 7);
+    assert_true(request.biases[0] == -100 && request.biases[1] == 1.5F);
     assert_int_equal(read_line("{\"prompt\":\"a\",\"logprobs\":20}"), LAUNCH_LINE_REQUEST);
     assert_int_equal(request.logprob_count, PROTO_LOGPROBS_MAX);
     assert_int_equal(read_line("{\"prompt_token_ids\":[3,511]}"), LAUNCH_LINE_REQUEST);
@@ -95,6 +108,15 @@ static void a_wrong_line_says_why(void **state)
         {"{\"prompt\":\"a\",\"temperature\":0.0001}", "temperature"},
         {"{\"prompt\":\"a\",\"top_p\":0}", "top_p"},
         {"{\"prompt\":\"a\",\"top_k\":1025}", "top_k"},
+        {"{\"prompt\":\"a\",\"min_p\":1.5}", "min_p"},
+        {"{\"prompt\":\"a\",\"presence_penalty\":2.5}", "presence_penalty"},
+        {"{\"prompt\":\"a\",\"frequency_penalty\":\"a\"}", "frequency_penalty"},
+        {"{\"prompt\":\"a\",\"repetition_penalty\":0}", "repetition_penalty"},
+        {"{\"prompt\":\"a\",\"logit_bias\":[1]}", "logit_bias"},
+        {"{\"prompt\":\"a\",\"logit_bias\":{\"a\":1}}", "logit_bias: \"a\""},
+        {"{\"prompt\":\"a\",\"logit_bias\":{\"07\":1}}", "logit_bias: \"07\""},
+        {"{\"prompt\":\"a\",\"logit_bias\":{\"7\":101}}", "logit_bias: \"7\""},
+        {"{\"prompt\":\"a\",\"logit_bias\":{\"1048576\":1}}", "logit_bias: \"1048576\""},
         {"{\"prompt\":\"a\",\"seed\":-1}", "seed"},
         {"{\"prompt\":\"a\",\"ignore_eos\":1}", "ignore_eos"},
         {"{\"prompt\":\"a\",\"logprobs\":21}", "logprobs"},

@@ -256,6 +256,7 @@ static void send_request(job_side *job, uint64_t id, double top_p)
     request.prompt = prompt;
     request.max_new_tokens = 4;
     request.top_p = top_p;
+    request.repetition_penalty = 1;
     send_body(job, &request.base);
 }
 

@@ -20,6 +20,15 @@ static void make(const char *text)
     request.temperature = 0.9;
     request.top_p = 0.8;
     request.top_k = 40;
+    request.min_p = 0.05;
+    request.presence_penalty = -2;
+    request.frequency_penalty = 0.5;
+    request.repetition_penalty = 1.1;
+    request.bias_count = PROTO_LOGIT_BIASES_MAX;
+    for (int32_t i = 0; i < PROTO_LOGIT_BIASES_MAX; i++) {
+        request.bias_tokens[i] = PROTO_VOCAB_MAX - 1 - i;
+        request.biases[i] = 100 - (float)i / 7;
+    }
     request.max_new_tokens = 12;
     request.ignore_eos = true;
     request.logprob_count = PROTO_LOGPROBS_MAX;
@@ -143,6 +152,27 @@ static void what_is_out_of_range_is_refused_by_name(void **state)
         request.top_p = shares[i];
         assert_refused("top_p");
     }
+    for (int i = 0; i < 2; i++) {
+        const double beyond[] = {2.1, (double)NAN};
+        make("a");
+        request.presence_penalty = beyond[i];
+        assert_refused("presence_penalty");
+        make("a");
+        request.frequency_penalty = -beyond[i];
+        assert_refused("frequency_penalty");
+        make("a");
+        request.repetition_penalty = i == 0 ? 0 : 10.5;
+        assert_refused("repetition_penalty");
+        make("a");
+        request.min_p = beyond[i];
+        assert_refused("min_p");
+        make("a");
+        request.biases[299] = i == 0 ? -100.5F : (float)NAN;
+        assert_refused("logit_bias");
+        make("a");
+        request.bias_count = i == 0 ? -1 : PROTO_LOGIT_BIASES_MAX + 1;
+        assert_refused("logit_bias");
+    }
     make("a");
     request.id = 0;
     assert_refused("id");
@@ -208,6 +238,13 @@ static void a_message_is_not_believed(void **state)
     assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
     proto_request_to_message(&request, &message, texts);
     message.top_k = UINT32_MAX;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    proto_request_to_message(&request, &message, texts);
+    message.n_logit_biases--;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    proto_request_to_message(&request, &message, texts);
+    message.n_logit_biases++;
+    message.n_logit_bias_ids++;
     assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
     proto_request_to_message(&request, &message, texts);
     message.n_stop_token_ids = PROTO_STOP_TOKENS_MAX + 1;

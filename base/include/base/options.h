@@ -9,7 +9,7 @@
 
 #include "base/fields.h"
 
-enum { BASE_OPTIONS_MAX = 128 };
+enum { BASE_OPTIONS_MAX = 192 };
 
 /* A table with the record that it fills. */
 typedef struct base_option_set {

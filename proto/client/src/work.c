@@ -8,8 +8,12 @@
 
 _Static_assert(sizeof(proto_work) < PROTO_CLIENT_WORK_BYTES / PROTO_REQUESTS_UNJUDGED_MAX,
                "the queue has room for the longest");
-_Static_assert(offsetof(proto_work, request) + offsetof(proto_request, prompt) + 1 + 4 <= 256,
-               "as much is set aside for a cancel");
+/* Of a cancel and a drain there is the id alone. */
+enum {
+    ID_WORK_BYTES = offsetof(proto_work, request) + offsetof(proto_request, id) + sizeof(uint64_t)
+};
+
+_Static_assert((int)ID_WORK_BYTES + 4 <= 256, "as much is set aside for a cancel");
 
 base_status client_work_create(client_work **work, base_error *reterr)
 {
@@ -31,10 +35,8 @@ void client_work_destroy(client_work *work)
     }
 }
 
-base_status client_work_put(client_work *work, base_error *reterr)
+static base_status put(client_work *work, size_t size_bytes, base_error *reterr)
 {
-    const size_t size_bytes =
-        offsetof(proto_work, request) + proto_request_bytes(&work->incoming.request);
     work->woken = true;
     return client_queue_put(&work->queue, &work->incoming, size_bytes)
                ? BASE_OK
@@ -42,13 +44,18 @@ base_status client_work_put(client_work *work, base_error *reterr)
                            "the launcher sent more requests than may wait for a verdict");
 }
 
+base_status client_work_put(client_work *work, base_error *reterr)
+{
+    return put(work, offsetof(proto_work, request) + proto_request_bytes(&work->incoming.request),
+               reterr);
+}
+
 base_status client_work_put_id(client_work *work, proto_work_kind kind, uint64_t id,
                                base_error *reterr)
 {
-    memset(&work->incoming, 0, offsetof(proto_work, request) + offsetof(proto_request, prompt) + 1);
     work->incoming.kind = kind;
     work->incoming.request.id = id;
-    return client_work_put(work, reterr);
+    return put(work, ID_WORK_BYTES, reterr);
 }
 
 bool client_work_take(client_work *work, proto_work *taken)

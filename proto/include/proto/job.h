@@ -47,6 +47,10 @@ enum {
 #define PROTO_STATE_FORMAT "state-rank-%d.safetensors"
 
 #define PROTO_TEMPERATURE_MIN 1e-3 /* smallest temperature besides 0 */
+#define PROTO_PENALTY_MAX     2.0  /* of presence and frequency; its negative is the least */
+#define PROTO_REPETITION_MIN  0.1
+#define PROTO_REPETITION_MAX  10.0
+#define PROTO_LOGIT_BIAS_MAX  100.0 /* its negative is the least */
 #define PROTO_TEMPERATURE_MAX 1e3
 
 typedef enum proto_loss_on { PROTO_LOSS_ON_CORRECTION, PROTO_LOSS_ON_ALL } proto_loss_on;
@@ -215,11 +219,15 @@ typedef struct proto_job_infer {
     bool chat;             /* a prompt is a message of a user */
     bool no_thinking;      /* answers in chats begin behind empty thoughts */
     char curve[PROTO_CURVE_BYTES]; /* widths to measure, as "64,256"; empty: none */
-    bool baseline;         /* runs the prompts also on one rank, and on replicas of one rank each */
-    double temperature;    /* 0: the most probable token; else 0.001 … 1000 */
-    int64_t top_k;         /* 0: of all tokens */
-    double top_p;          /* 1: of all tokens */
-    int64_t sampling_seed; /* of the noise; 0: the job's seed */
+    bool baseline;      /* runs the prompts also on one rank, and on replicas of one rank each */
+    double temperature; /* 0: the most probable token; else 0.001 … 1000 */
+    int64_t top_k;      /* 0: of all tokens */
+    double top_p;       /* 1: of all tokens */
+    double min_p;       /* of the most probable token's probability; 0: of all tokens */
+    double presence_penalty;
+    double frequency_penalty;
+    double repetition_penalty; /* 1: none */
+    int64_t sampling_seed;     /* of the noise; 0: the job's seed */
 } proto_job_infer;
 
 /* Of modes on GPUs. */

@@ -10,7 +10,7 @@ enum {
     /* one message from a rank; the largest is an Output (a prompt and a text) */
     PROTO_RANK_MESSAGE_BYTES_MAX = 64 * 1024,
     /* one message from the launcher, without parts for each rank; the largest is a Request */
-    PROTO_LAUNCHER_MESSAGE_BYTES_MAX = 256 * 1024 + 8 * 1024,
+    PROTO_LAUNCHER_MESSAGE_BYTES_MAX = 256 * 1024 + 12 * 1024,
     /* one rank's part of a message from the launcher: a part of an exchange */
     PROTO_LAUNCHER_PART_BYTES_MAX = 4096 + 1024,
     /* one rank's part of an exchange */
@@ -39,6 +39,7 @@ enum {
     /* requests that come while a job runs */
     PROTO_PROMPT_TOKENS_MAX = 64 * 1024,                /* of a prompt that is given as tokens */
     PROTO_STOP_TOKENS_MAX = 15,                         /* of one request */
+    PROTO_LOGIT_BIASES_MAX = 300,                       /* of one request */
     PROTO_CHAT_MESSAGES_MAX = 256,                      /* of one chat */
     PROTO_CHAT_TEXTS_MAX = 2 * PROTO_CHAT_MESSAGES_MAX, /* roles and contents; together at most
                                                          * PROTO_PROMPT_BYTES_MAX */

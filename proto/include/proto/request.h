@@ -14,8 +14,9 @@
 
 struct Ringfence__Control__Request;
 
-/* The stops' key in JSON, with which a rank's refusal of them begins. */
+/* Keys in JSON with which a rank's refusal of the stops, and of the biases, begins. */
 #define PROTO_STOPS_KEY "stop_token_ids"
+#define PROTO_BIAS_KEY  "logit_bias"
 
 /* Either text_bytes or token_count is above 0, or both are 0: an empty prompt.
  *
@@ -24,17 +25,24 @@ struct Ringfence__Control__Request;
 typedef struct proto_request {
     uint64_t id; /* from 1 on, and rising */
     uint64_t seed;
-    uint64_t prompt_index;  /* what is drawn is keyed by it, beside the seed */
-    double temperature;     /* 0: greedy; else PROTO_TEMPERATURE_MIN … MAX (proto/job.h) */
-    double top_p;           /* above 0, at most 1 */
-    int32_t top_k;          /* 0 … PROTO_TOP_K_MAX */
-    int32_t max_new_tokens; /* 1 … PROTO_NEW_TOKENS_MAX */
-    int32_t logprob_count;  /* of each token: 0 … PROTO_LOGPROBS_MAX; 0: none; n: its own, and
+    uint64_t prompt_index;     /* what is drawn is keyed by it, beside the seed */
+    double temperature;        /* 0: greedy; else PROTO_TEMPERATURE_MIN … MAX (proto/job.h) */
+    double top_p;              /* above 0, at most 1 */
+    double min_p;              /* 0 … 1 */
+    double presence_penalty;   /* -PROTO_PENALTY_MAX … PROTO_PENALTY_MAX (proto/job.h), */
+    double frequency_penalty;  /* and so is this one */
+    double repetition_penalty; /* PROTO_REPETITION_MIN … MAX; 1: none */
+    int32_t top_k;             /* 0 … PROTO_TOP_K_MAX */
+    int32_t max_new_tokens;    /* 1 … PROTO_NEW_TOKENS_MAX */
+    int32_t logprob_count;     /* of each token: 0 … PROTO_LOGPROBS_MAX; 0: none; n: its own, and
                              * those of the n - 1 best */
     bool ignore_eos;
     bool no_thinking;   /* the answer to a chat begins behind empty thoughts */
     int32_t stop_count; /* 0 … PROTO_STOP_TOKENS_MAX */
     int32_t stops[PROTO_STOP_TOKENS_MAX];
+    int32_t bias_count;                          /* 0 … PROTO_LOGIT_BIASES_MAX */
+    int32_t bias_tokens[PROTO_LOGIT_BIASES_MAX]; /* no two are the same */
+    float biases[PROTO_LOGIT_BIASES_MAX]; /* -PROTO_LOGIT_BIAS_MAX … PROTO_LOGIT_BIAS_MAX */
     uint32_t text_bytes;    /* of the prompt, without its last NUL: 0 … PROTO_PROMPT_BYTES_MAX */
     uint32_t token_count;   /* 0 … PROTO_PROMPT_TOKENS_MAX */
     uint32_t message_count; /* of a chat: 1 … PROTO_CHAT_MESSAGES_MAX; 0: it is none */
@@ -50,7 +58,7 @@ size_t proto_request_bytes(const proto_request *request);
 /* BASE_ERR_INVALID or BASE_ERR_LIMIT says what is out of range. */
 BASE_MUST_CHECK base_status proto_request_check(const proto_request *request, base_error *reterr);
 
-/* The same of temperature, top_k and top_p alone. */
+/* The same of temperature, top_k, top_p, min_p, the penalties and the biases alone. */
 BASE_MUST_CHECK base_status proto_request_check_sampling(const proto_request *request,
                                                          base_error *reterr);
 

@@ -23,19 +23,37 @@ int world_logprobs(int i)
     return i % 3 == 0 ? 0 : 1 + i % LOGPROBS_MAX;
 }
 
+/* Greedy requests have no repetition penalty: test_engine.c checks them by their log-probabilities. */
+void world_adjust(int i, rank_request *request)
+{
+    static const rank_penalties ways[] = {
+        {.presence = 1.8, .frequency = 1.5},
+        {.repetition = 1.3},
+        {.frequency = -0.1, .repetition = 0.8},
+        {.presence = -1.5, .frequency = 0.1, .repetition = 1.1},
+    };
+    if (i % 3 == 1) {
+        request->penalties = ways[i % 4];
+        request->bias_count = i % 4 == 1 ? 0 : 2;
+        request->biases[0] = (rank_logit_bias){.token = (i * 13) % VOCAB, .bias = 0.7F};
+        request->biases[1] = (rank_logit_bias){.token = (i * 29 + 1) % VOCAB, .bias = -100};
+    }
+}
+
 static void make_request(const world *w, int i, rank_request *request, int32_t *prompt)
 {
     static const rank_sample_params ways[] = {
         {.top_p = 1},
         {.temperature = 0.8, .top_p = 1, .seed = 5},
         {.temperature = 1.2, .top_p = 1, .top_k = 12, .seed = 6},
-        {.temperature = 0.9, .top_p = 0.7, .seed = 7},
+        {.temperature = 0.9, .top_p = 0.7, .min_p = 0.02, .seed = 7},
     };
     *request = (rank_request){.prompt_count = prompt_count(i),
                               .max_new_tokens = 1 + i * 5 % 17,
                               .sample = ways[i % 4],
                               .logprob_count = world_logprobs(i)};
     request->sample.prompt_index = (uint64_t)i;
+    world_adjust(i, request);
     if (w->config.context == LONG_CONTEXT) {
         request->max_new_tokens *= 7;
         request->sample.temperature *= 0.1 + 0.3 * (i % 3);

@@ -60,6 +60,9 @@ void world_open(world *w, int context);
 /* How many log-probabilities of each token request i asks for. */
 int world_logprobs(int i);
 
+/* How the logits of request i are changed before its tokens are drawn. */
+void world_adjust(int i, rank_request *request);
+
 /* One rank's part of the plan: answers all requests, or leaves. comm NULL: it is alone. */
 BASE_MUST_CHECK base_status world_answer(world *w, coll_comm *comm, base_error *reterr);
 

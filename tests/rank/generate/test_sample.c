@@ -15,7 +15,7 @@ enum { VOCAB_MAX = 3000, WIDTH_MAX = 192, PADDED_MAX = RANK_SAMPLE_LEAVES * WIDT
 static const int world_sizes[] = {1, 2, 4, 8, 16, 3, 5, 6, 7, 11, 13};
 enum { WORLD_SIZES = sizeof world_sizes / sizeof *world_sizes };
 
-/* top_k 0 and top_p 1: off. */
+/* top_k 0, top_p 1 and min_p 0: off. */
 static const rank_sample_params param_sets[] = {
     {.temperature = 0, .top_p = 1},
     {.temperature = 1, .top_p = 1},
@@ -31,6 +31,13 @@ static const rank_sample_params param_sets[] = {
     {.temperature = 3, .top_p = 0.3},
     {.temperature = 1, .top_p = 1e-9},
     {.temperature = 1, .top_p = 0.9999999},
+    {.temperature = 1, .top_p = 1, .min_p = 0.07},
+    {.temperature = 4, .top_p = 1, .min_p = 1},
+    {.temperature = 0.5, .top_p = 1, .min_p = 1e-4},
+    {.temperature = 1, .top_p = 0.8, .min_p = 0.03},
+    {.temperature = 1.3, .top_p = 1, .top_k = 30, .min_p = 0.2},
+    {.temperature = 2, .top_p = 0.6, .top_k = 300, .min_p = 0.11},
+    {.temperature = 0, .top_p = 1, .min_p = 0.5},
 };
 enum { PARAM_SETS = sizeof param_sets / sizeof *param_sets };
 
@@ -88,8 +95,8 @@ static int by_logit(const void *a, const void *b)
 }
 
 /* Tokens that are kept of the sorted ones: top-k, then top-p of what is left. */
-static int kept_count(const rank_sample_params *params, const rank_sample_candidate *sorted,
-                      int count)
+static int nucleus_count(const rank_sample_params *params, const rank_sample_candidate *sorted,
+                         int count)
 {
     double total = 0;
     double sum = 0;
@@ -104,6 +111,18 @@ static int kept_count(const rank_sample_params *params, const rank_sample_candid
         }
     }
     return count;
+}
+
+/* And of these, the ones of which min-p leaves something. */
+static int kept_count(const rank_sample_params *params, const rank_sample_candidate *sorted,
+                      int count)
+{
+    int kept = nucleus_count(params, sorted, count);
+    while (kept > 1 && exp(((double)sorted[kept - 1].logit - (double)sorted[0].logit) /
+                           params->temperature) < params->min_p) {
+        kept--;
+    }
+    return kept;
 }
 
 static int sort_finite(const float *logits, int vocab_size, rank_sample_candidate *sorted)
@@ -252,8 +271,9 @@ static void test_distribution(void **state)
         {.temperature = 1, .top_p = 1, .top_k = 12, .seed = 9},
         {.temperature = 0.8, .top_p = 0.8, .seed = 10},
         {.temperature = 1.5, .top_p = 0.6, .top_k = 20, .seed = 11},
+        {.temperature = 1, .top_p = 1, .min_p = 0.1, .seed = 12},
     };
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         check_distribution(&sets[i], 1);
         check_distribution(&sets[i], 4);
     }
@@ -419,6 +439,9 @@ static void test_parameters_that_are_refused(void **state)
         {.temperature = 1, .top_p = -0.5},
         {.temperature = 1, .top_p = 1, .top_k = -1},
         {.temperature = 1, .top_p = 1, .top_k = RANK_SAMPLE_TOP_K_MAX + 1},
+        {.temperature = 1, .top_p = 1, .min_p = -0.1},
+        {.temperature = 1, .top_p = 1, .min_p = 1.1},
+        {.temperature = 1, .top_p = 1, .min_p = NAN},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_status(rank_sample_check(&wrong[i], NULL), BASE_ERR_INVALID);
