@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "serve/request_key.h"
@@ -27,8 +28,6 @@ static const struct {
     const char *key;
     neutral value;
 } others[] = {
-    {"n", NEUTRAL_ONE},
-    {"best_of", NEUTRAL_ONE},
     {"suffix", NEUTRAL_EMPTY},
     {"echo", NEUTRAL_FALSE},
     {"top_logprobs", NEUTRAL_ZERO},
@@ -86,23 +85,6 @@ static base_status read_other(const char *key, const json_t *value, base_error *
     return base_fail(reterr, BASE_ERR_INVALID, "%.48s: a completion has no such field", key);
 }
 
-/* A text, tokens, or a list of one of these. */
-static base_status read_prompt(const json_t *value, proto_request *request, base_error *reterr)
-{
-    const json_t *first = json_array_get(value, 0);
-    if (first != NULL && !json_is_integer(first)) {
-        if (json_array_size(value) != 1) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "prompt: a list of several: send a request for each");
-        }
-        value = first;
-    }
-    if (json_is_array(value)) {
-        return launch_request_tokens("prompt", value, request, reterr);
-    }
-    return launch_request_key("prompt", value, request, reterr);
-}
-
 static base_status read_flag(const char *key, const json_t *value, bool *flag, base_error *reterr)
 {
     *flag = json_is_true(value);
@@ -127,19 +109,6 @@ static base_status read_stream_options(const json_t *value, bool *include_usage,
                : BASE_OK;
 }
 
-/* The prompt, or the messages, of the path that was asked for. */
-static base_status read_input(const char *key, const json_t *value, launch_completion_body *body,
-                              base_error *reterr)
-{
-    if (body->chat != (strcmp(key, "messages") == 0)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         body->chat ? "prompt: a chat has messages; /v1/completions takes a prompt"
-                                    : "messages: /v1/chat/completions takes them");
-    }
-    return body->chat ? launch_request_key(key, value, &body->request, reterr)
-                      : read_prompt(value, &body->request, reterr);
-}
-
 /* Of a completion, how many of the best each token has beside itself; of a chat, whether it has any, and how many. */
 static base_status read_logprobs(const char *key, const json_t *value, launch_completion_body *body,
                                  base_error *reterr)
@@ -158,6 +127,27 @@ static base_status read_logprobs(const char *key, const json_t *value, launch_co
     return status;
 }
 
+/* Whether it belongs to the path that was asked for. */
+static base_status check_input(const char *key, const launch_completion_body *body,
+                               base_error *reterr)
+{
+    return body->chat == (strcmp(key, "messages") == 0)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           body->chat
+                               ? "prompt: a chat has messages; /v1/completions takes a prompt"
+                               : "messages: /v1/chat/completions takes them");
+}
+
+static base_status read_count(const char *key, const json_t *value, int *count, base_error *reterr)
+{
+    int64_t number = 0;
+    const base_status status =
+        launch_request_integer(key, value, 1, LAUNCH_SERVE_CHOICES_MAX, &number, reterr);
+    *count = (int)number;
+    return status;
+}
+
 static base_status read_field(const char *key, const json_t *value, const char *model,
                               launch_completion_body *body, base_error *reterr)
 {
@@ -171,7 +161,10 @@ static base_status read_field(const char *key, const json_t *value, const char *
                    : base_fail(reterr, BASE_ERR_NOTFOUND, LAUNCH_NO_SUCH_MODEL, model);
     }
     if (strcmp(key, "prompt") == 0 || strcmp(key, "messages") == 0) {
-        return read_input(key, value, body, reterr);
+        return check_input(key, body, reterr); /* it is read when all options are known */
+    }
+    if (strcmp(key, "n") == 0 || (!body->chat && strcmp(key, "best_of") == 0)) {
+        return read_count(key, value, key[0] == 'n' ? &body->choices_each : &body->best_of, reterr);
     }
     if (strcmp(key, "max_tokens") == 0 ||
         (body->chat && strcmp(key, "max_completion_tokens") == 0)) {
@@ -240,16 +233,120 @@ static base_status refuse_text(const char *text, size_t text_bytes, const json_e
                            flaw->text);
 }
 
+/* A text, or tokens. */
+static base_status read_prompt(const json_t *value, proto_request *request, base_error *reterr)
+{
+    return json_is_array(value) ? launch_request_tokens("prompt", value, request, reterr)
+                                : launch_request_key("prompt", value, request, reterr);
+}
+
+/* Adds a request with the prompt, or the messages. */
+static base_status add_request(const char *key, const json_t *value, launch_completion_body *body,
+                               base_error *reterr)
+{
+    proto_request *request = &body->request;
+    request->id = 1; /* the server has yet to number it */
+    request->text_bytes = 0;
+    request->token_count = 0;
+    base_status status = body->chat ? launch_request_key(key, value, request, reterr)
+                                    : read_prompt(value, request, reterr);
+    if (status == BASE_OK) {
+        status = proto_request_check(request, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    const size_t bytes = proto_request_bytes(request);
+    proto_request *copy = malloc(bytes);
+    if (copy == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
+    }
+    memcpy(copy, request, bytes);
+    body->requests[body->prompt_count++] = copy;
+    return BASE_OK;
+}
+
+/* A prompt is a text, or tokens, or a list of these. */
+static base_status read_input(const char *key, const json_t *value, launch_completion_body *body,
+                              base_error *reterr)
+{
+    size_t index = 0;
+    const json_t *one = NULL;
+    const json_t *first = json_array_get(value, 0);
+    if (value == NULL || json_is_null(value)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s: there is none", key);
+    }
+    const size_t prompts =
+        !body->chat && first != NULL && !json_is_integer(first) ? json_array_size(value) : 1;
+    if (prompts * (size_t)body->choices_each > LAUNCH_SERVE_CHOICES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "%s: with n, of more than %d texts", key,
+                         LAUNCH_SERVE_CHOICES_MAX);
+    }
+    if (body->chat || first == NULL || json_is_integer(first)) {
+        return add_request(key, value, body, reterr);
+    }
+    json_array_foreach(value, index, one)
+    {
+        const base_status status = add_request(key, one, body, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return BASE_OK;
+}
+
+/* Fields that go together. *field: that which is wrong. */
+static base_status check_fields(const launch_completion_body *body, const char **field,
+                                base_error *reterr)
+{
+    if (body->include_usage && !body->stream) {
+        *field = "stream_options";
+        return base_fail(reterr, BASE_ERR_INVALID, "stream_options: goes with stream");
+    }
+    if (body->logprobs_best > 0 && !body->logprobs) {
+        *field = "top_logprobs";
+        return base_fail(reterr, BASE_ERR_INVALID, "top_logprobs: goes with logprobs: true");
+    }
+    if (body->best_of != 0 && body->best_of != body->choices_each) {
+        *field = "best_of";
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "best_of: must be n, which is %d: no more texts are drawn than are sent",
+                         body->choices_each);
+    }
+    return BASE_OK;
+}
+
+/* Reads all members of the object. */
+static base_status read_object(const json_t *object, const char *model,
+                               launch_completion_body *body, const char **field, base_error *reterr)
+{
+    const char *input = body->chat ? "messages" : "prompt";
+    json_t *value = NULL;
+    base_status status = BASE_OK;
+    json_object_foreach((json_t *)(uintptr_t)object, *field, value)
+    {
+        status = read_field(*field, value, model, body, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    status = check_fields(body, field, reterr);
+    if (status == BASE_OK) {
+        *field = input;
+        body->request.logprob_count = body->logprobs ? 1 + body->logprobs_best : 0;
+        status = read_input(input, json_object_get(object, input), body, reterr);
+    }
+    return status;
+}
+
 base_status launch_completion_body_read(const char *text, size_t text_bytes, const char *model,
                                         launch_completion_body *body,
                                         char field[LAUNCH_FIELD_BYTES], base_error *reterr)
 {
     json_error_t json_error;
-    const char *key = NULL;
-    json_t *value = NULL;
-    base_status status = BASE_OK;
-    const char *input = body->chat ? "messages" : "prompt";
+    const char *wrong = "";
     field[0] = '\0';
+    body->choices_each = 1;
     if (body->chat) { /* clients expect the whole answer where they do not say how long */
         body->request.max_new_tokens = PROTO_NEW_TOKENS_MAX;
     }
@@ -261,33 +358,19 @@ base_status launch_completion_body_read(const char *text, size_t text_bytes, con
         json_decref(object);
         return base_fail(reterr, BASE_ERR_INVALID, "the body is not a JSON object");
     }
-    json_object_foreach(object, key, value)
-    {
-        status = read_field(key, value, model, body, reterr);
-        if (status != BASE_OK) {
-            (void)snprintf(field, LAUNCH_FIELD_BYTES, "%.48s", key);
-            break;
-        }
-    }
-    const proto_request *request = &body->request;
-    if (status == BASE_OK && request->text_bytes == 0 && request->token_count == 0) {
-        (void)snprintf(field, LAUNCH_FIELD_BYTES, "%s", input);
-        status = base_fail(reterr, BASE_ERR_INVALID, "%s: there is none", input);
-    }
-    if (status == BASE_OK && body->include_usage && !body->stream) {
-        (void)snprintf(field, LAUNCH_FIELD_BYTES, "stream_options");
-        status = base_fail(reterr, BASE_ERR_INVALID, "stream_options: goes with stream");
-    }
-    if (status == BASE_OK && body->logprobs_best > 0 && !body->logprobs) {
-        (void)snprintf(field, LAUNCH_FIELD_BYTES, "top_logprobs");
-        status = base_fail(reterr, BASE_ERR_INVALID, "top_logprobs: goes with logprobs: true");
-    }
-    body->request.logprob_count = body->logprobs ? 1 + body->logprobs_best : 0;
-    if (status == BASE_OK) {
-        body->request.id = 1; /* the server has yet to number it */
-        status = proto_request_check(request, reterr);
-        (void)snprintf(field, LAUNCH_FIELD_BYTES, "%s", status != BASE_OK ? input : "");
+    const base_status status = read_object(object, model, body, &wrong, reterr);
+    if (status != BASE_OK) {
+        (void)snprintf(field, LAUNCH_FIELD_BYTES, "%.48s", wrong);
     }
     json_decref(object);
     return status;
+}
+
+void launch_completion_body_fini(launch_completion_body *body)
+{
+    for (int i = 0; i < body->prompt_count; i++) {
+        free(body->requests[i]);
+        body->requests[i] = NULL;
+    }
+    body->prompt_count = 0;
 }

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "proto/request.h"
+#include "serve/limits.h"
 #include "serve/stop_texts.h"
 
 enum { LAUNCH_FIELD_BYTES = 64 };
@@ -18,6 +19,12 @@ enum { LAUNCH_FIELD_BYTES = 64 };
 
 typedef struct launch_completion_body {
     proto_request request; /* before: the options that hold where the body says nothing */
+    /* What is asked for: of each prompt in turn `choices_each` texts, LAUNCH_SERVE_CHOICES_MAX in all. Each has
+     * the request's options, and its own prompt. */
+    proto_request *requests[LAUNCH_SERVE_CHOICES_MAX]; /* (prompt_count) */
+    int prompt_count;
+    int choices_each;
+    int best_of; /* 0: it says nothing */
     launch_stop_texts stops;
     bool chat; /* before: it has messages, and no prompt */
     bool stream;
@@ -27,12 +34,15 @@ typedef struct launch_completion_body {
     int32_t logprobs_best;
 } launch_completion_body;
 
-/* model: the only one that there is. BASE_ERR_NOTFOUND: another is asked for. BASE_ERR_INVALID or
+/* body: all 0 but for what is set before. model: the only one that there is. BASE_ERR_NOTFOUND: another is asked for. BASE_ERR_INVALID or
  * BASE_ERR_LIMIT: what is wrong, and in field[] its name, "" if it is the body as a whole. */
 BASE_MUST_CHECK base_status launch_completion_body_read(const char *text, size_t text_bytes,
                                                         const char *model,
                                                         launch_completion_body *body,
                                                         char field[LAUNCH_FIELD_BYTES],
                                                         base_error *reterr);
+
+/* Also after a failure, and of a body that is all 0. */
+void launch_completion_body_fini(launch_completion_body *body);
 
 #endif

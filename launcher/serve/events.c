@@ -12,10 +12,11 @@
 
 enum { EVENTS_AT_ONCE = 64 };
 
+/* The completion that has a choice with this id. */
 static launch_completion *find(const launch_server *server, uint64_t id)
 {
     launch_completion *one = server->completions;
-    while (one != NULL && one->head.id != id) {
+    while (one != NULL && (id < one->head.id || id >= one->head.id + (uint64_t)one->choice_count)) {
         one = one->next;
     }
     return one;
@@ -38,26 +39,35 @@ static void look(launch_server *server)
     }
 }
 
+static bool needs_cancel(const launch_choice *choice)
+{
+    return choice->cancel_due && !choice->cancel_sent &&
+           (choice->stage == LAUNCH_STAGE_SENT || choice->stage == LAUNCH_STAGE_ACCEPTED);
+}
+
 /* What to do next. There is always room for a request: of so many that were sent, rank 0 accepts all. */
 static launch_feed_kind choose(launch_server *server, proto_request *request)
 {
-    launch_completion *waiting = NULL;
+    launch_completion *of = NULL;
+    launch_choice *waiting = NULL;
     int unjudged = 0;
     for (launch_completion *one = server->completions; one != NULL; one = one->next) {
-        unjudged += one->stage == LAUNCH_STAGE_SENT ? 1 : 0;
-        waiting = waiting == NULL && one->stage == LAUNCH_STAGE_WAITING ? one : waiting;
-        if (one->cancel_due && !one->cancel_sent &&
-            (one->stage == LAUNCH_STAGE_SENT || one->stage == LAUNCH_STAGE_ACCEPTED)) {
-            one->cancel_sent = true;
-            request->id = one->head.id;
-            return LAUNCH_FEED_CANCEL;
+        for (int i = 0; i < one->choice_count; i++) {
+            launch_choice *choice = &one->choices[i];
+            unjudged += choice->stage == LAUNCH_STAGE_SENT ? 1 : 0;
+            if (waiting == NULL && choice->stage == LAUNCH_STAGE_WAITING) {
+                waiting = choice;
+                of = one;
+            }
+            if (needs_cancel(choice)) {
+                choice->cancel_sent = true;
+                request->id = one->head.id + (uint64_t)i;
+                return LAUNCH_FEED_CANCEL;
+            }
         }
     }
     if (waiting != NULL && unjudged < PROTO_REQUESTS_UNJUDGED_MAX) {
-        memcpy(request, waiting->request, proto_request_bytes(waiting->request));
-        free(waiting->request);
-        waiting->request = NULL;
-        waiting->stage = LAUNCH_STAGE_SENT;
+        launch_completion_take_request(of, waiting, request);
         return LAUNCH_FEED_REQUEST;
     }
     return server->draining && server->completions == NULL ? LAUNCH_FEED_END : LAUNCH_FEED_NOTHING;
@@ -75,65 +85,78 @@ launch_feed_kind launch_events_next(void *user, bool readable, proto_request *re
     return kind;
 }
 
-/* Adds a piece of text. It ends the completion where a stop is whole, and what may begin one is
- * held. */
-static void put_text(launch_completion *one, const char *piece)
+/* Adds a piece of text. It ends the choice where a stop is whole, and what may begin one is held. */
+static void put_text(const launch_stop_texts *stops, launch_choice *choice, const char *piece)
 {
-    base_buffer *text = &one->text;
-    const size_t begin = text->length_bytes - one->held_bytes;
+    base_buffer *text = &choice->text;
+    const size_t begin = text->length_bytes - choice->held_bytes;
     size_t settled = 0;
     base_buffer_put(text, piece);
-    if (one->stops.count == 0 || text->failed) {
+    if (stops->count == 0 || text->failed) {
         return;
     }
-    one->stopped = launch_stop_texts_find(&one->stops, text->data + begin,
-                                          text->length_bytes - begin, &settled);
-    one->held_bytes = one->stopped ? 0 : text->length_bytes - begin - settled;
-    if (one->stopped) {
+    choice->stopped =
+        launch_stop_texts_find(stops, text->data + begin, text->length_bytes - begin, &settled);
+    choice->held_bytes = choice->stopped ? 0 : text->length_bytes - begin - settled;
+    if (choice->stopped) {
         text->length_bytes = begin + settled;
         text->data[text->length_bytes] = '\0';
-        one->finish_reason = "stop";
-        one->cancel_due = true;
+        choice->finish_reason = "stop";
+        choice->cancel_due = true;
     }
 }
 
-static void take_tokens(launch_completion *one, const launch_request_event *event)
+/* Ends a completion of which too much waits, or for which there is no memory. */
+static void check_room(launch_completion *one, const launch_choice *choice)
 {
-    const int most = one->stream ? LAUNCH_SERVE_UNREAD_BYTES_MAX : LAUNCH_SERVE_ANSWER_BYTES_MAX;
-    one->first_ns = one->first_ns == 0 ? base_now_ns() : one->first_ns;
-    if (one->connection == NULL || one->stopped || one->trouble != LAUNCH_TROUBLE_NONE) {
+    const size_t most = one->stream ? LAUNCH_SERVE_UNREAD_BYTES_MAX : LAUNCH_SERVE_ANSWER_BYTES_MAX;
+    const bool failed = choice->text.failed || choice->logprobs.failed;
+    size_t bytes = 0;
+    size_t logprobs = 0;
+    for (int i = 0; i < one->choice_count; i++) {
+        bytes += one->choices[i].text.length_bytes;
+        logprobs += one->choices[i].logprobs.count;
+    }
+    if (failed || bytes > most || logprobs > LAUNCH_SERVE_LOGPROBS_MAX) {
+        base_error why;
+        (void)base_fail(&why, BASE_ERR_LIMIT,
+                        "the answer has more than %zu bytes or %d log-probabilities%s", most,
+                        LAUNCH_SERVE_LOGPROBS_MAX, one->stream ? " that were not read" : "");
+        launch_completion_fail(one, failed ? LAUNCH_TROUBLE_FAILED : LAUNCH_TROUBLE_UNREAD,
+                               why.message);
+    }
+}
+
+static void take_tokens(launch_completion *one, launch_choice *choice,
+                        const launch_request_event *event)
+{
+    choice->first_ns = choice->first_ns == 0 ? base_now_ns() : choice->first_ns;
+    if (one->connection == NULL || choice->stopped || one->trouble != LAUNCH_TROUBLE_NONE) {
         return;
     }
-    one->usage.completion_tokens += (uint32_t)event->token_count;
-    put_text(one, event->text);
-    launch_logprobs_add(&one->logprobs, event);
-    const bool failed = one->text.failed || one->logprobs.failed;
-    if (failed || one->text.length_bytes > (size_t)most ||
-        one->logprobs.count > LAUNCH_SERVE_LOGPROBS_MAX) {
-        one->trouble = failed ? LAUNCH_TROUBLE_FAILED : LAUNCH_TROUBLE_UNREAD;
-        (void)base_fail(&one->reason, BASE_ERR_LIMIT,
-                        "the answer has more than %d bytes or %d log-probabilities%s", most,
-                        LAUNCH_SERVE_LOGPROBS_MAX, one->stream ? " that were not read" : "");
-        one->cancel_due = true;
-    }
+    choice->usage.completion_tokens += (uint32_t)event->token_count;
+    put_text(&one->stops, choice, event->text);
+    launch_logprobs_add(&choice->logprobs, event);
+    check_room(one, choice);
     if (one->stream || one->trouble != LAUNCH_TROUBLE_NONE) {
         launch_completion_wake(one);
     }
 }
 
-static void take_refused(launch_completion *one, const launch_request_event *event)
+static void take_refused(launch_completion *one, launch_choice *choice,
+                         const launch_request_event *event)
 {
     /* one that was not even judged has a finish_reason: the job has ended */
-    one->trouble = one->server->draining          ? LAUNCH_TROUBLE_ENDING
-                   : event->finish_reason != NULL ? LAUNCH_TROUBLE_FAILED
-                                                  : LAUNCH_TROUBLE_REQUEST;
-    (void)snprintf(one->reason.message, sizeof one->reason.message, "%s", event->reason);
-    one->stage = LAUNCH_STAGE_REFUSED;
-    one->server->metrics.requests[one->trouble == LAUNCH_TROUBLE_REQUEST ? LAUNCH_OUTCOME_REFUSED
-                                                                         : LAUNCH_OUTCOME_FAILED]++;
+    const launch_trouble trouble = one->server->draining          ? LAUNCH_TROUBLE_ENDING
+                                   : event->finish_reason != NULL ? LAUNCH_TROUBLE_FAILED
+                                                                  : LAUNCH_TROUBLE_REQUEST;
+    choice->stage = LAUNCH_STAGE_DROPPED;
+    launch_completion_fail(one, trouble, event->reason);
+    one->server->metrics.requests[trouble == LAUNCH_TROUBLE_REQUEST ? LAUNCH_OUTCOME_REFUSED
+                                                                    : LAUNCH_OUTCOME_FAILED]++;
 }
 
-static void count_finished(launch_metrics *metrics, const launch_completion *one,
+static void count_finished(launch_metrics *metrics, int64_t first_ns,
                            const launch_request_event *event, launch_outcome outcome)
 {
     metrics->requests[outcome]++;
@@ -141,15 +164,16 @@ static void count_finished(launch_metrics *metrics, const launch_completion *one
     metrics->cached_tokens += event->cached_tokens;
     metrics->drafted += event->drafted;
     metrics->accepted += event->accepted;
-    if (one->first_ns != 0) {
-        launch_metrics_observe(&metrics->first, one->first_ns - one->came_ns);
+    if (first_ns != 0) {
+        launch_metrics_observe(&metrics->first, first_ns);
     }
     if (event->drawn > 1) {
         launch_metrics_observe(&metrics->per_token, event->decode_ns / (int64_t)(event->drawn - 1));
     }
 }
 
-static void take_finished(launch_completion *one, const launch_request_event *event)
+static void take_finished(launch_completion *one, launch_choice *choice,
+                          const launch_request_event *event)
 {
     static const struct {
         const char *reason;
@@ -161,25 +185,37 @@ static void take_finished(launch_completion *one, const launch_request_event *ev
         {"cancelled", LAUNCH_OUTCOME_CANCELLED, LAUNCH_TROUBLE_ENDING},
         {"error", LAUNCH_OUTCOME_FAILED, LAUNCH_TROUBLE_FAILED},
     };
+    launch_metrics *metrics = &one->server->metrics;
+    const int64_t first_ns = choice->first_ns != 0 ? choice->first_ns - one->came_ns : 0;
     size_t end = 0;
     while (strcmp(event->finish_reason, ends[end].reason) != 0 && end < 3) {
         end++;
     }
-    one->stage = LAUNCH_STAGE_FINISHED;
-    one->usage.cached_tokens = event->cached_tokens;
-    one->held_bytes = 0;
-    if (one->stopped) { /* rank 0 calls it cancelled, or its own end came meanwhile */
-        count_finished(&one->server->metrics, one, event, LAUNCH_OUTCOME_STOP);
+    choice->stage = LAUNCH_STAGE_FINISHED;
+    choice->usage.cached_tokens = event->cached_tokens;
+    choice->held_bytes = 0;
+    if (choice->stopped) { /* rank 0 calls it cancelled, or its own end came meanwhile */
+        count_finished(metrics, first_ns, event, LAUNCH_OUTCOME_STOP);
         return;
     }
-    one->finish_reason = ends[end].reason;
-    one->usage.completion_tokens = event->completion_tokens;
-    if (one->trouble == LAUNCH_TROUBLE_NONE && ends[end].trouble != LAUNCH_TROUBLE_NONE) {
-        one->trouble = ends[end].trouble;
-        (void)snprintf(one->reason.message, sizeof one->reason.message, "%s",
-                       event->reason != NULL ? event->reason : "the server ends");
+    choice->finish_reason = ends[end].reason;
+    choice->usage.completion_tokens = event->completion_tokens;
+    if (ends[end].trouble != LAUNCH_TROUBLE_NONE) {
+        launch_completion_fail(one, ends[end].trouble,
+                               event->reason != NULL ? event->reason : "the server ends");
     }
-    count_finished(&one->server->metrics, one, event, ends[end].outcome);
+    count_finished(metrics, first_ns, event, ends[end].outcome);
+}
+
+static void take_accepted(launch_completion *one, launch_choice *choice,
+                          const launch_request_event *event)
+{
+    choice->stage = LAUNCH_STAGE_ACCEPTED;
+    choice->usage.prompt_tokens = event->prompt_tokens;
+    one->server->metrics.prompt_tokens += event->prompt_tokens;
+    if (one->stream && launch_completion_is_accepted(one)) {
+        launch_completion_wake(one);
+    }
 }
 
 void launch_events_take(void *user, const launch_request_event *event)
@@ -188,23 +224,19 @@ void launch_events_take(void *user, const launch_request_event *event)
     (void)pthread_mutex_lock(&server->lock);
     launch_completion *one = find(server, event->id);
     if (one != NULL) {
+        launch_choice *choice = &one->choices[event->id - one->head.id];
         switch (event->kind) {
         case LAUNCH_EVENT_ACCEPTED:
-            one->stage = LAUNCH_STAGE_ACCEPTED;
-            one->usage.prompt_tokens = event->prompt_tokens;
-            server->metrics.prompt_tokens += event->prompt_tokens;
-            if (one->stream) {
-                launch_completion_wake(one);
-            }
+            take_accepted(one, choice, event);
             break;
         case LAUNCH_EVENT_REFUSED:
-            take_refused(one, event);
+            take_refused(one, choice, event);
             break;
         case LAUNCH_EVENT_TOKENS:
-            take_tokens(one, event);
+            take_tokens(one, choice, event);
             break;
         case LAUNCH_EVENT_FINISHED:
-            take_finished(one, event);
+            take_finished(one, choice, event);
             break;
         }
         if (launch_completion_is_over(one)) {

@@ -14,6 +14,7 @@ enum {
     LAUNCH_SERVE_USED_SECONDS = 60,          /* or so if it has had a completion */
     LAUNCH_SERVE_UNREAD_BYTES_MAX = 1 << 20, /* of a stream whose reader is slow */
     LAUNCH_SERVE_ANSWER_BYTES_MAX = 4 << 20, /* of an answer that is sent as a whole */
+    LAUNCH_SERVE_CHOICES_MAX = 64,           /* of one request: n times its prompts */
     LAUNCH_SERVE_LOGPROBS_MAX = 64 * 1024,   /* that wait to be sent */
     LAUNCH_SERVE_CHUNK_BYTES = 16 * 1024,    /* handed to MHD at a time */
     LAUNCH_SERVE_KEY_BYTES_MIN = 16,

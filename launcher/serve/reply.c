@@ -56,18 +56,20 @@ static json_t *begin(const launch_reply_head *head, bool piece)
                      (json_int_t)head->created_s, "model", head->model);
 }
 
-/* The only choice: what follows is a "text", a "message" or a "delta". logprobs NULL: none. */
-static json_t *choices(const launch_reply_head *head, bool piece, json_t *value,
-                       const char *finish_reason, launch_logprobs *logprobs)
+/* Adds a choice to the list: what follows is a "text", a "message" or a "delta". */
+static void add_choice(const launch_reply_head *head, bool piece, const launch_reply_choice *choice,
+                       json_t *value, json_t *list)
 {
+    launch_logprobs *logprobs = choice->logprobs;
     const bool wanted = logprobs != NULL && logprobs->each > 0;
-    return json_pack("[{s:i, s:o, s:o, s:s?}]", "index", 0,
-                     !head->chat ? "text"
-                     : piece     ? "delta"
-                                 : "message",
-                     value, "logprobs",
-                     wanted ? launch_logprobs_take(logprobs, head->chat) : json_null(),
-                     "finish_reason", finish_reason);
+    (void)json_array_append_new(
+        list, json_pack("{s:i, s:o, s:o, s:s?}", "index", choice->index,
+                        !head->chat ? "text"
+                        : piece     ? "delta"
+                                    : "message",
+                        value, "logprobs",
+                        wanted ? launch_logprobs_take(logprobs, head->chat) : json_null(),
+                        "finish_reason", choice->finish_reason));
 }
 
 static json_t *describe_usage(const launch_usage *usage)
@@ -78,41 +80,44 @@ static json_t *describe_usage(const launch_usage *usage)
                      "prompt_tokens_details", "cached_tokens", (json_int_t)usage->cached_tokens);
 }
 
-char *launch_reply_completion(const launch_reply_head *head, const char *text,
-                              const char *finish_reason, launch_logprobs *logprobs,
-                              const launch_usage *usage)
+char *launch_reply_completion(const launch_reply_head *head, const launch_reply_choice *choices,
+                              int count, const launch_usage *usage)
 {
     json_t *object = begin(head, false);
-    json_t *value = head->chat ? json_pack("{s:s, s:s}", "role", "assistant", "content", text)
-                               : json_string(text);
-    (void)json_object_set_new(object, "choices",
-                              choices(head, false, value, finish_reason, logprobs));
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++) {
+        json_t *value =
+            head->chat ? json_pack("{s:s, s:s}", "role", "assistant", "content", choices[i].text)
+                       : json_string(choices[i].text);
+        add_choice(head, false, &choices[i], value, list);
+    }
+    (void)json_object_set_new(object, "choices", list);
     (void)json_object_set_new(object, "usage", describe_usage(usage));
     return dump(object);
 }
 
-static char *dump_piece(const launch_reply_head *head, json_t *value, const char *finish_reason,
-                        launch_logprobs *logprobs)
+static char *dump_piece(const launch_reply_head *head, const launch_reply_choice *choice,
+                        json_t *value)
 {
     json_t *object = begin(head, true);
-    (void)json_object_set_new(object, "choices",
-                              choices(head, true, value, finish_reason, logprobs));
+    json_t *list = json_array();
+    add_choice(head, true, choice, value, list);
+    (void)json_object_set_new(object, "choices", list);
     return dump(object);
 }
 
-char *launch_reply_role(const launch_reply_head *head)
+char *launch_reply_role(const launch_reply_head *head, int index)
 {
-    return dump_piece(head, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL,
-                      NULL);
+    return dump_piece(head, &(launch_reply_choice){.index = index},
+                      json_pack("{s:s, s:s}", "role", "assistant", "content", ""));
 }
 
-char *launch_reply_chunk(const launch_reply_head *head, const char *text, const char *finish_reason,
-                         launch_logprobs *logprobs)
+char *launch_reply_chunk(const launch_reply_head *head, const launch_reply_choice *choice)
 {
-    json_t *value = !head->chat       ? json_string(text)
-                    : text[0] != '\0' ? json_pack("{s:s}", "content", text)
-                                      : json_object();
-    return dump_piece(head, value, finish_reason, logprobs);
+    json_t *value = !head->chat               ? json_string(choice->text)
+                    : choice->text[0] != '\0' ? json_pack("{s:s}", "content", choice->text)
+                                              : json_object();
+    return dump_piece(head, choice, value);
 }
 
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage)

@@ -25,17 +25,23 @@ typedef struct launch_usage {
 /* {"error": …}. status: the HTTP status, which gives the type. field: NULL or "": none. */
 char *launch_reply_error(int status, const char *field, const char *message);
 
-/* A whole completion. Takes the log-probabilities that are kept. */
-char *launch_reply_completion(const launch_reply_head *head, const char *text,
-                              const char *finish_reason, launch_logprobs *logprobs,
-                              const launch_usage *usage);
+/* One of its texts, or a piece of one. */
+typedef struct launch_reply_choice {
+    int index;
+    const char *text;
+    const char *finish_reason; /* of a stream: NULL until the last piece */
+    launch_logprobs *logprobs; /* NULL: none. Those that are kept are taken */
+} launch_reply_choice;
 
-/* Of a chat, what comes before the first piece: whose message it is. */
-char *launch_reply_role(const launch_reply_head *head);
+/* A whole completion. */
+char *launch_reply_completion(const launch_reply_head *head, const launch_reply_choice *choices,
+                              int count, const launch_usage *usage);
 
-/* A piece of one. finish_reason: NULL until the last, which has no log-probabilities: NULL. */
-char *launch_reply_chunk(const launch_reply_head *head, const char *text, const char *finish_reason,
-                         launch_logprobs *logprobs);
+/* Of a chat, what comes before the first piece of a choice: whose message it is. */
+char *launch_reply_role(const launch_reply_head *head, int index);
+
+/* A piece of one choice. */
+char *launch_reply_chunk(const launch_reply_head *head, const launch_reply_choice *choice);
 
 /* The usage, after the last piece. */
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage);

@@ -56,62 +56,18 @@ static bool send_error(struct MHD_Connection *connection, int status, const char
 
 /* ---- completions ---- */
 
-/* A new completion at the end of the list; the caller locks. NULL: no memory. */
-static launch_completion *add(launch_server *server, const launch_completion_body *body,
-                              struct MHD_Connection *connection)
-{
-    char timestamp[BASE_TIMESTAMP_BYTES];
-    launch_completion *one = calloc(1, sizeof *one);
-    const size_t request_bytes = proto_request_bytes(&body->request);
-    proto_request *request = malloc(request_bytes);
-    if (one == NULL || request == NULL) {
-        free(one);
-        free(request);
-        return NULL;
-    }
-    memcpy(request, &body->request, request_bytes);
-    request->id = ++server->last_id;
-    if (!body->seeded) {
-        request->seed = server->seed;
-        request->prompt_index = request->id;
-    }
-    *one = (launch_completion){
-        .server = server,
-        .head = {.id = request->id,
-                 .created_s = base_timestamp(timestamp) / 1000,
-                 .model = server->model,
-                 .chat = body->chat},
-        .request = request,
-        .connection = connection,
-        .fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
-        .stops = body->stops,
-        .logprobs = {.each = (size_t)body->request.logprob_count},
-        .stream = body->stream,
-        .include_usage = body->include_usage,
-        .came_ns = base_now_ns(),
-    };
-    launch_completion **end = &server->completions;
-    while (*end != NULL) {
-        end = &(*end)->next;
-    }
-    *end = one;
-    server->count++;
-    server->held++;
-    return one;
-}
-
 /* Begins a completion, unless the server is full or ends. Returns the HTTP status if it does not. */
 static int begin(launch_server *server, struct MHD_Connection *connection, call *own,
-                 const launch_completion_body *body)
+                 launch_completion_body *body)
 {
     int status = 0;
     (void)pthread_mutex_lock(&server->lock);
     if (server->draining || server->over) {
         status = MHD_HTTP_SERVICE_UNAVAILABLE;
-    } else if (server->count >= server->open_max) {
+    } else if (body->prompt_count * body->choices_each > server->open_max - server->count) {
         status = MHD_HTTP_TOO_MANY_REQUESTS;
     } else {
-        launch_completion *one = add(server, body, connection);
+        launch_completion *one = launch_completion_add(server, body, connection);
         status = one != NULL ? 0 : MHD_HTTP_INTERNAL_SERVER_ERROR;
         if (one != NULL) {
             struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT,
@@ -154,6 +110,7 @@ static bool post(launch_server *server, struct MHD_Connection *connection, call 
                                     own->body.size_bytes, server->model, body, field, &error);
     launch_body_drop(&own->body, &server->large_bytes);
     if (read != BASE_OK) {
+        launch_completion_body_fini(body);
         free(body);
         (void)pthread_mutex_lock(&server->lock);
         server->metrics.requests[LAUNCH_OUTCOME_REFUSED]++;
@@ -163,6 +120,7 @@ static bool post(launch_server *server, struct MHD_Connection *connection, call 
                           field, error.message, NULL, NULL);
     }
     const int status = begin(server, connection, own, body);
+    launch_completion_body_fini(body);
     free(body);
     switch (status) {
     case 0:
@@ -222,6 +180,22 @@ static const char *field_of(const launch_completion *one)
                             : "prompt";
 }
 
+/* The whole answer. NULL: no memory. */
+static char *write_answer(launch_completion *one)
+{
+    launch_reply_choice choices[LAUNCH_SERVE_CHOICES_MAX];
+    const launch_usage usage = launch_completion_usage(one);
+    for (int i = 0; i < one->choice_count; i++) {
+        launch_choice *choice = &one->choices[i];
+        choices[i] =
+            (launch_reply_choice){.index = i,
+                                  .text = choice->text.data != NULL ? choice->text.data : "",
+                                  .finish_reason = choice->finish_reason,
+                                  .logprobs = &choice->logprobs};
+    }
+    return launch_reply_completion(&one->head, choices, one->choice_count, &usage);
+}
+
 /* Goes on with a completion that was suspended: a stream was accepted, or the whole text is there. */
 static bool go_on(launch_server *server, struct MHD_Connection *connection, launch_completion *one)
 {
@@ -229,14 +203,13 @@ static bool go_on(launch_server *server, struct MHD_Connection *connection, laun
     (void)pthread_mutex_lock(&server->lock);
     const bool over = launch_completion_is_over(one);
     const bool gone = one->gone;
-    const bool stream = one->stream && one->trouble == LAUNCH_TROUBLE_NONE;
+    const bool stream =
+        one->stream && one->trouble == LAUNCH_TROUBLE_NONE && launch_completion_is_accepted(one);
     const int status = launch_completion_status(one);
     if (!stream && over) {
-        text =
-            one->trouble != LAUNCH_TROUBLE_NONE
-                ? launch_reply_error(status, field_of(one), one->reason.message)
-                : launch_reply_completion(&one->head, one->text.data != NULL ? one->text.data : "",
-                                          one->finish_reason, &one->logprobs, &one->usage);
+        text = one->trouble != LAUNCH_TROUBLE_NONE
+                   ? launch_reply_error(status, field_of(one), one->reason.message)
+                   : write_answer(one);
     } else if (!stream && !gone) {
         one->suspended = true;
         MHD_suspend_connection(connection);
@@ -289,9 +262,12 @@ static bool get_metrics(launch_server *server, struct MHD_Connection *connection
     (void)own;
     (void)pthread_mutex_lock(&server->lock);
     for (const launch_completion *one = server->completions; one != NULL; one = one->next) {
-        if (!launch_completion_is_over(one)) { /* it may wait for its reader long after */
-            running += one->first_ns != 0 ? 1 : 0;
-            waiting += one->first_ns == 0 ? 1 : 0;
+        for (int i = 0; i < one->choice_count && one->trouble == LAUNCH_TROUBLE_NONE; i++) {
+            if (!launch_choice_is_over(
+                    &one->choices[i])) { /* it may wait for its reader long after */
+                running += one->choices[i].first_ns != 0 ? 1 : 0;
+                waiting += one->choices[i].first_ns == 0 ? 1 : 0;
+            }
         }
     }
     launch_metrics_write(&server->metrics, running, waiting, &text);
@@ -436,15 +412,11 @@ void launch_routes_end(void *user, struct MHD_Connection *connection, void **sta
         (void)pthread_mutex_lock(&server->lock);
         (void)epoll_ctl(server->events_fd, EPOLL_CTL_DEL, one->fd, NULL);
         one->connection = NULL;
-        one->cancel_due = !launch_completion_is_over(one) || one->cancel_due;
+        launch_completion_cancel(one);
         server->held--;
         if (server->held == 0) {
             (void)pthread_cond_signal(&server->idle);
         }
-        if (one->stage == LAUNCH_STAGE_WAITING) {
-            server->metrics.requests[LAUNCH_OUTCOME_CANCELLED]++;
-        }
-        launch_server_wake(server);
         launch_completion_drop(one);
         (void)pthread_mutex_unlock(&server->lock);
     }

@@ -1,4 +1,4 @@
-/* Listens, begins and ends the server's thread, and keeps the list of completions. Called by
+/* Listens, and begins and ends the server's thread. Called by
  * cli/run_job.c. */
 #include "serve/server.h"
 
@@ -24,70 +24,10 @@
 #include "proto/envelope.h"
 #include "serve/server_impl.h"
 
-/* ---- completions ---- */
-
 void launch_server_wake(const launch_server *server)
 {
     const uint64_t once = 1;
     (void)!write(server->wake_fd, &once, sizeof once);
-}
-
-void launch_completion_wake(launch_completion *completion)
-{
-    if (completion->suspended) {
-        completion->suspended = false;
-        MHD_resume_connection(completion->connection);
-    }
-}
-
-bool launch_completion_is_over(const launch_completion *completion)
-{
-    return completion->stage == LAUNCH_STAGE_REFUSED ||
-           completion->stage == LAUNCH_STAGE_FINISHED || completion->stopped ||
-           completion->trouble != LAUNCH_TROUBLE_NONE;
-}
-
-int launch_completion_status(const launch_completion *completion)
-{
-    switch (completion->trouble) {
-    case LAUNCH_TROUBLE_NONE:
-        return MHD_HTTP_OK;
-    case LAUNCH_TROUBLE_REQUEST:
-        return MHD_HTTP_BAD_REQUEST;
-    case LAUNCH_TROUBLE_ENDING:
-        return MHD_HTTP_SERVICE_UNAVAILABLE;
-    case LAUNCH_TROUBLE_FAILED:
-    case LAUNCH_TROUBLE_UNREAD:
-        break;
-    }
-    return MHD_HTTP_INTERNAL_SERVER_ERROR;
-}
-
-static void completion_free(launch_completion *completion)
-{
-    free(completion->request);
-    base_buffer_fini(&completion->text);
-    base_buffer_fini(&completion->out);
-    launch_logprobs_fini(&completion->logprobs);
-    free(completion);
-}
-
-void launch_completion_drop(launch_completion *completion)
-{
-    launch_server *server = completion->server;
-    const bool known = completion->stage == LAUNCH_STAGE_SENT ||
-                       completion->stage == LAUNCH_STAGE_ACCEPTED; /* to rank 0 */
-    if (completion->connection != NULL || (known && !server->over)) {
-        return;
-    }
-    launch_completion **at = &server->completions;
-    while (*at != completion) {
-        at = &(*at)->next;
-    }
-    *at = completion->next;
-    server->count--;
-    completion_free(completion);
-    launch_server_wake(server); /* the last one may end a drain */
 }
 
 /* ---- the address and the key ---- */
@@ -396,9 +336,9 @@ static void flush(launch_server *server, const char *cause)
     for (launch_completion *one = server->completions; one != NULL; one = next) {
         next = one->next;
         if (!launch_completion_is_over(one)) {
-            one->trouble = cause[0] != '\0' ? LAUNCH_TROUBLE_FAILED : LAUNCH_TROUBLE_ENDING;
-            (void)snprintf(one->reason.message, sizeof one->reason.message, "%s",
-                           cause[0] != '\0' ? cause : "the server ends");
+            launch_completion_fail(one,
+                                   cause[0] != '\0' ? LAUNCH_TROUBLE_FAILED : LAUNCH_TROUBLE_ENDING,
+                                   cause[0] != '\0' ? cause : "the server ends");
         }
         launch_completion_wake(one);
         launch_completion_drop(one);
@@ -430,11 +370,7 @@ void launch_server_destroy(launch_server *server, const char *cause)
         flush(server, cause);
         MHD_stop_daemon(server->daemon);
     }
-    while (server->completions != NULL) {
-        launch_completion *one = server->completions;
-        server->completions = one->next;
-        completion_free(one);
-    }
+    launch_completions_free(server);
     close_fd(server->listen_fd);
     close_fd(server->events_fd);
     close_fd(server->wake_fd);

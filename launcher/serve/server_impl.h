@@ -1,5 +1,5 @@
 /* The members of a server. The HTTP thread is in routes.c and stream.c, the job's thread in events.c,
- * and both are begun and ended by server.c. */
+ * and both are begun and ended by server.c. What both know of a completion is in completion.c. */
 #ifndef LAUNCH_SERVER_IMPL_H
 #define LAUNCH_SERVER_IMPL_H
 
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "serve/completion_body.h"
 #include "serve/connections.h"
 #include "serve/limits.h"
 #include "serve/logprobs.h"
@@ -20,12 +21,12 @@
 struct MHD_Connection;
 struct MHD_Daemon;
 
-/* Where a completion is on its way to an answer. */
+/* Where a choice is on its way to an answer. */
 typedef enum launch_stage {
     LAUNCH_STAGE_WAITING, /* for the job's loop */
     LAUNCH_STAGE_SENT,    /* to rank 0 */
     LAUNCH_STAGE_ACCEPTED,
-    LAUNCH_STAGE_REFUSED,
+    LAUNCH_STAGE_DROPPED, /* refused by rank 0, or not sent to it */
     LAUNCH_STAGE_FINISHED,
 } launch_stage;
 
@@ -38,15 +39,32 @@ typedef enum launch_trouble {
     LAUNCH_TROUBLE_UNREAD,  /* too much waits for its reader */
 } launch_trouble;
 
-/* One completion. It goes when the connection has let go of it and rank 0 has said its last. */
+/* One text of a completion: a request of rank 0's, whose id is the completion's and the index. */
+typedef struct launch_choice {
+    int index;
+    launch_stage stage;
+    bool cancel_due;
+    bool cancel_sent;
+    bool stopped;             /* by one of the stops; rank 0 may not know it yet */
+    bool began;               /* the stream has said whose message it is */
+    bool ended;               /* the stream has said how it ends */
+    base_buffer text;         /* what was not taken yet */
+    size_t held_bytes;        /* the last of them may begin a stop */
+    launch_logprobs logprobs; /* of tokens whose text may be held back */
+    const char *finish_reason;
+    launch_usage usage;
+    int64_t first_ns; /* of the first token; 0: there is none yet */
+} launch_choice;
+
+/* One HTTP request. It goes when the connection has let go of it and rank 0 has said its last. */
 typedef struct launch_completion {
     struct launch_completion *next;
     launch_server *server;
-    launch_reply_head head;
-    proto_request *request; /* while it waits */
-    launch_stage stage;
+    launch_reply_head head; /* its id is that of the first choice */
     launch_trouble trouble;
     base_error reason;
+    launch_stop_texts stops;
+    int64_t came_ns;
     /* its connection */
     struct MHD_Connection *connection; /* NULL: let go */
     int fd;
@@ -54,22 +72,15 @@ typedef struct launch_completion {
     bool gone; /* the client */
     bool stream;
     bool include_usage;
-    bool began; /* the stream: it has said whose message it is */
-    bool ended; /* the stream's last text stands in `out` */
-    /* its answer */
-    bool cancel_due;
-    bool cancel_sent;
-    launch_stop_texts stops;
-    bool stopped;             /* by one of them; rank 0 may not know it yet */
-    base_buffer text;         /* what was not taken yet */
-    size_t held_bytes;        /* the last of them may begin a stop */
-    launch_logprobs logprobs; /* of tokens whose text may be held back */
-    base_buffer out;          /* what is being sent of a stream */
+    bool ended;      /* the stream's last text stands in `out` */
+    base_buffer out; /* what is being sent of a stream */
     size_t out_sent;
-    const char *finish_reason;
-    launch_usage usage;
-    int64_t came_ns;
-    int64_t first_ns; /* of the first token; 0: there is none yet */
+    /* what is asked for: of each prompt in turn so many choices */
+    proto_request *requests[LAUNCH_SERVE_CHOICES_MAX]; /* NULL: all its choices were sent */
+    bool seeded;
+    int choices_each;
+    int choice_count;
+    launch_choice choices[]; /* (choice_count) */
 } launch_completion;
 
 struct launch_server {
@@ -79,7 +90,7 @@ struct launch_server {
     int listen_fd;
     int events_fd; /* an epoll of wake_fd and of the connections that wait */
     int wake_fd;
-    int open_max; /* completions */
+    int open_max; /* choices */
     launch_connections connections;
     size_t large_bytes; /* the HTTP thread's alone: room for bodies that are not small */
     char url[LAUNCH_SERVE_URL_BYTES];
@@ -95,8 +106,8 @@ struct launch_server {
     pthread_mutex_t lock;
     pthread_cond_t idle;            /* there are no connections' completions */
     launch_completion *completions; /* in the order of their ids */
-    int count;
-    int held; /* by connections */
+    int count;                      /* of their choices */
+    int held;                       /* completions, by connections */
     uint64_t last_id;
     bool ready;    /* the model is loaded */
     bool draining; /* no more are taken */
@@ -107,15 +118,40 @@ struct launch_server {
 /* ---- server.c; the caller locks ---- */
 
 void launch_server_wake(const launch_server *server); /* the job's loop */
-void launch_completion_wake(launch_completion *completion);
+
+/* ---- completion.c; the caller locks ---- */
+
+/* A new completion at the end of the list, which takes the body's requests. NULL: no memory. */
+launch_completion *launch_completion_add(launch_server *server, launch_completion_body *body,
+                                         struct MHD_Connection *connection);
+
+/* The request of a choice that waits; it is sent now. Choices are taken in turn. */
+void launch_completion_take_request(launch_completion *one, launch_choice *choice,
+                                    proto_request *request);
+
+void launch_completion_wake(launch_completion *one);
+
+/* Nobody wants what is not there yet. */
+void launch_completion_cancel(launch_completion *one);
+
+/* There will be no whole answer. */
+void launch_completion_fail(launch_completion *one, launch_trouble trouble, const char *reason);
 
 /* Frees the completion, if nobody needs it any more. */
-void launch_completion_drop(launch_completion *completion);
+void launch_completion_drop(launch_completion *one);
 
-bool launch_completion_is_over(const launch_completion *completion);
+/* Frees all, at the server's end. */
+void launch_completions_free(launch_server *server);
+
+bool launch_choice_is_over(const launch_choice *choice);
+bool launch_completion_is_over(const launch_completion *one);     /* or in trouble */
+bool launch_completion_is_accepted(const launch_completion *one); /* all choices */
+
+/* The sum of its choices, and of its prompts. */
+launch_usage launch_completion_usage(const launch_completion *one);
 
 /* The HTTP status of its trouble. */
-int launch_completion_status(const launch_completion *completion);
+int launch_completion_status(const launch_completion *one);
 
 /* ---- routes.c ---- */
 

@@ -22,29 +22,49 @@ static void put_end(launch_completion *one)
                   launch_reply_error(launch_completion_status(one), NULL, one->reason.message));
         return;
     }
-    put_event(one, launch_reply_chunk(&one->head, "", one->finish_reason, NULL));
     if (one->include_usage) {
-        put_event(one, launch_reply_usage(&one->head, &one->usage));
+        const launch_usage usage = launch_completion_usage(one);
+        put_event(one, launch_reply_usage(&one->head, &usage));
     }
     base_buffer_put(&one->out, "data: [DONE]\n\n");
 }
 
 /* The event of the text that may be sent, and of all tokens that have come. Text that is held stays.
  * NULL: no memory. */
-static char *take_text(launch_completion *one)
+static char *take_text(const launch_reply_head *head, launch_choice *choice)
 {
-    char *data = one->text.data;
+    char *data = choice->text.data;
+    launch_reply_choice piece = {.index = choice->index, .text = "", .logprobs = &choice->logprobs};
     if (data == NULL) { /* not one token had text */
-        return launch_reply_chunk(&one->head, "", NULL, &one->logprobs);
+        return launch_reply_chunk(head, &piece);
     }
-    const size_t taken = one->text.length_bytes - one->held_bytes;
+    const size_t taken = choice->text.length_bytes - choice->held_bytes;
     const char behind = data[taken];
     data[taken] = '\0';
-    char *event = launch_reply_chunk(&one->head, data, NULL, &one->logprobs);
+    piece.text = data;
+    char *event = launch_reply_chunk(head, &piece);
     data[taken] = behind;
-    memmove(data, data + taken, one->held_bytes + 1);
-    one->text.length_bytes = one->held_bytes;
+    memmove(data, data + taken, choice->held_bytes + 1);
+    choice->text.length_bytes = choice->held_bytes;
     return event;
+}
+
+static void put_choice(launch_completion *one, launch_choice *choice)
+{
+    if (one->head.chat && !choice->began) {
+        put_event(one, launch_reply_role(&one->head, choice->index));
+        choice->began = true;
+    }
+    if (choice->text.length_bytes > choice->held_bytes || choice->logprobs.count > 0) {
+        put_event(one, take_text(&one->head, choice));
+    }
+    if (!choice->ended && launch_choice_is_over(choice) && one->trouble == LAUNCH_TROUBLE_NONE) {
+        put_event(one, launch_reply_chunk(&one->head, &(launch_reply_choice){
+                                                          .index = choice->index,
+                                                          .text = "",
+                                                          .finish_reason = choice->finish_reason}));
+        choice->ended = true;
+    }
 }
 
 /* Puts all that has come since into `out`, which is empty: a slow reader gets it as one piece. */
@@ -52,12 +72,8 @@ static void refill(launch_completion *one)
 {
     one->out.length_bytes = 0;
     one->out_sent = 0;
-    if (one->head.chat && !one->began) {
-        put_event(one, launch_reply_role(&one->head));
-        one->began = true;
-    }
-    if (one->text.length_bytes > one->held_bytes || one->logprobs.count > 0) {
-        put_event(one, take_text(one));
+    for (int i = 0; i < one->choice_count; i++) {
+        put_choice(one, &one->choices[i]);
     }
     if (!one->ended && launch_completion_is_over(one)) {
         put_end(one);

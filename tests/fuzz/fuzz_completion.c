@@ -24,12 +24,19 @@ static void read_body(const uint8_t *data, size_t size_bytes, bool chat)
     const base_status status =
         launch_completion_body_read((const char *)data, size_bytes, "model", &body, field, &error);
     if (status == BASE_OK) {
-        BASE_ASSERT(proto_request_check(&body.request, NULL) == BASE_OK);
-        BASE_ASSERT(body.request.text_bytes > 0 || body.request.token_count > 0);
-        BASE_ASSERT((body.request.message_count > 0) == chat);
-        BASE_ASSERT(body.request.logprob_count <= (chat ? PROTO_LOGPROBS_MAX : 6));
+        BASE_ASSERT(body.prompt_count >= 1 && body.choices_each >= 1);
+        BASE_ASSERT(body.prompt_count * body.choices_each <= LAUNCH_SERVE_CHOICES_MAX);
+        for (int i = 0; i < body.prompt_count; i++) {
+            const proto_request *request = body.requests[i];
+            BASE_ASSERT(proto_request_check(request, NULL) == BASE_OK);
+            BASE_ASSERT(request->text_bytes > 0 || request->token_count > 0);
+            BASE_ASSERT((request->message_count > 0) == chat);
+            BASE_ASSERT(request->logprob_count <= (chat ? PROTO_LOGPROBS_MAX : 6));
+        }
+        launch_completion_body_fini(&body);
         return;
     }
+    launch_completion_body_fini(&body);
     BASE_ASSERT(error.message[0] != '\0');
     char *reply = launch_reply_error(400, field, error.message);
     BASE_ASSERT(reply != NULL);

@@ -143,3 +143,22 @@ void serving_wait_metric(const char *line)
         assert_true(base_now_ns() < deadline_ns);
     } while (strstr(serving_reply, line) == NULL);
 }
+
+void serving_escape(const char *text, char *escaped, size_t capacity)
+{
+    const char *at = text;
+    size_t used = 0;
+    escaped[0] = '\0';
+    for (; *at != '\0'; at++) {
+        const unsigned first = (uint8_t)*at;
+        const bool high = first == 0xc2 && (uint8_t)at[1] < 0xa0;
+        const bool control = (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f;
+        assert_true(used + sizeof "\\u0000" < capacity);
+        at += high ? 1 : 0;
+        used += (size_t)snprintf(escaped + used, capacity - used,
+                                 high      ? "\\u00%02x"
+                                 : control ? "\\x%02x"
+                                           : "%c",
+                                 high ? (unsigned)(uint8_t)*at : first);
+    }
+}

@@ -28,6 +28,9 @@ int serving_ask(const char *path, const char *arguments);
 /* The text of a completion that must be whole; the caller frees it. */
 char *serving_complete(const char *body);
 
+/* A text as a record has it: control characters are escaped there, and not for HTTP clients. */
+void serving_escape(const char *text, char *escaped, size_t capacity);
+
 /* `small`: its segments and buffers are, so that a server soon cannot send any more to a client that
  * does not read. */
 int serving_connect(bool small);

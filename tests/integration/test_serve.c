@@ -14,26 +14,6 @@
 
 enum { CLIENTS = 8, SLOW_CLIENTS = 600, LONG_TEXT_BYTES = PROTO_PROMPT_BYTES_MAX };
 
-/* A text as a record has it: control characters are escaped there, and not for HTTP clients. */
-static void escape(const char *text, char *escaped, size_t capacity)
-{
-    const char *at = text;
-    size_t used = 0;
-    escaped[0] = '\0';
-    for (; *at != '\0'; at++) {
-        const unsigned first = (uint8_t)*at;
-        const bool high = first == 0xc2 && (uint8_t)at[1] < 0xa0;
-        const bool control = (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f;
-        assert_true(used + sizeof "\\u0000" < capacity);
-        at += high ? 1 : 0;
-        used += (size_t)snprintf(escaped + used, capacity - used,
-                                 high      ? "\\u00%02x"
-                                 : control ? "\\x%02x"
-                                           : "%c",
-                                 high ? (unsigned)(uint8_t)*at : first);
-    }
-}
-
 /* The same texts as from a file, greedy, and drawn with penalties, on one rank and on two. */
 static void completions_are_those_of_a_file(void **state)
 {
@@ -61,7 +41,7 @@ static void completions_are_those_of_a_file(void **state)
                                      "\"presence_penalty\":-0.5,\"frequency_penalty\":0.3,"
                                      "\"repetition_penalty\":1.1}"
                                    : "{\"prompt\":[\"he goed to school\"],\"max_tokens\":12}");
-        escape(text, escaped, sizeof escaped);
+        serving_escape(text, escaped, sizeof escaped);
         assert_string_equal(escaped, json_string_value(json_object_get(entry, "text")));
         assert_int_equal(serving_end(SIGTERM), 0);
         free(text);
@@ -261,9 +241,13 @@ static const struct {
     {"/v1/completions", "-d '{}'", 400, "\"param\":\"prompt\""},
     {"/v1/completions", "-d '{\"prompt\":1}'", 400, "\"param\":\"prompt\""},
     {"/v1/completions", "-d '{\"prompt\":\"\"}'", 400, "\"param\":\"prompt\""},
-    {"/v1/completions", "-d '{\"prompt\":[\"a\",\"b\"]}'", 400, "send a request for each"},
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"prompt\":\"b\"}'", 400, "duplicate"},
-    {"/v1/completions", "-d '{\"prompt\":\"a\",\"n\":2}'", 400, "\"param\":\"n\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"n\":65}'", 400, "\"param\":\"n\""},
+    {"/v1/completions", "-d '{\"prompt\":[\"a\",\"b\"],\"n\":33}'", 400, "of more than 64 texts"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"best_of\":2}'", 400, "\"param\":\"best_of\""},
+    {"/v1/completions", "-d '{\"prompt\":[\"a\",[100000],\"b\"],\"stream\":true}'", 400,
+     "\"param\":\"prompt\""},
+    {"/v1/completions", "-d '{\"prompt\":[\"a\",\"\"]}'", 400, "\"param\":\"prompt\""},
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":1.1}'", 400, "\"param\":\"min_p\""},
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"presence_penalty\":-2.1}'", 400,
      "\"param\":\"presence_penalty\""},

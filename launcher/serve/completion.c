@@ -1,0 +1,200 @@
+/* What becomes of a completion and its choices. Called by the HTTP thread (routes.c, stream.c) and by the
+ * job's (events.c, server.c). */
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve/server_impl.h"
+
+static void free_completion(launch_completion *one)
+{
+    for (int i = 0; i < one->choice_count; i++) {
+        base_buffer_fini(&one->choices[i].text);
+        launch_logprobs_fini(&one->choices[i].logprobs);
+    }
+    for (int i = 0; i < one->choice_count / one->choices_each; i++) {
+        free(one->requests[i]);
+    }
+    base_buffer_fini(&one->out);
+    free(one);
+}
+
+/* The ids of the choices follow each other. */
+launch_completion *launch_completion_add(launch_server *server, launch_completion_body *body,
+                                         struct MHD_Connection *connection)
+{
+    char timestamp[BASE_TIMESTAMP_BYTES];
+    const int count = body->prompt_count * body->choices_each;
+    launch_completion *one = calloc(1, sizeof *one + (size_t)count * sizeof one->choices[0]);
+    if (one == NULL) {
+        return NULL;
+    }
+    one->server = server;
+    one->head = (launch_reply_head){.id = server->last_id + 1,
+                                    .created_s = base_timestamp(timestamp) / 1000,
+                                    .model = server->model,
+                                    .chat = body->chat};
+    one->connection = connection;
+    one->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    one->stops = body->stops;
+    one->seeded = body->seeded;
+    one->stream = body->stream;
+    one->include_usage = body->include_usage;
+    one->came_ns = base_now_ns();
+    one->choices_each = body->choices_each;
+    one->choice_count = count;
+    memcpy(one->requests, body->requests, sizeof one->requests);
+    memset(body->requests, 0, sizeof body->requests); /* they are the completion's now */
+    for (int i = 0; i < count; i++) {
+        one->choices[i].index = i;
+        one->choices[i].logprobs.each = (size_t)body->request.logprob_count;
+    }
+    launch_completion **end = &server->completions;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = one;
+    server->last_id += (uint64_t)count;
+    server->count += count;
+    server->held++;
+    return one;
+}
+
+void launch_completion_take_request(launch_completion *one, launch_choice *choice,
+                                    proto_request *request)
+{
+    proto_request **of = &one->requests[choice->index / one->choices_each];
+    memcpy(request, *of, proto_request_bytes(*of));
+    request->id = one->head.id + (uint64_t)choice->index;
+    request->prompt_index = one->seeded ? (uint64_t)choice->index : request->id;
+    request->seed = one->seeded ? request->seed : one->server->seed;
+    if (choice->index % one->choices_each == one->choices_each - 1) { /* they are taken in turn */
+        free(*of);
+        *of = NULL;
+    }
+    choice->stage = LAUNCH_STAGE_SENT;
+}
+
+void launch_completion_wake(launch_completion *one)
+{
+    if (one->suspended) {
+        one->suspended = false;
+        MHD_resume_connection(one->connection);
+    }
+}
+
+bool launch_choice_is_over(const launch_choice *choice)
+{
+    return choice->stage == LAUNCH_STAGE_DROPPED || choice->stage == LAUNCH_STAGE_FINISHED ||
+           choice->stopped;
+}
+
+bool launch_completion_is_over(const launch_completion *one)
+{
+    bool over = true;
+    for (int i = 0; i < one->choice_count; i++) {
+        over = over && launch_choice_is_over(&one->choices[i]);
+    }
+    return over || one->trouble != LAUNCH_TROUBLE_NONE;
+}
+
+bool launch_completion_is_accepted(const launch_completion *one)
+{
+    bool accepted = true;
+    for (int i = 0; i < one->choice_count; i++) {
+        accepted = accepted && (one->choices[i].stage == LAUNCH_STAGE_ACCEPTED ||
+                                one->choices[i].stage == LAUNCH_STAGE_FINISHED);
+    }
+    return accepted;
+}
+
+int launch_completion_status(const launch_completion *one)
+{
+    switch (one->trouble) {
+    case LAUNCH_TROUBLE_NONE:
+        return MHD_HTTP_OK;
+    case LAUNCH_TROUBLE_REQUEST:
+        return MHD_HTTP_BAD_REQUEST;
+    case LAUNCH_TROUBLE_ENDING:
+        return MHD_HTTP_SERVICE_UNAVAILABLE;
+    case LAUNCH_TROUBLE_FAILED:
+    case LAUNCH_TROUBLE_UNREAD:
+        break;
+    }
+    return MHD_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+/* A prompt counts once, however many choices it has. */
+launch_usage launch_completion_usage(const launch_completion *one)
+{
+    launch_usage usage = {.prompt_tokens = 0};
+    for (int i = 0; i < one->choice_count; i++) {
+        const launch_choice *choice = &one->choices[i];
+        usage.completion_tokens += choice->usage.completion_tokens;
+        if (i % one->choices_each == 0) {
+            usage.prompt_tokens += choice->usage.prompt_tokens;
+            usage.cached_tokens += choice->usage.cached_tokens;
+        }
+    }
+    return usage;
+}
+
+void launch_completion_cancel(launch_completion *one)
+{
+    for (int i = 0; i < one->choice_count; i++) {
+        launch_choice *choice = &one->choices[i];
+        if (choice->stage == LAUNCH_STAGE_WAITING) {
+            choice->stage = LAUNCH_STAGE_DROPPED;
+            one->server->metrics.requests[LAUNCH_OUTCOME_CANCELLED]++;
+        }
+        choice->cancel_due = choice->cancel_due || !launch_choice_is_over(choice);
+    }
+    launch_server_wake(one->server);
+}
+
+void launch_completion_fail(launch_completion *one, launch_trouble trouble, const char *reason)
+{
+    if (one->trouble == LAUNCH_TROUBLE_NONE) { /* the first cause counts */
+        one->trouble = trouble;
+        (void)snprintf(one->reason.message, sizeof one->reason.message, "%s", reason);
+        launch_completion_cancel(one);
+    }
+}
+
+/* Whether rank 0 will say more of it. */
+static bool is_known(const launch_completion *one)
+{
+    bool known = false;
+    for (int i = 0; i < one->choice_count; i++) {
+        known = known || one->choices[i].stage == LAUNCH_STAGE_SENT ||
+                one->choices[i].stage == LAUNCH_STAGE_ACCEPTED;
+    }
+    return known && !one->server->over;
+}
+
+void launch_completion_drop(launch_completion *one)
+{
+    launch_server *server = one->server;
+    if (one->connection != NULL || is_known(one)) {
+        return;
+    }
+    launch_completion **at = &server->completions;
+    while (*at != one) {
+        at = &(*at)->next;
+    }
+    *at = one->next;
+    server->count -= one->choice_count;
+    free_completion(one);
+    launch_server_wake(server); /* the last one may end a drain */
+}
+
+void launch_completions_free(launch_server *server)
+{
+    while (server->completions != NULL) {
+        launch_completion *one = server->completions;
+        server->completions = one->next;
+        free_completion(one);
+    }
+}

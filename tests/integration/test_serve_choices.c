@@ -1,0 +1,249 @@
+/* --serve: requests for several texts, of one prompt and of several, and requests whose logits are changed. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "serving.h"
+
+enum { PROMPT_COUNT = 3, EACH = 2, CHOICES = PROMPT_COUNT * EACH, TEXT_BYTES = 1024 };
+
+/* What a request got, whole or as a stream. */
+typedef struct texts {
+    char of[CHOICES][TEXT_BYTES];
+    char ends[CHOICES][16];
+    int count; /* of choices that have ended */
+    int events;
+    json_int_t prompt_tokens;
+    json_int_t completion_tokens;
+} texts;
+
+static void take_object(json_t *object, texts *all)
+{
+    size_t index = 0;
+    const json_t *choice = NULL;
+    const json_t *usage = json_object_get(object, "usage");
+    json_array_foreach(json_object_get(object, "choices"), index, choice)
+    {
+        const json_int_t at = json_integer_value(json_object_get(choice, "index"));
+        const char *reason = json_string_value(json_object_get(choice, "finish_reason"));
+        assert_true(at >= 0 && at < CHOICES);
+        (void)strcat(all->of[at], json_string_value(json_object_get(choice, "text")));
+        if (reason != NULL) {
+            assert_string_equal(all->ends[at], "");
+            (void)snprintf(all->ends[at], sizeof all->ends[at], "%s", reason);
+            all->count++;
+        }
+        all->events++;
+    }
+    if (usage != NULL) {
+        assert_int_equal(all->prompt_tokens, 0);
+        all->prompt_tokens = json_integer_value(json_object_get(usage, "prompt_tokens"));
+        all->completion_tokens = json_integer_value(json_object_get(usage, "completion_tokens"));
+        assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")),
+                         all->prompt_tokens + all->completion_tokens);
+    }
+    json_decref(object);
+}
+
+/* fields: behind a prompt, as ",\"n\":2". */
+static void ask(const char *prompt, const char *fields, bool stream, texts *all)
+{
+    char arguments[SERVING_COMMAND_BYTES];
+    char *rest = NULL;
+    memset(all, 0, sizeof *all);
+    (void)snprintf(arguments, sizeof arguments, "-d '{\"prompt\":%s%s%s}'", prompt, fields,
+                   stream ? ",\"stream\":true,\"stream_options\":{\"include_usage\":true}" : "");
+    assert_int_equal(serving_ask("/v1/completions", arguments), 200);
+    if (!stream) {
+        take_object(json_loads(serving_reply, 0, NULL), all);
+        return;
+    }
+    const char *last = NULL;
+    for (char *line = strtok_r(serving_reply, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        last = line + strlen("data: ");
+        if (strcmp(last, "[DONE]") != 0) {
+            take_object(json_loads(last, 0, NULL), all);
+        }
+    }
+    assert_string_equal(last, "[DONE]");
+}
+
+#define OPTIONS ",\"max_tokens\":12,\"temperature\":0.9,\"ignore_eos\":true,\"seed\":11"
+
+/* n texts of each of several prompts, in the order of prompts: text i is that of prompt i of a file which has
+ * each prompt n times. */
+static void choices_are_those_of_a_file(void **state)
+{
+    (void)state;
+    static test_program alone;
+    static texts whole;
+    static texts streamed;
+    static const char *const ranks[] = {"1", "2"};
+    assert_int_equal(
+        inference_run(&alone, "tp-cpu", "1", "file",
+                      FLAGS("--prompt", "he goed to school", "--prompt", "he goed to school",
+                            "--prompt", "i has eat", "--prompt", "i has eat", "--prompt", "she",
+                            "--prompt", "she", "--temperature", "0.9", "--sampling-seed", "11",
+                            "--ignore-eos", "--max-new-tokens", "12")),
+        0);
+    json_t *results = inference_results("file");
+    const json_t *entries = json_object_get(results, "prompts");
+    for (int i = 0; i < 2; i++) {
+        json_int_t prompt_tokens = 0;
+        serving_start(&inference_model, ranks[i], FLAGS("--max-num-seqs", i == 0 ? "4" : "16"));
+        ask("[\"he goed to school\",\"i has eat\",\"she\"]", OPTIONS ",\"n\":2,\"best_of\":2",
+            false, &whole);
+        ask("[\"he goed to school\",\"i has eat\",\"she\"]", OPTIONS ",\"n\":2", true, &streamed);
+        for (int k = 0; k < CHOICES; k++) {
+            const json_t *entry = json_array_get(entries, (size_t)k);
+            char escaped[4 * TEXT_BYTES];
+            serving_escape(whole.of[k], escaped, sizeof escaped);
+            assert_string_equal(escaped, json_string_value(json_object_get(entry, "text")));
+            assert_string_equal(streamed.of[k], whole.of[k]);
+            assert_string_equal(whole.ends[k], "length");
+            assert_string_equal(streamed.ends[k], "length");
+            prompt_tokens +=
+                k % EACH == 0
+                    ? (json_int_t)json_array_size(json_object_get(entry, "prompt_token_ids"))
+                    : 0;
+        }
+        assert_string_not_equal(whole.of[0], whole.of[1]);
+        assert_int_equal(whole.count, CHOICES);
+        assert_int_equal(streamed.count, CHOICES);
+        assert_true(streamed.events >= 2 * CHOICES); /* a piece and an end, at least */
+        assert_int_equal(whole.prompt_tokens, prompt_tokens);
+        assert_int_equal(streamed.prompt_tokens, prompt_tokens);
+        assert_int_equal(whole.completion_tokens, CHOICES * 12);
+        assert_int_equal(streamed.completion_tokens, CHOICES * 12);
+        serving_wait_metric("{result=\"length\"} 12\n");
+        assert_int_equal(serving_end(SIGTERM), 0);
+    }
+    json_decref(results);
+}
+
+/* Each choice looks for its own stop; without a seed choices differ, too. */
+static void choices_end_by_themselves(void **state)
+{
+    (void)state;
+    static texts all;
+    static texts stopped;
+    serving_start(&inference_model, "2", FLAGS(NULL));
+    ask("\"he goed\"", OPTIONS ",\"n\":6", false, &all);
+    ask("\"he goed\"", OPTIONS ",\"n\":6,\"stop\":\"e\"", true, &stopped);
+    int stops = 0;
+    for (int i = 0; i < CHOICES; i++) {
+        const size_t before = strcspn(all.of[i], "e");
+        stops += all.of[i][before] == 'e' ? 1 : 0;
+        assert_string_equal(stopped.ends[i], all.of[i][before] == 'e' ? "stop" : "length");
+        all.of[i][before] = '\0';
+        assert_string_equal(stopped.of[i], all.of[i]);
+    }
+    assert_true(stops > 0);
+    ask("\"he goed\"", ",\"max_tokens\":24,\"temperature\":1,\"ignore_eos\":true,\"n\":2", false,
+        &all);
+    assert_string_not_equal(all.of[0], all.of[1]);
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
+/* A client that goes takes all its choices with it, those that wait, too. */
+static void a_client_that_goes_cancels_all(void **state)
+{
+    (void)state;
+    serving_start(&serving_wide, "2", FLAGS("--max-num-seqs", "2"));
+    const int fd = serving_send("{\"prompt\":\"he goed\",\"max_tokens\":16000,\"ignore_eos\":true,"
+                                "\"temperature\":1,\"n\":5}");
+    serving_wait_metric("requests_running 2\n");
+    assert_has(serving_reply, "requests_waiting 3\n");
+    (void)close(fd);
+    serving_wait_metric("{result=\"cancelled\"} 5\n");
+    serving_wait_metric("requests_running 0\n");
+    free(serving_complete("{\"prompt\":\"a\",\"max_tokens\":1}"));
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
+/* One prompt that does not fit is the whole request's end, and there is room for as many texts as before. */
+static void one_prompt_that_is_refused_refuses_all(void **state)
+{
+    (void)state;
+    static texts all;
+    serving_start(&inference_model, "2", FLAGS("--max-num-seqs", "1"));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(
+            serving_ask("/v1/completions",
+                        "-d '{\"prompt\":[\"a\",\"b\",[100000],\"c\"],\"n\":16,\"stream\":true}'"),
+            400);
+        assert_has(serving_reply, "\"param\":\"prompt\"");
+    }
+    ask("\"a\"", ",\"max_tokens\":2,\"n\":6", false, &all);
+    assert_int_equal(all.count, CHOICES);
+    serving_wait_metric("requests_running 0\n");
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
+static char *tokens_of(const char *fields)
+{
+    char arguments[SERVING_COMMAND_BYTES];
+    (void)snprintf(
+        arguments, sizeof arguments,
+        "-d '{\"prompt\":\"he goed\",\"max_tokens\":6,\"ignore_eos\":true,\"logprobs\":0%s}'",
+        fields);
+    assert_int_equal(serving_ask("/v1/completions", arguments), 200);
+    json_t *object = json_loads(serving_reply, 0, NULL);
+    char *text = json_dumps(
+        json_object_get(
+            json_object_get(json_array_get(json_object_get(object, "choices"), 0), "logprobs"),
+            "tokens"),
+        JSON_COMPACT);
+    json_decref(object);
+    assert_non_null(text);
+    return text;
+}
+
+/* How many of the 6 tokens are as the first one of the other list. */
+static int count_same(const char *tokens, const char *others)
+{
+    int count = 0;
+    json_t *list = json_loads(tokens, 0, NULL);
+    json_t *other = json_loads(others, 0, NULL);
+    assert_int_equal(json_array_size(list), 6);
+    for (size_t i = 0; i < 6; i++) {
+        count += json_equal(json_array_get(list, i), json_array_get(other, 0)) != 0 ? 1 : 0;
+    }
+    json_decref(list);
+    json_decref(other);
+    return count;
+}
+
+/* A bias of 100 decides what is drawn, one of -100 that it is not; and a penalty lets another have its turn. */
+static void biases_and_penalties_decide(void **state)
+{
+    (void)state;
+    serving_start(&inference_model, "2", FLAGS("--speculate", "8"));
+    char *one = tokens_of(",\"logit_bias\":{\"70\":100}");
+    char *other = tokens_of(",\"logit_bias\":{\"71\":100,\"70\":-100}");
+    char *turns = tokens_of(",\"logit_bias\":{\"71\":100,\"70\":100},\"frequency_penalty\":2");
+    assert_int_equal(count_same(one, one), 6);
+    assert_int_equal(count_same(other, other), 6);
+    assert_int_equal(count_same(other, one), 0);
+    assert_int_equal(count_same(turns, one) + count_same(turns, other), 6);
+    assert_in_range(count_same(turns, one), 1, 5);
+    free(one);
+    free(other);
+    free(turns);
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choices_are_those_of_a_file),
+        cmocka_unit_test(choices_end_by_themselves),
+        cmocka_unit_test(a_client_that_goes_cancels_all),
+        cmocka_unit_test(one_prompt_that_is_refused_refuses_all),
+        cmocka_unit_test(biases_and_penalties_decide),
+    };
+    return cmocka_run_group_tests(tests, serving_setup, test_shared_directory_remove);
+}
