@@ -177,6 +177,23 @@ static void forget(rank_blocks *blocks, int32_t block)
     state->before = 0;
 }
 
+int32_t rank_blocks_cached(const rank_blocks *blocks, const int32_t *tokens, int32_t count)
+{
+    const int32_t each = blocks->options.block_tokens;
+    uint64_t before = 0;
+    int32_t cached = 0;
+    for (; count >= each && cached < blocks->table_blocks; cached++) {
+        const int32_t block = find(blocks, before, tokens);
+        if (block == RANK_BLOCK_NONE) {
+            break;
+        }
+        before = block_at(blocks, block)->content;
+        tokens += each;
+        count -= each;
+    }
+    return cached;
+}
+
 int32_t rank_blocks_share(rank_blocks *blocks, int32_t sequence, const int32_t *tokens,
                           int32_t count)
 {

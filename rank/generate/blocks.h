@@ -40,6 +40,9 @@ rank_blocks *rank_blocks_init(void *storage, const rank_blocks_options *options)
 int32_t rank_blocks_needed(const rank_blocks *blocks, int32_t tokens);
 int32_t rank_blocks_free_count(const rank_blocks *blocks);
 
+/* How many blocks have the content that these tokens begin with, of `count` tokens at most. */
+int32_t rank_blocks_cached(const rank_blocks *blocks, const int32_t *tokens, int32_t count);
+
 /* Gives a sequence that has no blocks those whose content its tokens begin with. Returns how many: their
  * positions need not be computed. `count` tokens at most are shared. */
 int32_t rank_blocks_share(rank_blocks *blocks, int32_t sequence, const int32_t *tokens,

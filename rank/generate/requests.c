@@ -156,6 +156,38 @@ static int32_t decide_leaves(rank_requests *requests, const rank_schedule *sched
     return count;
 }
 
+/* Whether the request shares not all whole blocks of its prompt now, but will soon: a sequence computes the same
+ * prompt at present, or begins to with this record. */
+static bool should_wait(const rank_requests *requests, const rank_schedule *schedule, int32_t entry)
+{
+    const rank_schedule_options *options = &requests->options;
+    const int32_t prompt_count = entries_of(requests)[entry].prompt_count;
+    const int32_t *prompt = prompt_of(requests, entry);
+    const int32_t whole = (prompt_count - 1) / options->block_tokens;
+    const size_t prompt_bytes = (size_t)prompt_count * sizeof *prompt;
+    if (options->shares == 0 ||
+        rank_blocks_cached(rank_schedule_blocks(schedule), prompt, prompt_count - 1) == whole) {
+        return false;
+    }
+    for (int32_t i = 0; i < options->sequence_count; i++) {
+        int32_t count = 0;
+        const rank_request *other = rank_schedule_request(schedule, i);
+        const int32_t *tokens = rank_schedule_tokens(schedule, i, &count);
+        if (other != NULL && count == prompt_count && other->prompt_count == prompt_count &&
+            memcmp(tokens, prompt, prompt_bytes) == 0) {
+            return true;
+        }
+    }
+    for (int32_t i = 0; i < requests->admitted_count; i++) { /* they have just become free */
+        const int32_t other = order_of(requests)[requests->waiting + i];
+        if (entries_of(requests)[other].prompt_count == prompt_count &&
+            memcmp(prompt_of(requests, other), prompt, prompt_bytes) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Writes the first request of the queue, if there is room for it, even where it shares no block. */
 static size_t decide_join(rank_requests *requests, const rank_schedule *schedule, uint8_t *to,
                           room *left)
@@ -166,7 +198,8 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
     const int32_t blocks = rank_blocks_needed(rank_schedule_blocks(schedule), tokens);
     const size_t request_bytes = schedule_request_bytes(request->bias_count);
     const size_t size_bytes = schedule_join_bytes(request->prompt_count, request->bias_count);
-    if (left->sequences < 1 || left->blocks < blocks || left->bytes < size_bytes) {
+    if (left->sequences < 1 || left->blocks < blocks || left->bytes < size_bytes ||
+        should_wait(requests, schedule, entry)) {
         return 0;
     }
     memset(to, 0, size_bytes);

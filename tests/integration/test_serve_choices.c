@@ -124,6 +124,31 @@ static void choices_are_those_of_a_file(void **state)
     json_decref(results);
 }
 
+/* The texts of one prompt compute it once, but for what is no whole block. */
+static void a_prompt_is_computed_once(void **state)
+{
+    (void)state;
+    static const char long_prompt[] = "\"she do not like apples and he do not like the pears\"";
+    static texts all;
+    static texts again;
+    char cached[80];
+    serving_start(&inference_model, "2", FLAGS("--max-num-seqs", "8"));
+    ask(long_prompt, OPTIONS ",\"n\":6", false, &all);
+    const json_int_t shared = (all.prompt_tokens - 1) / 16 * 16;
+    assert_true(shared >= 16);
+    (void)snprintf(cached, sizeof cached, "ringfence_cached_prompt_tokens_total %d\n",
+                   (int)(5 * shared));
+    serving_wait_metric(cached);
+    assert_int_equal(serving_end(SIGTERM), 0);
+    serving_start(&inference_model, "2", FLAGS("--no-prefix-cache"));
+    ask(long_prompt, OPTIONS ",\"n\":6", true, &again);
+    for (int i = 0; i < CHOICES; i++) {
+        assert_string_equal(again.of[i], all.of[i]);
+    }
+    serving_wait_metric("ringfence_cached_prompt_tokens_total 0\n");
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
 /* Each choice looks for its own stop; without a seed choices differ, too. */
 static void choices_end_by_themselves(void **state)
 {
@@ -240,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_are_those_of_a_file),
+        cmocka_unit_test(a_prompt_is_computed_once),
         cmocka_unit_test(choices_end_by_themselves),
         cmocka_unit_test(a_client_that_goes_cancels_all),
         cmocka_unit_test(one_prompt_that_is_refused_refuses_all),

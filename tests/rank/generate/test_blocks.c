@@ -157,6 +157,15 @@ static void test_every_split_of_small_pools(void **state)
 
 /* A text of three full blocks is found when it is free, as far as it is the same; blocks without content are
  * taken before it, and its end before its beginning. */
+/* What is shared was said before. */
+static int32_t share(rank_blocks *blocks, int32_t sequence, const int32_t *tokens, int32_t count)
+{
+    const int32_t cached = rank_blocks_cached(blocks, tokens, count);
+    const int32_t shared = rank_blocks_share(blocks, sequence, tokens, count);
+    assert_int_equal(cached, shared);
+    return shared;
+}
+
 static void test_contents_are_kept_until_they_are_needed(void **state)
 {
     (void)state;
@@ -169,23 +178,22 @@ static void test_contents_are_kept_until_they_are_needed(void **state)
     for (int32_t i = 0; i < 3; i++) {
         rank_blocks_fill(blocks, 0, i, text + (ptrdiff_t)i * 2);
     }
-    assert_int_equal(rank_blocks_share(blocks, 1, text, 5), 2); /* while it runs, too */
+    assert_int_equal(share(blocks, 1, text, 5), 2); /* while it runs, too */
     assert_int_equal(rank_blocks_held_alone(blocks, 0), 1);
     assert_int_equal(rank_blocks_held_alone(blocks, 1), 0);
     rank_blocks_release(blocks, 0);
     assert_int_equal(rank_blocks_free_count(blocks), 2);
     rank_blocks_release(blocks, 1);
     assert_int_equal(rank_blocks_free_count(blocks), 4);
-    assert_int_equal(rank_blocks_share(blocks, 0, other, 6), 1);
+    assert_int_equal(share(blocks, 0, other, 6), 1);
     rank_blocks_release(blocks, 0);
-    assert_int_equal(rank_blocks_share(blocks, 0, text + 2, 4),
-                     0); /* not without what is before it */
-    assert_int_equal(rank_blocks_share(blocks, 0, text, 6), 3);
+    assert_int_equal(share(blocks, 0, text + 2, 4), 0); /* not without what is before it */
+    assert_int_equal(share(blocks, 0, text, 6), 3);
     const int32_t last = rank_blocks_table(blocks, 0)[2];
     rank_blocks_release(blocks, 0);
     assert_true(rank_blocks_reserve(blocks, 1, 4)); /* the fourth block, and the text's last */
     assert_int_equal(rank_blocks_table(blocks, 1)[1], last);
-    assert_int_equal(rank_blocks_share(blocks, 0, text, 6), 2);
+    assert_int_equal(share(blocks, 0, text, 6), 2);
     assert_false(rank_blocks_reserve(blocks, 0, 5));
     assert_int_equal(rank_blocks_held(blocks, 0), 2);
     assert_true(rank_blocks_reserve(blocks, 0, 4));
@@ -193,7 +201,7 @@ static void test_contents_are_kept_until_they_are_needed(void **state)
     rank_blocks_release(blocks, 1);
     assert_true(rank_blocks_reserve(blocks, 2, 8));
     rank_blocks_release(blocks, 2);
-    assert_int_equal(rank_blocks_share(blocks, 0, text, 6), 0);
+    assert_int_equal(share(blocks, 0, text, 6), 0);
     free(blocks);
 }
 
@@ -211,13 +219,13 @@ static void test_equal_contents_may_be_there_twice(void **state)
     }
     for (int32_t sequence = 0; sequence < 2; sequence++) {
         rank_blocks_release(blocks, sequence);
-        assert_int_equal(rank_blocks_share(blocks, 2, text, 2), 1);
+        assert_int_equal(share(blocks, 2, text, 2), 1);
         rank_blocks_release(blocks, 2);
     }
     for (int32_t sequence = 0; sequence < 2; sequence++) { /* both are taken, in any order */
         assert_true(rank_blocks_reserve(blocks, sequence, 2));
     }
-    assert_int_equal(rank_blocks_share(blocks, 2, text, 2), 0);
+    assert_int_equal(share(blocks, 2, text, 2), 0);
     free(blocks);
 }
 

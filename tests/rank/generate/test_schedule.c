@@ -52,6 +52,55 @@ static void prompts_share_chunks(void **state)
     free(requests);
 }
 
+/* Of three equal prompts two wait until the first is computed, and share its whole blocks; so does a fourth request
+ * that comes behind them. With no blocks to share none waits. */
+static void equal_prompts_are_computed_once(void **state)
+{
+    (void)state;
+    const int32_t prompt[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    for (int shares = 0; shares < 2; shares++) {
+        rank_schedule_options options = small;
+        uint64_t record[400];
+        rank_schedule_entry entries[4];
+        rank_schedule_event events[4];
+        int count = 0;
+        options.sequence_count = 4;
+        options.block_count = 12;
+        options.shares = shares;
+        rank_schedule *schedule =
+            rank_schedule_init(malloc(rank_schedule_bytes(&options)), &options);
+        rank_requests *requests =
+            rank_requests_init(malloc(rank_requests_bytes(&options, 4)), &options, 4);
+        for (int i = 0; i < 4; i++) {
+            rank_request request = {
+                .sample = {.top_p = 1}, .prompt_count = i == 3 ? 2 : 9, .max_new_tokens = 3};
+            assert_int_equal(rank_requests_submit(requests, &request, prompt, NULL), BASE_OK);
+        }
+        int steps = 0;
+        for (; rank_schedule_running(schedule) < 4 && steps < 10; steps++) {
+            const int32_t tokens[] = {8, 9, 10, 11};
+            const size_t bytes = rank_requests_decide(requests, schedule, record);
+            assert_true(bytes > 0 || steps == 1);
+            if (bytes > 0) {
+                assert_int_equal(rank_schedule_apply(schedule, record, bytes, events, &count, NULL),
+                                 BASE_OK);
+            }
+            if (rank_schedule_running(schedule) < 4) {
+                (void)rank_schedule_plan(schedule, entries);
+                assert_int_equal(rank_schedule_accept(schedule, tokens, events, &count, NULL),
+                                 BASE_OK);
+            }
+        }
+        assert_int_equal(steps, shares != 0 ? 3 : 1); /* two chunks of 5 lie between */
+        for (int32_t i = 0; i < 4; i++) {
+            assert_int_equal(rank_schedule_shared(schedule, i),
+                             shares != 0 && (i == 1 || i == 2) ? 8 : 0);
+        }
+        free(schedule);
+        free(requests);
+    }
+}
+
 /* One record frees what a cancelled sequence had, and gives it to the next. */
 static void a_cancel_makes_room_at_once(void **state)
 {
@@ -173,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_share_chunks),
+        cmocka_unit_test(equal_prompts_are_computed_once),
         cmocka_unit_test(a_cancel_makes_room_at_once),
         cmocka_unit_test(impossible_requests_are_refused),
         cmocka_unit_test(broken_records_are_refused),
