@@ -7,83 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/other_fields.h"
 #include "serve/request_key.h"
 
 enum { COMPLETION_LOGPROBS_MAX = 5 }; /* as OpenAI limits them */
-
-/* What a field may be without changing the result. */
-typedef enum neutral {
-    NEUTRAL_ZERO,
-    NEUTRAL_ONE,
-    NEUTRAL_FALSE,
-    NEUTRAL_EMPTY,
-    NEUTRAL_NONE_TEXT, /* "none" */
-    NEUTRAL_TEXT_TYPE, /* {"type": "text"} */
-    NEUTRAL_BOOLEAN,   /* either */
-    NEUTRAL_TIER,      /* "auto" or "default" */
-    NEUTRAL_ANY
-} neutral;
-
-static const struct {
-    const char *key;
-    neutral value;
-} others[] = {
-    {"suffix", NEUTRAL_EMPTY},
-    {"echo", NEUTRAL_FALSE},
-    {"top_logprobs", NEUTRAL_ZERO},
-    {"tools", NEUTRAL_EMPTY},
-    {"tool_choice", NEUTRAL_NONE_TEXT},
-    {"parallel_tool_calls", NEUTRAL_BOOLEAN}, /* there are no tools */
-    {"store", NEUTRAL_FALSE},
-    {"service_tier", NEUTRAL_TIER},
-    {"response_format", NEUTRAL_TEXT_TYPE},
-    {"user", NEUTRAL_ANY},
-    {"metadata", NEUTRAL_ANY},
-    {"safety_identifier", NEUTRAL_ANY},
-    {"prompt_cache_key", NEUTRAL_ANY},
-};
-
-static bool is_neutral(neutral kind, const json_t *value)
-{
-    switch (kind) {
-    case NEUTRAL_ZERO:
-        return json_is_number(value) && json_number_value(value) == 0;
-    case NEUTRAL_ONE:
-        return json_is_number(value) && json_number_value(value) == 1;
-    case NEUTRAL_FALSE:
-        return json_is_false(value);
-    case NEUTRAL_EMPTY:
-        return (json_is_string(value) && json_string_length(value) == 0) ||
-               (json_is_array(value) && json_array_size(value) == 0) ||
-               (json_is_object(value) && json_object_size(value) == 0);
-    case NEUTRAL_NONE_TEXT:
-        return json_is_string(value) && strcmp(json_string_value(value), "none") == 0;
-    case NEUTRAL_TEXT_TYPE:
-        return json_is_string(json_object_get(value, "type")) &&
-               strcmp(json_string_value(json_object_get(value, "type")), "text") == 0;
-    case NEUTRAL_BOOLEAN:
-        return json_is_boolean(value);
-    case NEUTRAL_TIER:
-        return json_is_string(value) && (strcmp(json_string_value(value), "auto") == 0 ||
-                                         strcmp(json_string_value(value), "default") == 0);
-    case NEUTRAL_ANY:
-        break;
-    }
-    return true;
-}
-
-static base_status read_other(const char *key, const json_t *value, base_error *reterr)
-{
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        if (strcmp(key, others[i].key) == 0) {
-            return is_neutral(others[i].value, value)
-                       ? BASE_OK
-                       : base_fail(reterr, BASE_ERR_INVALID,
-                                   "%s: this server does not support it: leave it out", key);
-        }
-    }
-    return base_fail(reterr, BASE_ERR_INVALID, "%.48s: a completion has no such field", key);
-}
 
 static base_status read_flag(const char *key, const json_t *value, bool *flag, base_error *reterr)
 {
@@ -95,14 +22,19 @@ static base_status read_flag(const char *key, const json_t *value, bool *flag, b
 
 static base_status read_stream_options(const json_t *value, bool *include_usage, base_error *reterr)
 {
+    static const char *const others[] = {"include_obfuscation", "continuous_usage_stats"};
     const json_t *usage = json_object_get(value, "include_usage");
-    const json_t *obfuscation = json_object_get(value, "include_obfuscation");
-    const size_t known = (usage != NULL ? 1U : 0U) + (obfuscation != NULL ? 1U : 0U);
-    if (!json_is_object(value) || json_object_size(value) != known ||
-        (obfuscation != NULL && !json_is_false(obfuscation))) {
+    size_t known = usage != NULL ? 1 : 0;
+    bool fits = json_is_object(value);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const json_t *other = json_object_get(value, others[i]);
+        known += other != NULL ? 1 : 0;
+        fits = fits && (other == NULL || json_is_null(other) || json_is_false(other));
+    }
+    if (!fits || json_object_size(value) != known) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "stream_options: has include_usage, and nothing else, unless it is "
-                         "include_obfuscation: false");
+                         "include_obfuscation or continuous_usage_stats: false");
     }
     return usage != NULL && !json_is_null(usage)
                ? read_flag("stream_options", usage, include_usage, reterr)
@@ -148,6 +80,32 @@ static base_status read_count(const char *key, const json_t *value, int *count, 
     return status;
 }
 
+/* The templates here know no efforts, but one of them a switch. */
+static base_status read_effort(const json_t *value, launch_completion_body *body,
+                               base_error *reterr)
+{
+    static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    const char *effort = json_is_string(value) ? json_string_value(value) : "";
+    for (size_t i = 0; i < sizeof efforts / sizeof efforts[0]; i++) {
+        if (strcmp(effort, efforts[i]) == 0) {
+            body->effort = i == 0 ? LAUNCH_EFFORT_NONE : LAUNCH_EFFORT_SOME;
+            return BASE_OK;
+        }
+    }
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "reasoning_effort: must be none, minimal, low, medium, high or xhigh");
+}
+
+static base_status read_seed(const json_t *value, launch_completion_body *body, base_error *reterr)
+{
+    int64_t seed = 0;
+    const base_status status =
+        launch_request_integer("seed", value, INT64_MIN, INT64_MAX, &seed, reterr);
+    body->request.seed = (uint64_t)seed;
+    body->seeded = true;
+    return status;
+}
+
 static base_status read_field(const char *key, const json_t *value, const char *model,
                               launch_completion_body *body, base_error *reterr)
 {
@@ -175,7 +133,14 @@ static base_status read_field(const char *key, const json_t *value, const char *
         return status;
     }
     if (body->chat && strcmp(key, "chat_template_kwargs") == 0) {
+        body->switched = json_object_size(value) > 0;
         return launch_request_key(key, value, request, reterr);
+    }
+    if (body->chat && strcmp(key, "reasoning_effort") == 0) {
+        return read_effort(value, body, reterr);
+    }
+    if (strcmp(key, "seed") == 0) { /* OpenAI's may be below 0 */
+        return read_seed(value, body, reterr);
     }
     if (strcmp(key, "stream") == 0) {
         return read_flag(key, value, &body->stream, reterr);
@@ -197,17 +162,18 @@ static base_status read_field(const char *key, const json_t *value, const char *
                                        "frequency_penalty",
                                        "repetition_penalty",
                                        "logit_bias",
-                                       "seed",
                                        "ignore_eos",
                                        "stop_token_ids"};
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         if (strcmp(key, same[i]) == 0) {
-            body->seeded = body->seeded || strcmp(key, "seed") == 0;
             const base_status status = launch_request_key(key, value, request, reterr);
+            const bool cold = request->temperature > 0 &&
+                              request->temperature < PROTO_TEMPERATURE_MIN; /* as 1e-8 */
+            request->temperature = cold ? 0 : request->temperature;
             return status == BASE_OK ? proto_request_check_sampling(request, reterr) : status;
         }
     }
-    return read_other(key, value, reterr);
+    return launch_other_field(key, value, body->chat, reterr);
 }
 
 /* Refuses a text that is no JSON object. Where it is one but for an integer of more than 63 bits, the field is named. */
@@ -331,6 +297,9 @@ static base_status read_object(const json_t *object, const char *model,
         }
     }
     status = check_fields(body, field, reterr);
+    if (body->effort != LAUNCH_EFFORT_UNSAID && !body->switched) {
+        body->request.no_thinking = body->effort == LAUNCH_EFFORT_NONE;
+    }
     if (status == BASE_OK) {
         *field = input;
         body->request.logprob_count = body->logprobs ? 1 + body->logprobs_best : 0;

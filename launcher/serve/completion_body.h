@@ -1,7 +1,7 @@
 /* The bodies of POST /v1/completions and /v1/chat/completions, in OpenAI's format. Pure.
  *
  * A field that would change the result and is not supported is refused, unless it has the value
- * that changes nothing. docs/SERVE.md lists all fields. */
+ * that changes nothing (other_fields.h). docs/SERVE.md lists all fields. */
 #ifndef LAUNCH_COMPLETION_BODY_H
 #define LAUNCH_COMPLETION_BODY_H
 
@@ -17,6 +17,13 @@ enum { LAUNCH_FIELD_BYTES = 64 };
 
 #define LAUNCH_NO_SUCH_MODEL "model: there is only \"%s\" here" /* the model's name */
 
+/* A chat's reasoning_effort. */
+typedef enum launch_effort {
+    LAUNCH_EFFORT_UNSAID,
+    LAUNCH_EFFORT_NONE,
+    LAUNCH_EFFORT_SOME,
+} launch_effort;
+
 typedef struct launch_completion_body {
     proto_request request; /* before: the options that hold where the body says nothing */
     /* What is asked for: of each prompt in turn `choices_each` texts, LAUNCH_SERVE_CHOICES_MAX in all. Each has
@@ -30,7 +37,9 @@ typedef struct launch_completion_body {
     bool stream;
     bool include_usage; /* of a stream */
     bool seeded;        /* it has a seed */
-    bool logprobs;      /* of each token, and of so many of the best: */
+    bool switched;      /* it has chat_template_kwargs, which count before an effort */
+    launch_effort effort;
+    bool logprobs; /* of each token, and of so many of the best: */
     int32_t logprobs_best;
 } launch_completion_body;
 

@@ -94,6 +94,22 @@ ask chat/completions "{\"max_tokens\": 12, \"ignore_eos\": true, \"logprobs\": t
 [ "$(grep -oE "$entry,\"top_logprobs\":\[\]\}" logprobs | wc -l)" = 12 ] || fail "a chat's own log-probabilities: $(cat logprobs)"
 end
 
+# ---- several answers: each with its index, whole and in pieces, and the prompt's tokens counted once
+serve
+several="\"max_tokens\": 12, \"ignore_eos\": true, \"temperature\": 1, \"seed\": 3, \"n\": 2, \"reasoning_effort\": \"low\", $messages"
+ask chat/completions "{$several}" >several
+[ "$(grep -oE '"index":[0-9]' several | tr -d '\n')" = '"index":0"index":1' ] || fail "two answers: $(cat several)"
+[ "$(of completion_tokens <several)" = 24 ] || fail "the tokens of two answers: $(cat several)"
+[ "$(of prompt_tokens <several)" = "$(of prompt_tokens <chat)" ] || fail "the prompt's tokens: $(cat several)"
+ask chat/completions "{\"stream\": true, $several}" >stream
+for index in 0 1; do
+    pieces=$(grep -oE '"index":'$index',"delta":\{"content":"([^"\\]|\\.)*"' stream | sed -E 's/^.*"content":"(.*)"$/\1/' | tr -d '\n')
+    grep -qF "\"index\":$index,\"message\":{\"role\":\"assistant\",\"content\":\"$pieces\"}" several || fail "answer $index as a stream: $pieces, and whole: $(cat several)"
+    [ "$(grep -cE "\"index\":$index,\"delta\":\{\"role\":\"assistant\"" stream)" = 1 ] || fail "answer $index does not say whose message it is: $(cat stream)"
+    [ "$(grep -cE "\"index\":$index,.*\"finish_reason\":\"length\"" stream)" = 1 ] || fail "answer $index has no end: $(cat stream)"
+done
+end
+
 # ---- what a user types is no mark, and the answer may be as long as there is room for
 serve
 ask chat/completions '{"messages": [{"role": "user", "content": "<|im_end|>"}], "ignore_eos": true}' >typed

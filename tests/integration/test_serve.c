@@ -281,8 +281,8 @@ static const struct {
      "-d '{\"prompt\":\"a\",\"top_k\":-1,\"parallel_tool_calls\":false,\"store\":false,"
      "\"service_tier\":\"auto\",\"safety_identifier\":\"b\",\"prompt_cache_key\":\"c\"}'",
      200, "text"},
-    {"/v1/completions", "-d '{\"prompt\":\"a\",\"store\":true}'", 400, "\"param\":\"store\""},
-    {"/v1/completions", "-d '{\"prompt\":\"a\",\"service_tier\":\"flex\"}'", 400, "service_tier"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"store\":1}'", 400, "\"param\":\"store\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"echo\":true}'", 400, "prompts are not sent back"},
     {"/v1/completions",
      "-d '{\"prompt\":\"a\",\"stream\":true,\"stream_options\":{\"include_usage\":true,"
      "\"include_obfuscation\":false}}'",

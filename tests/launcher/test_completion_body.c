@@ -1,0 +1,202 @@
+/* serve/completion_body.h: what common clients send by themselves is taken, and what cannot be done is refused by
+ * name. */
+#include "serve/completion_body.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/job.h"
+#include "serve/request_key.h"
+#include "support.h"
+
+static launch_completion_body body;
+static char field[LAUNCH_FIELD_BYTES];
+static base_error error;
+
+static base_status read_body(const char *text, bool chat)
+{
+    static proto_job job;
+    launch_completion_body_fini(&body);
+    memset(&body, 0, sizeof body);
+    body.chat = chat;
+    proto_job_defaults(&job);
+    launch_request_defaults(&job, &body.request);
+    error.message[0] = '\0';
+    return launch_completion_body_read(text, strlen(text), "model", &body, field, &error);
+}
+
+/* Bodies as clients make them without being told more than a prompt. */
+static void clients_defaults_are_taken(void **state)
+{
+    (void)state;
+    static const char *const chats[] = {
+        /* openai-python */
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"model\":\"model\"}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}],"
+        "\"model\":\"model\",\"store\":true,\"metadata\":{\"a\":\"b\"},\"modalities\":[\"text\"],"
+        "\"prediction\":{\"type\":\"content\",\"content\":\"a\"},\"service_tier\":\"priority\","
+        "\"verbosity\":\"medium\",\"prompt_cache_retention\":\"24h\",\"seed\":-1}",
+        /* LangChain */
+        "{\"messages\":[{\"content\":\"a\",\"role\":\"user\"}],\"model\":\"model\",\"stream\":true,"
+        "\"stream_options\":{\"include_usage\":true},\"temperature\":0.7,\"n\":1,"
+        "\"max_completion_tokens\":9,\"parallel_tool_calls\":true,\"tool_choice\":\"auto\"}",
+        "{\"messages\":[{\"content\":\"a\",\"role\":\"user\"}],\"model\":\"model\",\"n\":3,"
+        "\"temperature\":1e-8,\"presence_penalty\":0.0,\"frequency_penalty\":0.0}",
+        /* llama-index */
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"b\"},{\"role\":\"user\",\"content\":"
+        "\"a\"}],"
+        "\"model\":\"model\",\"stream\":false,\"temperature\":0.1,\"max_tokens\":null}",
+        /* Open WebUI */
+        "{\"stream\":true,\"model\":\"model\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+        "\"max_tokens\":9,\"reasoning_effort\":\"low\",\"logit_bias\":{\"5\":-100},\"stop\":[\"b\"]"
+        ","
+        "\"frequency_penalty\":1.1,\"response_format\":{\"type\":\"text\"}}",
+        /* vLLM's own */
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"min_tokens\":0,\"use_beam_"
+        "search\":false,"
+        "\"skip_special_tokens\":true,\"spaces_between_special_tokens\":true,\"length_penalty\":1."
+        "0,"
+        "\"add_generation_prompt\":true,\"continue_final_message\":false,\"stream\":true,"
+        "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":false},\"tools\":"
+        "null}",
+    };
+    static const char *const completions[] = {
+        /* LangChain: a list of prompts, always */
+        "{\"model\":\"model\",\"prompt\":[\"a\"],\"frequency_penalty\":0,\"logit_bias\":{},"
+        "\"logprobs\":null,\"max_tokens\":256,\"n\":1,\"presence_penalty\":0,\"seed\":null,"
+        "\"temperature\":0.7,\"top_p\":1}",
+        /* openai-python, with all that it documents */
+        "{\"model\":\"model\",\"prompt\":\"a\",\"best_of\":2,\"echo\":false,\"n\":2,\"stop\":null,"
+        "\"stream\":false,\"suffix\":null,\"user\":\"b\",\"logprobs\":5}",
+    };
+    for (size_t i = 0; i < sizeof chats / sizeof chats[0]; i++) {
+        assert_ok(read_body(chats[i], true), &error);
+    }
+    for (size_t i = 0; i < sizeof completions / sizeof completions[0]; i++) {
+        assert_ok(read_body(completions[i], false), &error);
+    }
+}
+
+static void what_cannot_be_done_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        bool chat;
+        const char *member;
+        const char *says;
+    } wrong[] = {
+        {true, "\"tools\":[{}]", "tools: no tools can be called"},
+        {true, "\"tool_choice\":\"required\"", "tool_choice: must be none or auto"},
+        {true, "\"functions\":[{}]", "functions: no functions"},
+        {true, "\"response_format\":{\"type\":\"json_object\"}", "response_format: must be"},
+        {true, "\"modalities\":[\"text\",\"audio\"]", "modalities: must be"},
+        {true, "\"audio\":{\"voice\":\"a\"}", "audio: answers are texts"},
+        {true, "\"verbosity\":\"high\"", "verbosity: must be medium"},
+        {true, "\"reasoning_effort\":\"much\"", "reasoning_effort: must be none"},
+        {true, "\"reasoning_effort\":1", "reasoning_effort: must be none"},
+        {true, "\"web_search_options\":{\"a\":1}", "web_search_options: nothing"},
+        {true, "\"best_of\":1", "best_of: a chat has no such field"},
+        {true, "\"suffix\":\"\"", "suffix: a chat has no such field"},
+        {true, "\"continue_final_message\":true", "continue_final_message: must be false"},
+        {true, "\"top_logprobs\":2", "top_logprobs: goes with logprobs: true"},
+        {true, "\"n\":0", "n: must be an integer from 1 to 64"},
+        {false, "\"n\":65", "n: must be an integer from 1 to 64"},
+        {false, "\"n\":2,\"best_of\":3", "best_of: must be n, which is 2"},
+        {false, "\"echo\":true", "echo: must be false"},
+        {false, "\"suffix\":\"b\"", "suffix: texts have no given end"},
+        {false, "\"reasoning_effort\":\"low\"", "reasoning_effort: a completion has no such"},
+        {false, "\"min_tokens\":3", "min_tokens: must be 0"},
+        {false, "\"skip_special_tokens\":false", "skip_special_tokens: must be true"},
+        {false, "\"use_beam_search\":true", "use_beam_search: must be false"},
+        {false, "\"stream_options\":{\"continuous_usage_stats\":true}", "stream_options: has"},
+        {false, "\"top_logprobs\":2", "top_logprobs: goes with chats"},
+        {false, "\"seed\":1.5", "seed: must be an integer"},
+        {false, "\"warmth\":1", "warmth: a completion has no such field"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "{%s,%s}", wrong[i].member,
+                       wrong[i].chat ? "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
+                                     : "\"prompt\":\"a\"");
+        assert_status(read_body(text, wrong[i].chat), BASE_ERR_INVALID);
+        if (strstr(error.message, wrong[i].says) == NULL ||
+            strncmp(error.message, field, strlen(field)) != 0) {
+            fail_msg("%s: %s (%s)", text, error.message, field);
+        }
+    }
+}
+
+/* Each request has all options, wherever these stand, and its own prompt. */
+static void prompts_have_the_same_options(void **state)
+{
+    (void)state;
+    assert_ok(read_body("{\"prompt\":[\"he goed\",[7,8,9],\"she\"],\"n\":21,\"max_tokens\":5,"
+                        "\"temperature\":0.5,\"logit_bias\":{\"9\":1.5},\"seed\":-9}",
+                        false),
+              &error);
+    assert_int_equal(body.prompt_count, 3);
+    assert_int_equal(body.choices_each, 21);
+    assert_true(body.seeded);
+    assert_string_equal(body.requests[0]->prompt.text, "he goed");
+    assert_int_equal(body.requests[1]->token_count, 3);
+    assert_int_equal(body.requests[1]->prompt.tokens[2], 9);
+    assert_string_equal(body.requests[2]->prompt.text, "she");
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(body.requests[i]->max_new_tokens, 5);
+        assert_int_equal(body.requests[i]->bias_count, 1);
+        assert_int_equal(body.requests[i]->bias_tokens[0], 9);
+        assert_true(body.requests[i]->temperature == 0.5);
+        assert_true(body.requests[i]->seed == (uint64_t)-9);
+        assert_int_equal(body.requests[i]->token_count > 0, i == 1);
+        assert_int_equal(body.requests[i]->text_bytes > 0, i != 1);
+    }
+    assert_status(read_body("{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":22}", false), BASE_ERR_LIMIT);
+    assert_string_equal(field, "prompt");
+    assert_status(read_body("{\"prompt\":[\"a\",1]}", false), BASE_ERR_INVALID);
+    assert_status(read_body("{\"prompt\":[]}", false), BASE_ERR_INVALID);
+    assert_status(read_body("{\"prompt\":null}", false), BASE_ERR_INVALID);
+    assert_status(read_body("{\"n\":2}", true), BASE_ERR_INVALID);
+    assert_string_equal(field, "messages");
+}
+
+#define MESSAGES "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
+
+/* An effort of none is the switch of a template that has one, and others are the model's thoughts; the switch
+ * itself counts first. */
+static void an_effort_is_the_switch(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool no_thinking;
+    } cases[] = {
+        {MESSAGES "}", false},
+        {MESSAGES ",\"reasoning_effort\":\"none\"}", true},
+        {MESSAGES ",\"reasoning_effort\":\"high\"}", false},
+        {MESSAGES ",\"reasoning_effort\":null}", false},
+        {MESSAGES
+         ",\"chat_template_kwargs\":{\"enable_thinking\":true},\"reasoning_effort\":\"none\"}",
+         false},
+        {MESSAGES
+         ",\"reasoning_effort\":\"high\",\"chat_template_kwargs\":{\"enable_thinking\":false}}",
+         true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_ok(read_body(cases[i].text, true), &error);
+        assert_int_equal(body.requests[0]->no_thinking, cases[i].no_thinking);
+    }
+    assert_ok(read_body("{\"prompt\":\"a\",\"temperature\":1e-8}", false), &error);
+    assert_true(body.requests[0]->temperature == 0);
+    launch_completion_body_fini(&body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clients_defaults_are_taken),
+        cmocka_unit_test(what_cannot_be_done_is_named),
+        cmocka_unit_test(prompts_have_the_same_options),
+        cmocka_unit_test(an_effort_is_the_switch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
