@@ -142,9 +142,9 @@ static const base_field rows[] = {
              "FILE.json in a \"prompt\" field; tp-*: - takes them from standard input while the "
              "job runs"},
     {CALL(set_logprobs), .option = "logprobs", .value = "N",
-     .marks = LAUNCH_MARK_JOB | PROTO_FIELD_TENSOR_PARALLEL,
-     .help = "tp-*: in results.json and with --stream json, each token's log-probability, and "
-             "those of the N most probable ones, 0 to 20"},
+     .marks = LAUNCH_MARK_JOB | PROTO_FIELD_ANSWERS,
+     .help = "tp-*: in results.json and with --stream json; generate: in a line of JSON for each "
+             "text: each token's log-probability, and those of the N most probable ones, 0 to 20"},
     {OWN(ENUM, stream), .name_of = stream_name, .option = "stream", .value = "HOW",
      .help = "with --prompts -: text: a line for each whole text; json: a line for each event"},
 

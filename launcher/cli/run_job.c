@@ -35,11 +35,10 @@ static base_status on_step(void *user, const launch_step *step, base_error *rete
     return run->record != NULL ? launch_record_step(run->record, step, reterr) : BASE_OK;
 }
 
-static void on_output(void *user, uint64_t index, const char *prompt, const char *text)
+static void on_output(void *user, uint64_t index, const char *text)
 {
     launch_cli_run *run = user;
     (void)index;
-    (void)prompt;
     launch_gpu_watch_sample(run->gpus);
     launch_writer_result("%s\n", run->streamed ? "" : text);
     run->streamed = false;
@@ -203,7 +202,7 @@ static base_status run_once(launch_cli_run *run)
                                                                       : run->result.cause.message);
     launch_cli_feed_destroy(source.input);
     if (run->streamed) {
-        on_output(run, 0, "", ""); /* ends the line of a text that has no end */
+        on_output(run, 0, ""); /* ends the line of a text that has no end */
     }
     if (status != BASE_OK) {
         const int stop_signal = run->result.stop_signal;

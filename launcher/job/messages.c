@@ -124,8 +124,9 @@ static void handle_output(launch_session *session, int rank,
     const launch_job_options *options = session->options;
     const uint64_t before = session->outputs.next;
     base_error error;
-    const base_status status =
-        launch_outputs_add(&session->outputs, output->index, output->prompt, output->text, &error);
+    const base_status status = launch_outputs_add(
+        &session->outputs, rank,
+        &(launch_output_part){output->index, output->text, output->more != 0}, &error);
     if (status != BASE_OK) {
         BLAME_PROTOCOL(session, rank, "%s", error.message);
         return;
@@ -134,10 +135,11 @@ static void handle_output(launch_session *session, int rank,
         const launch_output *ready = &session->outputs.texts[index];
         if (options->on_output != NULL) {
             launch_screen_clear(&session->screen);
-            options->on_output(options->user, index, ready->prompt, ready->text);
+            options->on_output(options->user, index, ready->text);
         }
+        launch_outputs_release(&session->outputs, index);
     }
-    session->streaming = false;
+    session->streaming = session->streaming && output->more;
 }
 
 /* Says whether what the ranks hold adds up to the model: each element is on one rank, except for

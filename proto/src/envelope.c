@@ -232,8 +232,7 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STEP:
         return step_fits(envelope->step);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_OUTPUT:
-        return proto_text_fits(envelope->output->prompt, PROTO_TEXT_BYTES_MAX) &&
-               proto_text_fits(envelope->output->text, PROTO_TEXT_BYTES_MAX);
+        return proto_text_fits(envelope->output->text, PROTO_TEXT_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_LOADED:
         return true;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_GPU:

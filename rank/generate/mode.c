@@ -13,13 +13,12 @@
 #include "control.pb-c.h"
 #include "generate/baseline.h"
 #include "generate/curve_run.h"
+#include "generate/dealt.h"
 #include "generate/progress.h"
 #include "generate/requests_link.h"
 #include "generate/results.h"
-#include "generate/stream_text.h"
 #include "proto/limits.h"
 #include "proto/mode.h"
-#include "proto/prompts.h"
 #include "rank/checkpoint.h"
 #include "rank/data.h"
 #include "rank/tokenizer.h"
@@ -29,69 +28,6 @@
 _Static_assert((int)PROTO_DRAFT_TOKENS_MAX == (int)RANK_DRAFT_TOKENS_MAX, "one limit");
 _Static_assert((int)PROTO_LOGPROBS_MAX == (int)RANK_LOGPROBS_MAX, "one limit");
 _Static_assert((int)PROTO_LOGIT_BIASES_MAX == (int)RANK_LOGIT_BIASES_MAX, "one limit");
-
-/* The prompts of a job. Each rank gets its share in turn. If the ranks share one model, rank 0 gets
- * all. */
-typedef struct prompts {
-    proto_prompts all;
-    const char **mine; /* (count) */
-    size_t count;
-    uint64_t first;
-    uint64_t stride;
-    bool comes_later; /* prompts come while the job runs */
-    proto_client *client;
-    rank_results *results; /* NULL: no results are kept */
-} prompts;
-
-static base_status deal_prompts(prompts *dealt, const proto_identity *identity, base_error *reterr)
-{
-    dealt->first = (uint64_t)identity->rank;
-    dealt->stride = (uint64_t)identity->world_size;
-    if (proto_mode_get(identity->job.job.mode)->tensor_parallel) {
-        dealt->stride = 1;
-    }
-    const bool answers = dealt->first < dealt->stride;
-    if (identity->job.infer.prompts[0] == '\0' || !(answers || identity->job.infer.baseline)) {
-        return BASE_OK;
-    }
-    const base_status status = proto_prompts_read(identity->job.infer.prompts, &dealt->all, reterr);
-    if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "--prompts");
-    }
-    dealt->mine = calloc(dealt->all.count, sizeof *dealt->mine);
-    if (dealt->mine == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
-    }
-    for (size_t i = dealt->first; answers && i < dealt->all.count; i += dealt->stride) {
-        dealt->mine[dealt->count++] = dealt->all.texts[i];
-    }
-    return BASE_OK;
-}
-
-/* Sends an answer to the launcher, which prints it. Requests have had their events. What was
- * cancelled is in the results alone. */
-static void send_answer(const prompts *all, const rank_answer *answer)
-{
-    if (all->comes_later || answer->finish == RANK_FINISH_CANCELLED) {
-        return;
-    }
-    Ringfence__Control__Output output = RINGFENCE__CONTROL__OUTPUT__INIT;
-    char *text = rank_stream_text_whole(answer->text, answer->text_bytes);
-    output.index = all->first + answer->index * all->stride;
-    output.prompt = (char *)answer->prompt;
-    output.text = text != NULL ? text : (char *)answer->text;
-    proto_client_output(all->client, &output);
-    free(text);
-}
-
-static void take_answer(void *user, const rank_answer *answer)
-{
-    const prompts *all = user;
-    send_answer(all, answer);
-    if (all->results != NULL) {
-        rank_results_add(all->results, answer);
-    }
-}
 
 base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_options *options,
                                  uint64_t *total, uint64_t *correct, base_error *reterr)
@@ -122,7 +58,7 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
 }
 
 /* Rank 0 gets what the ranks of a tensor-parallel model have to say, and writes all down. */
-static base_status write_results(const prompts *all, const rank_results_rank *own,
+static base_status write_results(const rank_dealt *all, const rank_results_rank *own,
                                  const rank_worker *worker, coll_comm *comm, base_error *reterr)
 {
     coll_error error;
@@ -145,7 +81,7 @@ static base_status write_results(const prompts *all, const rank_results_rank *ow
 }
 
 /* --baseline: every rank has read the prompts. first: of the phase that has answered them. */
-static base_status compare(const rank_generate_options *options, const prompts *all,
+static base_status compare(const rank_generate_options *options, const rank_dealt *all,
                            const rank_generate_report *first, base_error *reterr)
 {
     rank_baseline baseline;
@@ -164,7 +100,7 @@ static base_status compare(const rank_generate_options *options, const prompts *
 
 /* --curve */
 static base_status measure_curve(const rank_worker *worker, const rank_generate_options *options,
-                                 const prompts *all, base_error *reterr)
+                                 const rank_dealt *all, base_error *reterr)
 {
     int widths[PROTO_CURVE_WIDTHS_MAX];
     rank_curve curve;
@@ -218,16 +154,16 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     const proto_job *job = &worker->identity.job;
     rank_results_rank own = {.max_rss_bytes = 0};
     rank_finished_memory memory;
-    prompts all = {.client = worker->client, .comes_later = job->infer.requests};
+    rank_dealt all;
     const rank_request_source source = rank_requests_link(worker);
-    base_status status = deal_prompts(&all, &worker->identity, reterr);
+    base_status status = rank_dealt_open(worker, &all, reterr);
     if (status == BASE_OK && worker->identity.rank == 0 && job->output.directory[0] != '\0') {
         status = rank_results_create(job, options->config, &all.results, reterr);
     }
     rank_progress progress = {.client = worker->client,
                               .tokenizer = options->tokenizer,
                               .prompts = all.count,
-                              .streams = all.all.count == 1};
+                              .streams = all.all.count == 1 && !all.prints_lines};
     rank_generate_options answering = *options;
     if (job->infer.requests) {
         answering.source = &source;
@@ -242,7 +178,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         answering.on_steps = rank_results_steps;
         answering.steps_user = all.results;
     }
-    answering.on_answer = take_answer;
+    answering.on_answer = rank_dealt_take;
     answering.answer_user = &all;
     if (proto_mode_get(job->job.mode)->tensor_parallel) {
         answering.on_warm = report_loaded;
@@ -252,6 +188,9 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         status = rank_generate(&answering, all.mine, all.count, &own.report, reterr);
         rank_progress_end(&progress);
         own.max_rss_bytes = rank_worker_max_rss_bytes();
+    }
+    if (status == BASE_OK) {
+        status = rank_dealt_check(&all, reterr);
     }
     if (status == BASE_OK && job->infer.baseline) {
         status = compare(options, &all, &own.report, reterr);
@@ -266,9 +205,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         status = rank_worker_evaluate(worker, options, &finished.eval_total, &finished.eval_correct,
                                       reterr);
     }
-    rank_results_destroy(all.results);
-    free(all.mine);
-    proto_prompts_fini(&all.all);
+    rank_dealt_fini(&all);
     if (status != BASE_OK) {
         return status;
     }
@@ -409,6 +346,21 @@ static base_status find_type(const proto_job *job, const rank_model_config *conf
                : BASE_OK;
 }
 
+/* How tokens are drawn, and what is said of each. */
+static void set_sampling(const proto_job *job, rank_generate_options *options)
+{
+    const proto_job_infer *infer = &job->infer;
+    options->temperature = infer->temperature;
+    options->top_p = infer->top_p;
+    options->top_k = (int)infer->top_k;
+    options->min_p = infer->min_p;
+    options->penalties = (rank_penalties){.presence = infer->presence_penalty,
+                                          .frequency = infer->frequency_penalty,
+                                          .repetition = infer->repetition_penalty};
+    options->seed = (uint64_t)(infer->sampling_seed != 0 ? infer->sampling_seed : job->job.seed);
+    options->logprob_count = (int)infer->logprob_count;
+}
+
 base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
 {
     const proto_job *job = &worker->identity.job;
@@ -437,7 +389,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
         status = find_type(job, &config, &device, weights, &type, reterr);
     }
     if (status == BASE_OK) {
-        const rank_generate_options options = {
+        rank_generate_options options = {
             .device = &device,
             .config = &config,
             .comm = tp_comm(worker),
@@ -459,18 +411,8 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .chat = &chat,
             .shares = job->infer.requests && !job->infer.no_prefix_cache && worker->gpu == NULL,
             .draft_max = (int)job->infer.speculate,
-            .logprob_count = (int)job->infer.logprob_count,
             .prompts_are_messages = job->infer.chat,
             .no_thinking = job->infer.no_thinking,
-            .temperature = job->infer.temperature,
-            .top_p = job->infer.top_p,
-            .top_k = (int)job->infer.top_k,
-            .min_p = job->infer.min_p,
-            .penalties = {.presence = job->infer.presence_penalty,
-                          .frequency = job->infer.frequency_penalty,
-                          .repetition = job->infer.repetition_penalty},
-            .seed = (uint64_t)(job->infer.sampling_seed != 0 ? job->infer.sampling_seed
-                                                             : job->job.seed),
             .index_first = shares ? 0 : (size_t)worker->identity.rank,
             .index_stride = shares ? 1 : (size_t)worker->identity.world_size,
             .on_failure = rank_worker_leave_device,
@@ -478,6 +420,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .should_stop = rank_worker_should_stop,
             .stop_user = worker,
         };
+        set_sampling(job, &options);
         status = answer(worker, &options, reterr);
     }
     rank_device_close(&device);

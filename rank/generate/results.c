@@ -141,6 +141,35 @@ static json_t *describe_logprobs(const rank_answer *answer)
     return tokens;
 }
 
+/* What an answer is, but for its times. */
+static json_t *describe_answer(const rank_answer *answer)
+{
+    json_t *entry = json_pack(
+        "{s:o, s:o, s:o, s:o, s:s}", "prompt", prompt_text(answer->prompt), "prompt_token_ids",
+        id_array(answer->prompt_tokens, answer->prompt_count), "token_ids",
+        id_array(answer->tokens, answer->count), "text",
+        clean_text(answer->text, answer->text_bytes), "finish_reason", finish_name(answer->finish));
+    if (answer->logprob_count > 0 &&
+        json_object_set_new(entry, "logprobs", describe_logprobs(answer)) != 0) {
+        json_decref(entry);
+        return NULL;
+    }
+    return entry;
+}
+
+char *rank_results_line(const rank_answer *answer, uint64_t index)
+{
+    json_t *entry = describe_answer(answer);
+    json_t *line = json_pack("{s:I}", "index", (json_int_t)index);
+    char *text = entry != NULL && json_object_update(line, entry) == 0
+                     ? json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER |
+                                            JSON_REAL_PRECISION(DIGITS_OF_DOUBLES))
+                     : NULL;
+    json_decref(entry);
+    json_decref(line);
+    return text;
+}
+
 void rank_results_add(rank_results *results, const rank_answer *answer)
 {
     if (keep_timing(results, answer) != BASE_OK) {
@@ -148,18 +177,12 @@ void rank_results_add(rank_results *results, const rank_answer *answer)
         return;
     }
     const rank_timing *timing = &results->timings[results->timing_count - 1];
-    json_t *entry = json_pack(
-        "{s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "prompt", prompt_text(answer->prompt),
-        "prompt_token_ids", id_array(answer->prompt_tokens, answer->prompt_count), "token_ids",
-        id_array(answer->tokens, answer->count), "text",
-        clean_text(answer->text, answer->text_bytes), "finish_reason", finish_name(answer->finish),
-        "ttft_ms", timing->drawn > 0 ? json_real(timing->ttft_ms) : json_null(), "per_token_ms",
-        per_token(timing));
-    if (answer->logprob_count > 0) {
-        results->digits = DIGITS_OF_DOUBLES;
-        results->failed = json_object_set_new(entry, "logprobs", describe_logprobs(answer)) != 0 ||
-                          results->failed;
-    }
+    json_t *entry = describe_answer(answer);
+    json_t *ttft = timing->drawn > 0 ? json_real(timing->ttft_ms) : json_null();
+    results->digits = answer->logprob_count > 0 ? DIGITS_OF_DOUBLES : results->digits;
+    results->failed = json_object_set_new(entry, "ttft_ms", ttft) != 0 ||
+                      json_object_set_new(entry, "per_token_ms", per_token(timing)) != 0 ||
+                      results->failed;
     if (entry == NULL || json_array_append_new(results->prompts, entry) != 0) {
         results->failed = true;
     }

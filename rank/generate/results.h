@@ -15,6 +15,10 @@ BASE_MUST_CHECK base_status rank_results_create(const proto_job *job,
                                                 rank_results **results, base_error *reterr);
 void rank_results_destroy(rank_results *results); /* NULL is fine */
 
+/* The entry of an answer as one line of JSON, without its times and with its prompt's number in the job: what mode
+ * generate prints of it. malloc'ed; NULL: no memory. */
+char *rank_results_line(const rank_answer *answer, uint64_t index);
+
 /* Adds an answer. If memory runs out, the write fails. */
 void rank_results_add(rank_results *results, const rank_answer *answer);
 

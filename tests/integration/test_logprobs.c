@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "proto/limits.h"
 #include "serving.h"
 
 #define ASKED PROMPTS, "--ignore-eos", "--logprobs", "4"
@@ -93,6 +95,95 @@ static void every_way_has_the_same_bits(void **state)
 }
 
 /* 0: the drawn token's alone. Without the flag there are none. */
+/* Runs mode generate; its standard output is the caller's to free. */
+static char *generate(const training_run *model, const char *flags)
+{
+    char path[BASE_PATH_BYTES];
+    char command[SERVING_COMMAND_BYTES];
+    void *text = NULL;
+    size_t bytes = 0;
+    base_error error;
+    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "texts"));
+    (void)snprintf(command, sizeof command,
+                   LAUNCHER_PATH
+                   " --mode generate --ranks 2 --no-bind --quiet --checkpoint %s %s >%s",
+                   model->out, flags, path);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): a command of this test */
+    assert_ok(base_file_read(path, 16 << 20, &text, &bytes, &error), &error);
+    char *whole = realloc(text, bytes + 1);
+    assert_non_null(whole);
+    whole[bytes] = '\0';
+    return whole;
+}
+
+/* Mode generate prints a line for each prompt, in their order: what results.json of tp-cpu says of it, but for
+ * times. */
+static void generate_says_what_the_results_do(void **state)
+{
+    (void)state;
+    json_t *results = inference_measure("1", "asked", FLAGS(ASKED));
+    char *lines =
+        generate(&inference_model,
+                 "--max-new-tokens 12 --ignore-eos --logprobs 4 --prompt 'he goed to school' "
+                 "--prompt 'i has eat' --prompt 'i has eat'");
+    char *rest = NULL;
+    int count = 0;
+    for (char *line = strtok_r(lines, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        json_t *expected = json_array_get(json_object_get(results, "prompts"), (size_t)count);
+        json_t *got = json_loads(line, 0, NULL);
+        assert_non_null(got);
+        assert_int_equal(json_integer_value(json_object_get(got, "index")), count++);
+        assert_int_equal(json_object_del(got, "index"), 0);
+        assert_int_equal(json_object_del(expected, "ttft_ms"), 0);
+        assert_int_equal(json_object_del(expected, "per_token_ms"), 0);
+        assert_int_equal(json_object_size(got), 6);
+        assert_true(json_equal(got, expected));
+        json_decref(got);
+    }
+    assert_int_equal(count, 3);
+    free(lines);
+    json_decref(results);
+}
+
+/* Texts and lines come whole, in as many messages as they need. */
+static void long_texts_are_not_cut(void **state)
+{
+    (void)state;
+    static const char flags[] = "--max-new-tokens 7000 --ignore-eos --temperature 1 --prompt a "
+                                "--prompt he";
+    char more[256];
+    char *rest = NULL;
+    char *rest_of_lines = NULL;
+    (void)snprintf(more, sizeof more, "%s --logprobs 0", flags);
+    char *texts = generate(&serving_wide, flags);
+    char *lines = generate(&serving_wide, more);
+    char *text = strtok_r(texts, "\n", &rest);
+    char *line = strtok_r(lines, "\n", &rest_of_lines);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(line);
+        assert_true(strlen(line) > 4 * (size_t)PROTO_TEXT_BYTES_MAX);
+        json_t *got = json_loads(line, 0, NULL);
+        const char *whole = json_string_value(json_object_get(got, "text"));
+        assert_int_equal(json_array_size(json_object_get(got, "token_ids")), 7000);
+        assert_int_equal(json_array_size(json_object_get(got, "logprobs")), 7000);
+        assert_true(strlen(whole) > 16 << 10);
+        while (text != NULL && *whole != '\0') { /* a text may have several lines */
+            assert_int_equal(strncmp(whole, text, strlen(text)), 0);
+            whole += strlen(text);
+            whole += strspn(whole, "\n");
+            text = strtok_r(NULL, "\n", &rest);
+        }
+        assert_string_equal(whole, "");
+        json_decref(got);
+        line = strtok_r(NULL, "\n", &rest_of_lines);
+    }
+    assert_null(text);
+    assert_null(line);
+    free(texts);
+    free(lines);
+}
+
 static void nobody_gets_what_was_not_asked_for(void **state)
 {
     (void)state;
@@ -290,6 +381,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_has_the_same_bits),
+        cmocka_unit_test(generate_says_what_the_results_do),
+        cmocka_unit_test(long_texts_are_not_cut),
         cmocka_unit_test(nobody_gets_what_was_not_asked_for),
         cmocka_unit_test(events_say_what_the_results_do),
         cmocka_unit_test(completions_have_their_fields),

@@ -359,12 +359,8 @@ static void finish(fake_rank *fake)
 
 static void generate(fake_rank *fake)
 {
-    char text[] = "he went to school";
-    Ringfence__Control__Output output = RINGFENCE__CONTROL__OUTPUT__INIT;
     for (uint64_t i = 2; i > 0; i--) { /* out of order */
-        output.index = i - 1;
-        output.text = text;
-        proto_client_output(fake->client, &output);
+        proto_client_output(fake->client, i - 1, "he went to school");
     }
 }
 

@@ -242,8 +242,8 @@ static const struct {
     {WORDS("--mode", "tp-cpu", "--serve", "127.0.0.1:0", "--logprobs", "1"),
      "--logprobs goes with --prompt and --prompts: a server's clients ask for them in their "
      "requests"},
-    {WORDS("--mode", "generate", "--prompt", "a", "--logprobs", "1"),
-     "--logprobs goes with tensor parallel modes (tp-cpu, tp-nccl)"},
+    {WORDS("--mode", "generate", "--prompt", "a", "--logprobs", "1"), NULL},
+    {WORDS("--logprobs", "1"), "--logprobs goes with " ANSWER},
     {WORDS("--mode", "tp-cpu", "--prompt", "a", "--speculate", "2", "--algorithm", "two_level"),
      NULL},
     {WORDS("compare", "--json", "A", "B"), "compare does not take --json"},

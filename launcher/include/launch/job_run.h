@@ -45,7 +45,7 @@ typedef struct launch_job_options {
     /* Called for each step of each rank, in the ranks' order. An error ends the job. */
     base_status (*on_step)(void *user, const launch_step *step, base_error *reterr);
     /* Called for each generated text, in the order of their index. */
-    void (*on_output)(void *user, uint64_t index, const char *prompt, const char *text);
+    void (*on_output)(void *user, uint64_t index, const char *text);
     /* Called for each further piece of the text of a job with one prompt. on_output has the whole
      * text afterwards. */
     void (*on_piece)(void *user, const char *text);

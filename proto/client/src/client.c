@@ -249,15 +249,21 @@ void proto_client_report(proto_client *client, ProtobufCMessage *report)
     enqueue(client, report);
 }
 
-void proto_client_output(proto_client *client, const Ringfence__Control__Output *output)
+void proto_client_output(proto_client *client, uint64_t index, const char *text)
 {
-    static char prompt[PROTO_TEXT_BYTES_MAX / 2]; /* static, since one thread calls; prompt and text
-                                                   * fit into one message */
-    static char text[PROTO_TEXT_BYTES_MAX / 2];
-    Ringfence__Control__Output copy = *output;
-    copy.prompt = cut_text(copy.prompt, prompt, sizeof prompt);
-    copy.text = cut_text(copy.text, text, sizeof text);
-    enqueue(client, &copy.base);
+    static char part[PROTO_TEXT_BYTES_MAX]; /* static, since one thread calls */
+    size_t sent = 0;
+    Ringfence__Control__Output output = RINGFENCE__CONTROL__OUTPUT__INIT;
+    output.index = index;
+    do {
+        output.text = cut_text((char *)(uintptr_t)text + sent, part, sizeof part);
+        const size_t bytes = strlen(output.text);
+        sent += bytes;
+        /* a text of bytes that are no characters ends, too */
+        output.more = text[sent] != '\0' && bytes > 0 &&
+                      sent <= PROTO_OUTPUT_BYTES_MAX - PROTO_TEXT_BYTES_MAX;
+        enqueue(client, &output.base);
+    } while (output.more);
 }
 
 void proto_client_gpu(proto_client *client, const Ringfence__Control__Gpu *gpu)

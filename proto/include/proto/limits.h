@@ -7,7 +7,7 @@
 enum {
     PROTO_CONTROL_VERSION = 2,
 
-    /* one message from a rank; the largest is an Output (a prompt and a text) */
+    /* one message from a rank; the largest are an Output and a Piece (a text, or a part of one) */
     PROTO_RANK_MESSAGE_BYTES_MAX = 64 * 1024,
     /* one message from the launcher, without parts for each rank; the largest is a Request */
     PROTO_LAUNCHER_MESSAGE_BYTES_MAX = 256 * 1024 + 12 * 1024,
@@ -22,7 +22,8 @@ enum {
     PROTO_FLIGHT_PIECE_BYTES_MAX = 32 * 1024,
     PROTO_FLIGHT_BYTES_MAX = 1024 * 1024,
 
-    PROTO_TEXT_BYTES_MAX = 32 * 1024,    /* a prompt, a generated text */
+    PROTO_TEXT_BYTES_MAX = 32 * 1024,    /* a part of a generated text */
+    PROTO_OUTPUT_BYTES_MAX = 64 << 20,   /* all parts of one */
     PROTO_PROMPT_BYTES_MAX = 256 * 1024, /* a prompt that a user gives: PROTO_CONTEXT_MAX tokens of
                                           * 4 bytes */
     PROTO_PROMPTS_MAX = 64 * 1024,       /* prompts of one job */

@@ -75,14 +75,15 @@ bool proto_client_stop_requested(const proto_client *client);
  * These functions pack them, which copies them. */
 struct ProtobufCMessage;
 struct Ringfence__Control__Ready;
-struct Ringfence__Control__Output;
 struct Ringfence__Control__Gpu;
 struct Ringfence__Control__Failed;
 struct Ringfence__Control__Finished;
 void proto_client_ready(proto_client *client, const struct Ringfence__Control__Ready *ready);
-void proto_client_output(proto_client *client, const struct Ringfence__Control__Output *output);
 void proto_client_gpu(proto_client *client, const struct Ringfence__Control__Gpu *gpu);
 void proto_client_failed(proto_client *client, const struct Ringfence__Control__Failed *failed);
+
+/* Sends a text of UTF-8 for a prompt, in parts. What is behind PROTO_OUTPUT_BYTES_MAX is cut off. */
+void proto_client_output(proto_client *client, uint64_t index, const char *text);
 
 /* A Step, a Loaded or a Piece. */
 void proto_client_report(proto_client *client, struct ProtobufCMessage *report);
