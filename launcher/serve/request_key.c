@@ -207,16 +207,27 @@ static base_status set_biases(const char *key, const json_t *value, proto_reques
     return BASE_OK;
 }
 
-/* A member that is a number; NULL: the key is none of these. */
-static double *number_of(const char *key, proto_request *request)
+/* Where the member stands that is a number. False: the key is none of these. */
+static bool find_number(const char *key, size_t *offset)
 {
-    return strcmp(key, "temperature") == 0          ? &request->temperature
-           : strcmp(key, "top_p") == 0              ? &request->top_p
-           : strcmp(key, "min_p") == 0              ? &request->min_p
-           : strcmp(key, "presence_penalty") == 0   ? &request->presence_penalty
-           : strcmp(key, "frequency_penalty") == 0  ? &request->frequency_penalty
-           : strcmp(key, "repetition_penalty") == 0 ? &request->repetition_penalty
-                                                    : NULL;
+    static const struct {
+        const char *key;
+        size_t offset;
+    } numbers[] = {
+        {"temperature", offsetof(proto_request, temperature)},
+        {"top_p", offsetof(proto_request, top_p)},
+        {"min_p", offsetof(proto_request, min_p)},
+        {"presence_penalty", offsetof(proto_request, presence_penalty)},
+        {"frequency_penalty", offsetof(proto_request, frequency_penalty)},
+        {"repetition_penalty", offsetof(proto_request, repetition_penalty)},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (strcmp(key, numbers[i].key) == 0) {
+            *offset = numbers[i].offset;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* What a chat template is given, as vLLM and SGLang take it. One switch is known here. */
@@ -237,6 +248,7 @@ base_status launch_request_key(const char *key, const json_t *value, proto_reque
                                base_error *reterr)
 {
     int64_t integer = 0;
+    size_t offset = 0;
     base_status status = BASE_OK;
     if (strcmp(key, "prompt") == 0) {
         return json_string_length(value) > 0 /* 0 also if it is not a string */
@@ -256,8 +268,8 @@ base_status launch_request_key(const char *key, const json_t *value, proto_reque
     if (strcmp(key, "logit_bias") == 0) {
         return set_biases(key, value, request, reterr);
     }
-    if (number_of(key, request) != NULL) {
-        return set_number(key, value, number_of(key, request), reterr);
+    if (find_number(key, &offset)) {
+        return set_number(key, value, (double *)(void *)((char *)request + offset), reterr);
     }
     if (strcmp(key, "max_new_tokens") == 0) {
         status = launch_request_integer(key, value, 1, PROTO_NEW_TOKENS_MAX, &integer, reterr);

@@ -2,6 +2,7 @@
  * engine.c. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "generate/engine_parts.h"
 #include "ringfence/coll_error.h"
 
@@ -34,6 +35,7 @@ static const float *adjusted_row(rank_engine *engine, const engine_sampled *of, 
     if (!of->adjusted) {
         return logits;
     }
+    BASE_ASSERT(logits != NULL);
     memcpy(engine->adjusted_logits, logits, (size_t)tp->vocab_count * sizeof *logits);
     adjust(engine, of, engine->adjusted_logits, first, count);
     return engine->adjusted_logits;
