@@ -173,17 +173,19 @@ static void choices_end_by_themselves(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
-/* A client that goes takes all its choices with it, those that wait, too. */
+/* Each choice takes a place of open requests. A client that goes takes all its choices with it, those that wait,
+ * too. */
 static void a_client_that_goes_cancels_all(void **state)
 {
     (void)state;
     serving_start(&serving_wide, "2", FLAGS("--max-num-seqs", "2"));
     const int fd = serving_send("{\"prompt\":\"he goed\",\"max_tokens\":16000,\"ignore_eos\":true,"
-                                "\"temperature\":1,\"n\":5}");
+                                "\"temperature\":1,\"n\":64}");
     serving_wait_metric("requests_running 2\n");
-    assert_has(serving_reply, "requests_waiting 3\n");
+    assert_has(serving_reply, "requests_waiting 62\n");
+    assert_int_equal(serving_ask("/v1/completions", "-d '{\"prompt\":\"a\",\"n\":3}'"), 429);
     (void)close(fd);
-    serving_wait_metric("{result=\"cancelled\"} 5\n");
+    serving_wait_metric("{result=\"cancelled\"} 64\n");
     serving_wait_metric("requests_running 0\n");
     free(serving_complete("{\"prompt\":\"a\",\"max_tokens\":1}"));
     assert_int_equal(serving_end(SIGTERM), 0);
