@@ -10,22 +10,32 @@ enum {
     SMOOTHING_SHARE = 25, /* the window is 1/25 of the run each way */
 };
 
-/* The mean loss of steps first … end - 1 over all ranks; NaN if none is known. */
-static double mean_loss(const double *losses, size_t first, size_t end)
+/* The losses of steps first … end - 1 over all ranks; NaN if none is known. */
+typedef struct stretch {
+    double mean;
+    double low;
+    double high;
+} stretch;
+
+static stretch stretch_of(const double *losses, size_t first, size_t end)
 {
+    stretch found = {.mean = NAN, .low = NAN, .high = NAN};
     double sum = 0;
     size_t known = 0;
     for (size_t i = first; i < end; i++) {
-        const double loss = losses[i];
-        if (isfinite(loss)) {
-            sum += loss;
+        if (isfinite(losses[i])) {
+            sum += losses[i];
             known++;
+            found.low = fmin(found.low, losses[i]); /* of NaN and a number the number */
+            found.high = fmax(found.high, losses[i]);
         }
     }
-    return known > 0 ? sum / (double)known : NAN;
+    found.mean = known > 0 ? sum / (double)known : NAN;
+    return found;
 }
 
-/* Each step's loss, or means over equal stretches of steps if there are more steps than points. */
+/* Each step's loss, or of equal stretches of steps, if there are more steps than points, the mean; the data have the
+ * least and the greatest, too. */
 static void add_losses(const launch_run *run, const double *losses, chart_series *series)
 {
     const size_t steps = run->summary->steps_done;
@@ -34,7 +44,10 @@ static void add_losses(const launch_run *run, const double *losses, chart_series
         const size_t first = i * steps / points;
         const size_t end = (i + 1) * steps / points;
         const double step = (double)(first + end - 1) / 2;
-        chart_point *point = chart_series_add(series, step, mean_loss(losses, first, end));
+        const stretch found = stretch_of(losses, first, end);
+        chart_point *point = chart_series_add(series, step, found.mean);
+        point->low = found.low;
+        point->high = found.high;
         if (end - first > 1) {
             (void)snprintf(point->hint, sizeof point->hint, "steps %zu to %zu, mean loss %.4f",
                            first, end - 1, point->y);
@@ -122,7 +135,12 @@ chart_figure *launch_loss_figure(const launch_run *run, bool logarithmic)
     figure->nothing = "No loss was reported.";
     figure->width = CHART_WIDTH_HALF;
     figure->height = 250;
-    chart_series *raw = chart_figure_add(figure, "each step", "accent", CHART_STROKE_FAINT);
+    const size_t stretch_steps = (run->summary->steps_done + POINTS_MAX - 1) / POINTS_MAX;
+    char name[32] = "each step";
+    if (stretch_steps > 1) {
+        (void)snprintf(name, sizeof name, "mean of %zu steps", stretch_steps);
+    }
+    chart_series *raw = chart_figure_add(figure, name, "accent", CHART_STROKE_FAINT);
     add_losses(run, run->steps->losses, raw);
     add_smoothed(raw, chart_figure_add(figure, "smoothed", "accent", CHART_STROKE_LINE));
     add_heldout(
