@@ -36,6 +36,7 @@ typedef struct rank_shape {
     const rank_cp
         *cp; /* ranks that share a micro-batch; NULL: it is here. Else token_count_max is of a
                           rank's block */
+    const rank_ep *ep;     /* ranks that share out the experts; NULL: all experts are here */
     rank_type decode_type; /* of a run that decodes: of its matrices, */
     rank_type cache_type;  /* and of its cache; the rest is float32 */
 } rank_shape;
@@ -222,6 +223,12 @@ bool rank_next_segments(const rank_rows *rows, size_t rows_at_once, rank_segment
 static inline int rank_tensor_ranks(const rank_model_config *config)
 {
     return config->tensor_ranks > 1 ? config->tensor_ranks : 1;
+}
+
+/* How many ranks share out its experts. */
+static inline int rank_expert_ranks(const rank_model_config *config)
+{
+    return config->expert_ranks > 1 ? config->expert_ranks : 1;
 }
 
 /* For a family's `tensor`: what follows from the shape. rows 0: a vector. */

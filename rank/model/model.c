@@ -2,6 +2,7 @@
  * train/, generate/ and bench/. */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "model/decoder.h"
 #include "model/padded.h"
 
@@ -45,7 +46,8 @@ static rank_shape make_shape(const rank_model_options *options)
                         .recompute = options->training && options->recompute,
                         .padded = padded,
                         .type = options->type,
-                        .cp = options->cp};
+                        .cp = options->cp,
+                        .ep = options->ep};
 }
 
 void rank_model_plan(const rank_model_options *options, rank_memory_use *use)
@@ -138,6 +140,21 @@ base_status rank_model_check_context_ranks(const rank_model_config *config, int 
     return BASE_OK;
 }
 
+base_status rank_model_check_expert_ranks(const rank_model_config *config, int ranks,
+                                          base_error *reterr)
+{
+    const int experts = rank_model_experts(config).count;
+    if (experts == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--expert-ranks %d: the model has no experts",
+                         ranks);
+    }
+    return experts % ranks == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--expert-ranks %d does not divide the model's experts, %d", ranks,
+                           experts);
+}
+
 base_status rank_model_create(const rank_model_options *options, rank_model **model,
                               base_error *reterr)
 {
@@ -164,6 +181,11 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
     }
     if (status == BASE_OK && options->cp != NULL) {
         status = rank_model_check_context_ranks(options->config, options->cp->ranks, reterr);
+    }
+    if (status == BASE_OK && options->ep != NULL) {
+        status = rank_model_check_expert_ranks(options->config, options->ep->cut.ranks, reterr);
+        BASE_ASSERT(options->ep->cut.ranks == rank_expert_ranks(options->config));
+        BASE_ASSERT(options->ep->cut.rows_max == (size_t)options->token_count_max);
     }
     if (status != BASE_OK) {
         return status;

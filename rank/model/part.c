@@ -1,5 +1,5 @@
-/* What one rank has of each tensor where ranks share a model in training: tensor parallelism. Called by the
- * optimizer and by pipeline/; transformer/memory.c lays parts out in the same order. */
+/* What one rank has of each tensor where ranks share a model in training: tensor parallelism, or its experts
+ * alone. Called by the optimizer, by pipeline/ and train/; transformer/layout.c lays parts out in the same order. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -38,9 +38,21 @@ static axis_ranges ranges_of(const rank_model_config *config, const rank_tensor 
     return ranges;
 }
 
+/* Whether the tensor is that of an expert which another rank has. */
+static bool is_elsewhere(const rank_model_config *config, const rank_tensor *tensor)
+{
+    const int here = rank_model_experts(config).count / rank_expert_ranks(config);
+    return tensor->expert > 0 && (tensor->expert - 1) / here != config->expert_rank;
+}
+
 /* The tensor as its family describes it, but for its place and extent. */
 static void cut_tensor(const rank_model_config *config, rank_tensor *tensor)
 {
+    if (is_elsewhere(config, tensor)) {
+        tensor->shape[0] = 0;
+        tensor->count = 0;
+        return;
+    }
     const size_t extent = tensor->shape[tensor->cut.axis];
     const size_t count = ranges_of(config, tensor).count;
     tensor->shape[tensor->cut.axis] = count;
@@ -50,7 +62,7 @@ static void cut_tensor(const rank_model_config *config, rank_tensor *tensor)
 void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor)
 {
     size_t offset = 0;
-    if (rank_tensor_ranks(config) == 1) {
+    if (rank_tensor_ranks(config) == 1 && rank_expert_ranks(config) == 1) {
         config->family->tensor(config, index, tensor);
         return;
     }
@@ -83,7 +95,9 @@ static part_runs runs_of(const rank_model_config *config, int index)
     config->family->tensor(config, index, &tensor);
     const bool rows_are_cut = tensor.cut.axis == 0;
     return (part_runs){.ranges = ranges_of(config, &tensor),
-                       .rows = rows_are_cut ? 1 : tensor.shape[0],
+                       .rows = is_elsewhere(config, &tensor) ? 0
+                               : rows_are_cut                ? 1
+                                                             : tensor.shape[0],
                        .row = tensor.shape[1],
                        .each = rows_are_cut ? tensor.shape[1] : 1,
                        .offset = tensor.offset};

@@ -25,6 +25,7 @@
 #include "backend/graphs.h"
 #include "base/status.h"
 #include "parallel/context/cp.h"
+#include "parallel/expert/ep.h"
 #include "parallel/tensor/cut.h"
 
 enum {
@@ -58,6 +59,11 @@ typedef struct rank_model_config {
      * then this rank's parts of the model's (parallel/tensor/tp.h). 0 or 1: all of it is here. */
     int tensor_ranks;
     int tensor_rank;
+    /* In expert-parallel training so many ranks share out the experts of each layer
+     * (parallel/expert/ep.h). The tensors of the others' experts are empty then. 0 or 1: all experts are
+     * here. Not together with tensor_ranks. */
+    int expert_ranks;
+    int expert_rank;
     rank_adapters adapters;
 } rank_model_config;
 
@@ -78,6 +84,7 @@ typedef struct rank_tensor {
     rank_cut cut;
     rank_tensor_pack pack;
     const char *tied; /* another name for it in checkpoints ("lm_head.weight"), or NULL */
+    int expert;       /* 1 + the number of the expert whose tensor it is; 0: it is none's */
 } rank_tensor;
 
 enum { RANK_HELD_RANGES_MAX = 17 }; /* 16 of layers, and the tied matrix */
@@ -190,6 +197,10 @@ typedef struct rank_model_options {
     /* Ranks that share each batch, which they all give, and pass over it together: losses and gradients are
      * those of this rank's tokens, and so are rows of logits. On the CPU; borrowed. NULL: all is here. */
     const rank_cp *cp;
+    /* Ranks that share out the experts, each of which passes over a batch of its own at the same time. The
+     * gradients of experts are the sums over these batches, whose ranks are added up as slots are
+     * (rank/ddp.h). Borrowed. NULL: all experts are here. */
+    const rank_ep *ep;
 } rank_model_options;
 
 typedef struct rank_model rank_model;
@@ -277,6 +288,9 @@ int64_t rank_model_target_count(const rank_model *model);
 /* Checks that so many ranks can share a batch of the model. BASE_ERR_INVALID says what they cannot cut. */
 BASE_MUST_CHECK base_status rank_model_check_context_ranks(const rank_model_config *config,
                                                            int ranks, base_error *reterr);
+/* Checks that so many ranks can share out the experts of the model. BASE_ERR_INVALID says why not. */
+BASE_MUST_CHECK base_status rank_model_check_expert_ranks(const rank_model_config *config,
+                                                          int ranks, base_error *reterr);
 BASE_MUST_CHECK base_status rank_model_results(rank_model *model, rank_result *results, int count,
                                                base_error *reterr);
 

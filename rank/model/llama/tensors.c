@@ -288,6 +288,8 @@ static void set_block_tensor(const rank_model_config *config, const llama_layout
     const size_t columns = elements(config, block_tensors[which].columns);
     const rank_cut_kind kind = block_tensors[which].cut;
     name_block_tensor(config, layer, of, tensor->name);
+    tensor->expert =
+        config->settings[LLAMA_EXPERTS] != 0.0 && is_of_expert(which) ? of.expert + 1 : 0;
     const side rows = block_tensors[which].rows;
     rank_tensor_set_shape(tensor, rows == NOTHING ? 0 : elements(config, rows), columns, offset);
     /* a router stays in float32, whatever the matrices are */

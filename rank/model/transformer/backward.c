@@ -380,8 +380,20 @@ static void tell_embeddings(const backward *b)
     }
 }
 
-/* Without targets every gradient is zero. */
-static void zero_all(const backward *b, float *din)
+/* The gradients of the experts here, whose rows are those of other ranks. */
+static void backward_idle(backward *b, int layer)
+{
+    transformer_pass *pass = &b->pass;
+    transformer_enter_layer(pass, layer);
+    if (pass->run->shape.recompute) {
+        transformer_recompute(pass);
+    }
+    transformer_experts_grad(pass, 0);
+    transformer_leave_layer(pass);
+}
+
+/* Without targets every gradient is zero, but for what other ranks' rows give. */
+static void zero_all(backward *b, float *din)
 {
     const transformer_pass *pass = &b->pass;
     const rank_shape *shape = &pass->run->shape;
@@ -394,6 +406,9 @@ static void zero_all(const backward *b, float *din)
     for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
         transformer_zero_range(&b->pass, transformer_offset(pass, layer, 0),
                                pass->layout.in_block[BLOCK_TENSORS]);
+        if (transformer_is_idle(pass)) {
+            backward_idle(b, layer);
+        }
         tell_layer(b, layer);
     }
     if (transformer_is_first_stage(pass)) {

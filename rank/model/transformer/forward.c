@@ -284,7 +284,11 @@ static void forward_layer(const transformer_pass *pass, float *out)
 void transformer_recompute(transformer_pass *pass)
 {
     pass->again = true;
-    forward_layer(pass, NULL);
+    if (transformer_is_idle(pass)) {
+        transformer_experts(pass, 0, NULL);
+    } else {
+        forward_layer(pass, NULL);
+    }
     pass->again = false;
 }
 
@@ -337,6 +341,17 @@ static void run_layers(transformer_pass *pass, const float *in, float *out)
     }
 }
 
+/* Only for the rows that other ranks have for the experts here. */
+static void run_idle(transformer_pass *pass)
+{
+    const rank_shape *shape = &pass->run->shape;
+    for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
+        transformer_enter_layer(pass, layer);
+        transformer_experts(pass, 0, NULL);
+        transformer_leave_layer(pass);
+    }
+}
+
 void transformer_forward(const rank_run *run, const rank_forward_args *args)
 {
     transformer_pass pass;
@@ -346,6 +361,10 @@ void transformer_forward(const rank_run *run, const rank_forward_args *args)
         pass.backend->zero(pass.queue, args->saved->router_loss, sizeof(double));
     }
     const bool shared = run->shape.cp != NULL && pass.rows->whole_count > 0;
+    if (transformer_is_idle(&pass)) {
+        run_idle(&pass);
+        return;
+    }
     if (transformer_is_last_stage(&pass) && pass.rows->active_count == 0 && !shared) {
         return; /* no output is needed, nor what other ranks would need for theirs */
     }

@@ -11,6 +11,7 @@ static void cut_layout(const rank_model_config *config, transformer_layout *layo
     };
     const transformer_layout whole = *layout;
     const int ranks = rank_tensor_ranks(config);
+    const size_t experts = (size_t)rank_expert_ranks(config);
     const size_t tokens =
         (size_t)rank_tp_ids_of(config->vocab_size, ranks, config->tensor_rank).count *
         (size_t)config->width;
@@ -18,7 +19,9 @@ static void cut_layout(const rank_model_config *config, transformer_layout *layo
     layout->block = layout->wpe + (whole.block - whole.wpe);
     for (int i = 0; i < BLOCK_TENSORS; i++) {
         const size_t count = whole.in_block[i + 1] - whole.in_block[i];
-        layout->in_block[i + 1] = layout->in_block[i] + (cut[i] ? count / (size_t)ranks : count);
+        const bool of_experts = i == UP_WEIGHT || i == DOWN_WEIGHT;
+        layout->in_block[i + 1] =
+            layout->in_block[i] + count / (cut[i] ? (size_t)ranks : 1) / (of_experts ? experts : 1);
     }
     layout->final_weight = layout->block + (size_t)config->layers * layout->in_block[BLOCK_TENSORS];
     layout->final_bias = layout->final_weight + (whole.final_bias - whole.final_weight);
@@ -30,7 +33,7 @@ static void cut_layout(const rank_model_config *config, transformer_layout *layo
 void transformer_layout_of(const rank_model_config *config, transformer_layout *layout)
 {
     config->family->decoder->layout(config, layout);
-    if (rank_tensor_ranks(config) > 1) {
+    if (rank_tensor_ranks(config) > 1 || rank_expert_ranks(config) > 1) {
         cut_layout(config, layout);
     }
 }

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "model/pieces.h"
 #include "model/transformer/pass.h"
+#include "rank/ddp.h"
 
 enum {
     ROW_ALIGNMENT = 8, /* elements */
@@ -36,6 +37,7 @@ static transformer_sizes make_sizes(const rank_decoder *of, const rank_shape *sh
         .hidden = of->hidden,
         .up = of->gated ? 2 * of->hidden : of->hidden,
         .experts = of->experts,
+        .own = of->experts / (size_t)rank_expert_ranks(config),
         .places = shape->token_count_max * (of->experts > 0 ? of->chosen : 1),
         .layer_norm = !of->rms,
         .head_norms = of->head_norms,
@@ -44,6 +46,7 @@ static transformer_sizes make_sizes(const rank_decoder *of, const rank_shape *sh
         .type = shape->type,
     };
     sizes.qkv_row = 3 * sizes.queries;
+    sizes.received = shape->ep != NULL ? rank_ep_received_max(&shape->ep->cut) : sizes.places;
     return sizes;
 }
 
@@ -84,6 +87,7 @@ static block_state cut_block(rank_pieces *input, rank_pieces *from, const rank_d
                              const transformer_sizes *sizes)
 {
     const size_t tokens = sizes->tokens;
+    const bool shared = sizes->own < sizes->experts;
     block_state block;
     block.norm1.x = rank_pieces_cut(input, tokens * sizes->width);
     block.routing =
@@ -96,7 +100,9 @@ static block_state cut_block(rank_pieces *input, rank_pieces *from, const rank_d
     block.row_scale = rank_pieces_cut(from, tokens * sizes->heads);
     block.attention = cut_typed(from, sizes, tokens * sizes->queries);
     cut_norm(from, sizes, &block.norm2);
-    block.up = cut_typed(from, sizes, sizes->places * sizes->up);
+    block.received = shared ? (void *)rank_pieces_cut(input, sizes->experts + 1) : NULL;
+    block.rows = shared ? rank_pieces_cut(from, sizes->received * sizes->width) : NULL;
+    block.up = cut_typed(from, sizes, sizes->received * sizes->up);
     return block;
 }
 
@@ -290,6 +296,23 @@ static void cut_experts(rank_pieces *from, const rank_shape *shape, transformer_
     }
 }
 
+/* What the experts here need besides, for the rows of other ranks. */
+static void cut_shared_experts(rank_pieces *from, const rank_shape *shape, transformer_pass *pass)
+{
+    const transformer_sizes *sizes = &pass->sizes;
+    const size_t chunk = base_min_size(shape->backend->rows_at_once, sizes->tokens);
+    const size_t waiting = (size_t)rank_leaf_plan_levels(shape->ep->cut.ranks) - 1;
+    experts_work *work = &pass->experts;
+    work->own = rank_pieces_cut(from, sizes->received * sizes->width);
+    if (shape->training) {
+        work->own_weights = rank_pieces_cut(from, sizes->received);
+        work->own_dweights = rank_pieces_cut(from, sizes->received);
+        work->sorted = rank_pieces_cut(from, sizes->places);
+        work->counted = (void *)rank_pieces_cut(from, chunk);
+        work->leaves = rank_pieces_cut(from, waiting * sizes->width * (sizes->up + sizes->hidden));
+    }
+}
+
 static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *memory)
 {
     rank_pieces from = {.begin = memory};
@@ -327,6 +350,9 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
     }
     if (sizes->experts > 0) {
         cut_experts(&from, shape, pass);
+    }
+    if (shape->ep != NULL) {
+        cut_shared_experts(&from, shape, pass);
     }
     cut_adapters(&from, shape, pass);
     cut_packed(&from, shape, pass);

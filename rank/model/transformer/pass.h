@@ -10,13 +10,18 @@
  * stream; backward their parts of the norms' gradients, also of the norms of heads.
  *
  * Or ranks share the micro-batch (rank_shape.cp): T, A and all arrays below are of this rank's tokens then, but
- * for what attention reads and writes, which is of all tokens and of this rank's heads (context.c). */
+ * for what attention reads and writes, which is of all tokens and of this rank's heads (context.c).
+ *
+ * Or ranks share out the experts (rank_shape.ep). Each has a micro-batch of its own then, and some experts whole:
+ * these take the rows of all ranks that chose them (experts_exchange.c). A rank whose micro-batch has no target
+ * still goes through the layers for the others' rows. */
 #ifndef RANK_MODEL_TRANSFORMER_PASS_H
 #define RANK_MODEL_TRANSFORMER_PASS_H
 
 #include "model/routing.h"
 #include "model/transformer/transformer.h"
 #include "parallel/context/cp.h"
+#include "parallel/expert/ep.h"
 #include "rank/adapters.h"
 
 /* The sizes of arrays that a shape's passes use. C = width, Q = the heads of queries together, N =
@@ -36,7 +41,9 @@ typedef struct transformer_sizes {
     size_t hidden;  /* with experts, of one */
     size_t up;
     size_t experts;  /* 0: the MLP is one */
+    size_t own;      /* experts that are here: all, but where ranks share them out */
     size_t places;   /* rows that MLPs take: T, or with experts those of all of them */
+    size_t received; /* those that may come to the experts here; places, if all are here */
     bool layer_norm; /* else RMS norm, which has no mean */
     bool head_norms;
     bool rotated;
@@ -67,7 +74,11 @@ typedef struct block_state {
     float *row_scale;      /* (T, H) */
     void *attention;       /* (T, Q), of the pass's type; of the last block (A, Q) in the end */
     norm_state norm2;      /* of the last block A rows */
-    /* (T, U), with experts (places, U), of the pass's type, before GELU or SwiGLU. Backward puts GELU's
+    /* Where ranks share out the experts; else NULL. The table of the rows that have come here, and they:
+     * (received, C), of the norm's output. The table is not computed again either. */
+    int32_t *received;
+    float *rows;
+    /* (T, U), with experts (received, U), of the pass's type, before GELU or SwiGLU. Backward puts GELU's
      * result here, or the gradient of SwiGLU's arguments. */
     void *up;
 } block_state;
@@ -88,6 +99,14 @@ typedef struct experts_work {
     float *dweights; /* (T, chosen): the gradient of the routing's weights, */
     float *dlogits;  /* (T, experts): of the router's logits, */
     float *dscores;  /* (experts): and what the router's loss adds to that of each row's scores */
+    /* where ranks share out the experts (experts_exchange.c); else NULL */
+    float *own; /* (received, C): what experts make of the rows that have come, or the gradient
+                          * of the block's output and then of these rows */
+    float *own_weights;  /* (received): the routing's weights of these rows, */
+    float *own_dweights; /* (received): and their gradient */
+    float *sorted;       /* (places): the same of this rank's rows, in the order of places */
+    int32_t *counted;    /* (rows): 0, 1, 2 … */
+    float *leaves;       /* one expert's gradients, for each rank that waits for the next one */
 } experts_work;
 
 /* One pass of one micro-batch over the layers of a run. */
@@ -369,6 +388,21 @@ void transformer_take_dqkv(const transformer_pass *pass, row_chunk chunk, float 
  * is the gradient of `out`, to that of norm2.out, in dbranch. */
 void transformer_experts(const transformer_pass *pass, size_t rows, float *out);
 void transformer_experts_grad(const transformer_pass *pass, size_t rows);
+
+/* Whether this rank's micro-batch has nothing to compute, but the experts here may have rows of others'. */
+static inline bool transformer_is_idle(const transformer_pass *pass)
+{
+    return pass->run->shape.ep != NULL && pass->rows->active_count == 0;
+}
+
+/* experts_exchange.c: where ranks share out the experts. Each rank's rows of norm2.out go to the experts of their
+ * choices, into block.rows, by a table that is made of the routing, or with `again` is there; what the experts
+ * made of the rows in experts.own comes back into experts.results. In backward rows of dx go, into
+ * experts.own, with their weights, and back come the gradients of norm2.out and of the weights. */
+void transformer_send_rows(const transformer_pass *pass);
+void transformer_bring_results(const transformer_pass *pass);
+void transformer_send_grads(const transformer_pass *pass);
+void transformer_bring_grads(const transformer_pass *pass);
 
 /* Before the first layer's backward: the router's loss of all layers, and its gradient, which the layers add.
  * *loss is that of the mean token, times the targets. */
