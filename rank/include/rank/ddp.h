@@ -38,6 +38,13 @@
  *   stage 3   Also, a rank keeps only its shard of the parameters. A pass gathers them part by part:
  *             the part in use, and the next one (ddp_window.c).
  *
+ * Ranges apart (rank_ddp_apart): parts of the array that not all ranks have alike, as where ranks share out the
+ * experts of a model. A bucket lies in such a range or outside. Its gradients are added up between the ranks
+ * that have the same, and so are parameters given and compared.
+ *
+ * Ranks first (`ranks_first`): every micro-batch's gradients are all-reduced, and the sums of micro-batches
+ * are added up second, as in stage 2 of ZeRO. Slots must be dealt out so.
+ *
  * Local steps (`local`): ranks take steps of their own, and exchange nothing in them. rank_ddp_finish then
  * checks that backward is complete, and rank_ddp_sums has this rank's sums. Now and then the caller puts
  * what the ranks shall add up where gradients were (rank_ddp_exchanged), and calls rank_ddp_exchange.
@@ -75,6 +82,14 @@ typedef struct rank_ddp_part {
     rank_zero_range ranges[2]; /* the second one may be empty */
 } rank_ddp_part;
 
+/* Ranges of the parameters that not all ranks of the communicator have alike. */
+typedef struct rank_ddp_apart {
+    const rank_zero_range *ranges; /* ascending and apart; copied */
+    int range_count;               /* 0: all ranks have the same */
+    coll_comm *copies;             /* borrowed: the ranks that have the same there, */
+    coll_comm *members; /* and those of a group with this one, which have different ones */
+} rank_ddp_apart;
+
 typedef struct rank_ddp_options {
     const rank_device *device; /* adds up micro-batches and compares parameters; borrowed */
     size_t param_count;
@@ -85,6 +100,8 @@ typedef struct rank_ddp_options {
     bool
         local; /* steps add up this rank's micro-batches alone; rank_ddp_exchange is the caller's to
                  * call. Not on a device, and not with `zero` */
+    bool ranks_first;     /* not on a device, and with none of bracketed, zero, local */
+    rank_ddp_apart apart; /* the same */
     /* From stage 2 on: what passes read. Forward reads the parts in order, backward from the last one
      * down to the second, and its `ready` comes in that order; that of the last two is one if the
      * last has two ranges. Copied. */
@@ -130,7 +147,8 @@ BASE_MUST_CHECK base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_option
 /* Frees, also after a failure, and before the communicator is destroyed. Local. NULL is fine. */
 void rank_ddp_destroy(rank_ddp *ddp);
 
-/* BLAKE2b-256 of the parameters after wrap, the same on every rank; 32 bytes, owned by ddp. */
+/* BLAKE2b-256 of the parameters after wrap, the same on every rank; 32 bytes, owned by ddp. With ranges apart it
+ * says nothing. */
 const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp);
 
 /* The algorithms that add up the gradients, after `auto` was decided for each bucket's size:
@@ -189,7 +207,7 @@ BASE_MUST_CHECK base_status rank_ddp_exchange(rank_ddp *ddp, rank_ddp_times *tim
 /* With `zero`: how the array is cut between so many ranks. Pure. */
 rank_zero_cut rank_ddp_cut(const rank_ddp_options *options, int ranks);
 
-/* With `zero`, after finish; collective: the sum of squares of all ranks' sums, with the bits of
+/* With `zero` or ranges apart, after finish; collective: the sum of squares of all ranks' sums, with the bits of
  * backend.h's sum_squares of the whole array (parallel/ddp/norm.h). */
 BASE_MUST_CHECK base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum,
                                                  base_error *reterr);
@@ -208,7 +226,7 @@ BASE_MUST_CHECK base_status rank_ddp_collect(rank_ddp *ddp, const float *shard, 
                                              base_error *reterr);
 
 /* Collective: copies rank 0's values (`count` floats in the device's memory) to every rank, and checks
- * by digest that all have the same bytes. `what` stands in messages: "parameters". */
+ * by digest that all have the same bytes. Of ranges apart rank 0 is the first of the ranks that have the same. `what` stands in messages: "parameters". */
 BASE_MUST_CHECK base_status rank_ddp_share(rank_ddp *ddp, float *values, size_t count,
                                            const char *what, base_error *reterr);
 

@@ -24,26 +24,11 @@ void rank_ddp_begin(rank_ddp *ddp)
     ddp->micro_batch = -1;
 }
 
-float *rank_ddp_grads(rank_ddp *ddp, int micro_batch)
-{
-    BASE_ASSERT(micro_batch == ddp->micro_batch + 1);
-    BASE_ASSERT(micro_batch < ddp->micro_batches);
-    ddp->micro_batch = micro_batch;
-    if (rank_ddp_shards_gradients(ddp)) { /* the plan is still that of units under way */
-        rank_ddp_window_end(ddp);
-        return ddp->levels[0];
-    }
-    ddp->plan = rank_leaf_plan_make(ddp->micro_batches, micro_batch);
-    if (micro_batch == 0 && rank_ddp_on_device(ddp)) {
-        ddp->device.backend->signal_set(ddp->device.queue, ddp->clock.begun);
-    }
-    return ddp->levels[ddp->plan.level];
-}
-
 /* Whether the current micro-batch's backward fills buckets: the last one of a step, or each. */
 static bool fills(const rank_ddp *ddp)
 {
-    return ddp->micro_batch == ddp->micro_batches - 1 || rank_ddp_shards_gradients(ddp);
+    return ddp->micro_batch == ddp->micro_batches - 1 || rank_ddp_shards_gradients(ddp) ||
+           ddp->ranks_first;
 }
 
 uint64_t rank_ddp_key(const rank_ddp *ddp)
@@ -133,6 +118,74 @@ static void start_full_buckets(rank_ddp *ddp)
     }
 }
 
+/* A bucket counts as started when it is full or, of those that are exchanged, under way. */
+static base_status check_started(rank_ddp *ddp, base_error *reterr)
+{
+    if (ddp->failed == BASE_OK && ddp->started_count != ddp->bucket_count) {
+        ddp->failed = base_fail(&ddp->error, BASE_ERR_STATE,
+                                "backward left gradients of %zu of %zu buckets unset",
+                                ddp->bucket_count - ddp->started_count, ddp->bucket_count);
+    }
+    if (ddp->failed != BASE_OK && reterr != NULL) {
+        *reterr = ddp->error;
+    }
+    return ddp->failed;
+}
+
+/* Adds the sums over the ranks of this micro-batch, at level 0, to those of the ones before, in the canonical order of
+ * micro-batches. These wait from level 1 on: a leaf that is added to others at once needs no place there. */
+static void keep_leaf(const rank_ddp *ddp)
+{
+    const rank_leaf_plan plan = rank_leaf_plan_make(ddp->micro_batches, ddp->micro_batch);
+    const rank_device *device = &ddp->device;
+    if (ddp->micro_batches > 1 && plan.merges == 0) {
+        device->backend->copy(device->queue, ddp->levels[plan.level + 1], ddp->levels[0],
+                              ddp->param_count * sizeof(float));
+    }
+    for (int merge = 0; merge < plan.merges; merge++) {
+        const int level = plan.level - merge;
+        device->backend->add(device->queue,
+                             &(rank_add){.count = ddp->param_count,
+                                         .from = ddp->levels[merge == 0 ? 0 : level + 1],
+                                         .to = ddp->levels[level]});
+    }
+}
+
+/* Waits for all buckets of the current micro-batch. */
+static void finish_micro_batch(rank_ddp *ddp)
+{
+    start_full_buckets(ddp);
+    for (size_t i = 0; i < ddp->started_count; i++) {
+        rank_ddp_wait(ddp, ddp->buckets[i].op);
+    }
+    if (check_started(ddp, NULL) == BASE_OK && ddp->ranks_first) {
+        keep_leaf(ddp);
+    }
+}
+
+float *rank_ddp_grads(rank_ddp *ddp, int micro_batch)
+{
+    BASE_ASSERT(micro_batch == ddp->micro_batch + 1);
+    BASE_ASSERT(micro_batch < ddp->micro_batches);
+    if (ddp->ranks_first && micro_batch > 0) {
+        finish_micro_batch(ddp);
+    }
+    ddp->micro_batch = micro_batch;
+    if (ddp->ranks_first) {
+        ddp->plan = (rank_leaf_plan){0, 0}; /* until the ranks are added up */
+        return ddp->levels[0];
+    }
+    if (rank_ddp_shards_gradients(ddp)) { /* the plan is still that of units under way */
+        rank_ddp_window_end(ddp);
+        return ddp->levels[0];
+    }
+    ddp->plan = rank_leaf_plan_make(ddp->micro_batches, micro_batch);
+    if (micro_batch == 0 && rank_ddp_on_device(ddp)) {
+        ddp->device.backend->signal_set(ddp->device.queue, ddp->clock.begun);
+    }
+    return ddp->levels[ddp->plan.level];
+}
+
 void rank_ddp_reduce(rank_ddp *ddp)
 {
     if (rank_ddp_on_device(ddp)) {
@@ -180,29 +233,13 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
 /* Starts what backward has not, and waits for each bucket. */
 static void finish_on_host(rank_ddp *ddp)
 {
-    start_full_buckets(ddp);
     if (rank_ddp_shards_gradients(ddp)) {
+        start_full_buckets(ddp);
         rank_ddp_take_units(ddp, 0);
         rank_ddp_window_end(ddp);
         return;
     }
-    for (size_t i = 0; i < ddp->started_count; i++) {
-        rank_ddp_wait(ddp, ddp->buckets[i].op);
-    }
-}
-
-/* A bucket counts as started when it is full or, of those that are exchanged, under way. */
-static base_status check_started(rank_ddp *ddp, base_error *reterr)
-{
-    if (ddp->failed == BASE_OK && ddp->started_count != ddp->bucket_count) {
-        ddp->failed = base_fail(&ddp->error, BASE_ERR_STATE,
-                                "backward left gradients of %zu of %zu buckets unset",
-                                ddp->bucket_count - ddp->started_count, ddp->bucket_count);
-    }
-    if (ddp->failed != BASE_OK && reterr != NULL) {
-        *reterr = ddp->error;
-    }
-    return ddp->failed;
+    finish_micro_batch(ddp);
 }
 
 /* Exchanges what backward has not, or, with local steps, all. */
@@ -262,5 +299,6 @@ base_status rank_ddp_exchange(rank_ddp *ddp, rank_ddp_times *times, base_error *
 
 const float *rank_ddp_sums(const rank_ddp *ddp)
 {
-    return rank_ddp_shards_gradients(ddp) ? ddp->shards.sums[0] : ddp->levels[0];
+    const bool kept = ddp->ranks_first && ddp->micro_batches > 1;
+    return rank_ddp_shards_gradients(ddp) ? ddp->shards.sums[0] : ddp->levels[kept ? 1 : 0];
 }

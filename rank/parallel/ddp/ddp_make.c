@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "coll/backend.h"
 #include "parallel/ddp/ddp_parts.h"
@@ -53,22 +54,33 @@ static base_status make_op(rank_ddp *ddp, rank_ddp_bucket *made, coll_algorithm 
                     rank_zero_piece(&ddp->shards.cut, unit, coll_comm_rank(ddp->comm)).offset;
         desc.counts = counts;
     }
-    return coll_to_base(coll_op_create(ddp->comm, &desc, &made->op, &error), &error, reterr);
+    return coll_to_base(coll_op_create(made->comm, &desc, &made->op, &error), &error, reterr);
 }
 
-/* Where the bucket before `end` begins. Those of ZeRO are counted from the array's start. */
+/* Where the bucket before `end` begins: in what the same ranks have. Those of ZeRO are counted from the array's
+ * start. */
 static size_t begin_of(const rank_ddp *ddp, size_t end)
 {
     const size_t elements = ddp->bucket_elements;
     if (rank_ddp_is_sharded(ddp)) {
         return (end - 1) / elements * elements;
     }
-    return end < elements ? 0 : end - elements;
+    const size_t wished = end < elements ? 0 : end - elements;
+    return base_max_size(wished, rank_ddp_stretch_of(ddp, end - 1).offset);
+}
+
+static size_t count_buckets(const rank_ddp *ddp)
+{
+    size_t count = 0;
+    for (size_t end = ddp->param_count; end > 0; end = begin_of(ddp, end)) {
+        count++;
+    }
+    return count;
 }
 
 static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_error *reterr)
 {
-    ddp->bucket_count = (ddp->param_count + ddp->bucket_elements - 1) / ddp->bucket_elements;
+    ddp->bucket_count = count_buckets(ddp);
     if (ddp->bucket_count > RANK_DDP_BUCKETS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT,
                          "%zu gradient buckets of %zu bytes: at most %d; use larger buckets",
@@ -84,6 +96,7 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
         rank_ddp_bucket *made = &ddp->buckets[i];
         made->offset = begin_of(ddp, end);
         made->count = end - made->offset;
+        made->comm = rank_ddp_stretch_of(ddp, made->offset).comm;
         end = made->offset;
         base_status status = make_op(ddp, made, algorithm, reterr);
         if (status == BASE_OK && rank_ddp_on_device(ddp)) {
@@ -254,9 +267,13 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
     made->micro_batches = options->micro_batches;
     made->bracketed = options->bracketed;
     made->local = options->local;
+    made->ranks_first = options->ranks_first;
     made->graphs = options->graphs;
     status = make_levels(made, reterr);
     BASE_ASSERT(!made->local || (!rank_ddp_on_device(made) && options->zero == 0));
+    if (status == BASE_OK) {
+        status = rank_ddp_make_apart(made, options, reterr);
+    }
     if (status == BASE_OK) {
         status = make_buckets(made, options->algorithm, reterr);
     }
@@ -303,6 +320,7 @@ void rank_ddp_destroy(rank_ddp *ddp)
     }
     free(ddp->buckets);
     rank_ddp_free_shards(ddp);
+    rank_ddp_free_apart(ddp);
     const rank_device *device = &ddp->device;
     for (int level = 1; level < RANK_DDP_LEVELS_MAX; level++) {
         device->backend->release(device->queue, ddp->levels[level]);

@@ -18,7 +18,8 @@ static void reduce_after_compute(const rank_ddp *ddp)
     }
 }
 
-static coll_status broadcast_slice(const rank_ddp *ddp, float *at, size_t count, coll_error *error)
+static coll_status broadcast_slice(const rank_ddp *ddp, coll_comm *comm, float *at, size_t count,
+                                   coll_error *error)
 {
     coll_op *op = NULL;
     const coll_op_desc desc = {
@@ -30,7 +31,7 @@ static coll_status broadcast_slice(const rank_ddp *ddp, float *at, size_t count,
         .type = COLL_FLOAT32,
         .stream = rank_ddp_stream(ddp),
     };
-    coll_status status = coll_op_create(ddp->comm, &desc, &op, error);
+    coll_status status = coll_op_create(comm, &desc, &op, error);
     if (status == COLL_OK) {
         reduce_after_compute(ddp);
         status = coll_op_start(op, error);
@@ -43,42 +44,51 @@ static coll_status broadcast_slice(const rank_ddp *ddp, float *at, size_t count,
 }
 
 /* In slices, since making an operation on a GPU takes as much memory as it moves. */
-base_status rank_ddp_broadcast(const rank_ddp *ddp, float *at, size_t count, base_error *reterr)
+base_status rank_ddp_broadcast(const rank_ddp *ddp, coll_comm *comm, float *at, size_t count,
+                               base_error *reterr)
 {
     const size_t most = RANK_DDP_SLICE_BYTES / sizeof *at;
     coll_error error;
     coll_status status = COLL_OK;
     for (size_t first = 0; status == COLL_OK && first < count; first += most) {
         const size_t left = count - first;
-        status = broadcast_slice(ddp, at + first, left < most ? left : most, &error);
+        status = broadcast_slice(ddp, comm, at + first, left < most ? left : most, &error);
     }
     return coll_to_base(status, &error, reterr);
 }
 
-base_status rank_ddp_check_same(rank_ddp *ddp, const float *values, size_t count, const char *what,
-                                base_error *reterr)
+/* The rank of the job that is this one in comm. */
+static int job_rank(const rank_ddp *ddp, const coll_comm *comm, int rank)
+{
+    const int apart = coll_comm_size(ddp->comm) / coll_comm_size(comm);
+    return rank * apart + coll_comm_rank(ddp->comm) % apart;
+}
+
+base_status rank_ddp_check_same(rank_ddp *ddp, const rank_ddp_values *values, base_error *reterr)
 {
     coll_error error;
-    const int size = coll_comm_size(ddp->comm);
+    const int size = coll_comm_size(values->comm);
     const rank_device *device = &ddp->device;
     uint8_t *mine = ddp->found->digest;
     uint8_t *all = malloc((size_t)size * RANK_DIGEST_BYTES);
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for digests");
     }
-    device->backend->digest(
-        device->queue,
-        &(rank_digest){.at = values, .size_bytes = count * sizeof *values, .digest = mine});
+    device->backend->digest(device->queue,
+                            &(rank_digest){.at = values->at,
+                                           .size_bytes = values->count * sizeof *values->at,
+                                           .digest = mine});
     base_status status = device->backend->sync(device->queue, reterr);
     if (status == BASE_OK) {
         status = coll_to_base(
-            coll_all_gather(ddp->comm, mine, all, RANK_DIGEST_BYTES, COLL_UINT8, &error), &error,
+            coll_all_gather(values->comm, mine, all, RANK_DIGEST_BYTES, COLL_UINT8, &error), &error,
             reterr);
     }
     for (int rank = 1; status == BASE_OK && rank < size; rank++) {
         if (memcmp(all, all + (size_t)rank * RANK_DIGEST_BYTES, RANK_DIGEST_BYTES) != 0) {
             status = base_fail(reterr, BASE_ERR_MISMATCH,
-                               "the initial %s of rank %d differ from rank 0's", what, rank);
+                               "the initial %s of rank %d differ from rank %d's", values->what,
+                               job_rank(ddp, values->comm, rank), job_rank(ddp, values->comm, 0));
         }
     }
     free(all);
@@ -88,9 +98,16 @@ base_status rank_ddp_check_same(rank_ddp *ddp, const float *values, size_t count
 base_status rank_ddp_share(rank_ddp *ddp, float *values, size_t count, const char *what,
                            base_error *reterr)
 {
-    base_status status = rank_ddp_broadcast(ddp, values, count, reterr);
-    if (status == BASE_OK) {
-        status = rank_ddp_check_same(ddp, values, count, what, reterr);
+    base_status status = BASE_OK;
+    for (size_t at = 0; status == BASE_OK && at < count;) {
+        const rank_ddp_stretch stretch = rank_ddp_stretch_of(ddp, at);
+        const size_t end = base_min_size(stretch.end, count);
+        status = rank_ddp_broadcast(ddp, stretch.comm, values + at, end - at, reterr);
+        if (status == BASE_OK) {
+            status = rank_ddp_check_same(
+                ddp, &(rank_ddp_values){stretch.comm, values + at, end - at, what}, reterr);
+        }
+        at = end;
     }
     ddp->busy_ns = coll_device_busy_ns(ddp->comm); /* the broadcast is of no step */
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "sharing the %s", what);
@@ -107,12 +124,14 @@ base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equa
     base_status status = BASE_OK;
     *byte_equal = true;
     *max_abs_difference = 0.0;
-    for (size_t first = 0; status == BASE_OK && first < ddp->param_count; first += most) {
-        const size_t count = base_min_size(most, ddp->param_count - first);
-        if (coll_comm_rank(ddp->comm) == 0) {
+    for (size_t first = 0, count = 0; status == BASE_OK && first < ddp->param_count;
+         first += count) {
+        const rank_ddp_stretch stretch = rank_ddp_stretch_of(ddp, first);
+        count = base_min_size(most, base_min_size(stretch.end, ddp->param_count) - first);
+        if (coll_comm_rank(stretch.comm) == 0) {
             device->backend->copy(device->queue, reference, params + first, count * sizeof *params);
         }
-        status = rank_ddp_broadcast(ddp, reference, count, reterr);
+        status = rank_ddp_broadcast(ddp, stretch.comm, reference, count, reterr);
         if (status != BASE_OK) {
             return base_error_prepend(reterr, status, "comparing the parameters");
         }

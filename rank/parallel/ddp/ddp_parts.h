@@ -1,7 +1,7 @@
 /* The inside of rank/ddp.h: what the files of this directory share. ddp.c runs a step, ddp_device.c
  * does its all-reduces on a device, ddp_make.c makes and frees the object, ddp_params.c keeps
- * the ranks' parameters equal, ddp_zero.c does what ZeRO adds, and ddp_window.c gathers parameters of
- * its stage 3. */
+ * the ranks' parameters equal, ddp_zero.c does what ZeRO adds, ddp_window.c gathers parameters of
+ * its stage 3, and ddp_apart.c knows which ranks have the same. */
 #ifndef RANK_PARALLEL_DDP_PARTS_H
 #define RANK_PARALLEL_DDP_PARTS_H
 
@@ -19,7 +19,8 @@ enum {
 typedef struct rank_ddp_bucket {
     size_t offset;
     size_t count;
-    size_t missing; /* elements that are not ready yet in this step */
+    size_t missing;  /* elements that are not ready yet in this step */
+    coll_comm *comm; /* of the ranks that add it up */
     coll_op *op;
     rank_signal *full; /* on a device */
 } rank_ddp_bucket;
@@ -84,6 +85,11 @@ struct rank_ddp {
     int micro_batches;
     bool bracketed;
     bool local;
+    bool ranks_first;
+    rank_ddp_apart apart;
+    rank_norm_range
+        *counted; /* with ranges apart: of the sums, what this rank counts in the norm */
+    size_t counted_count;
     int micro_batch; /* the current one */
     rank_leaf_plan plan;
     coll_arena *arena;                  /* NULL on a device */
@@ -114,19 +120,44 @@ void rank_ddp_keep(rank_ddp *ddp, base_status status);
 
 /* ---- ddp_params.c ---- */
 
-/* Collective: `count` floats of rank 0, at `at` on all ranks. */
-BASE_MUST_CHECK base_status rank_ddp_broadcast(const rank_ddp *ddp, float *at, size_t count,
-                                               base_error *reterr);
+/* Collective over comm: `count` floats of rank 0, at `at` on all ranks. */
+BASE_MUST_CHECK base_status rank_ddp_broadcast(const rank_ddp *ddp, coll_comm *comm, float *at,
+                                               size_t count, base_error *reterr);
+
+/* Values that are compared. */
+typedef struct rank_ddp_values {
+    coll_comm *comm;
+    const float *at;
+    size_t count;
+    const char *what;
+} rank_ddp_values;
 
 /* Collective: BASE_ERR_MISMATCH if a rank's bytes are not rank 0's. */
-BASE_MUST_CHECK base_status rank_ddp_check_same(rank_ddp *ddp, const float *values, size_t count,
-                                                const char *what, base_error *reterr);
+BASE_MUST_CHECK base_status rank_ddp_check_same(rank_ddp *ddp, const rank_ddp_values *values,
+                                                base_error *reterr);
 
 /* Starts an operation on the host, tests one, or waits for it, and counts the time. Does nothing after a
  * failure. */
 void rank_ddp_start(rank_ddp *ddp, coll_op *op);
 bool rank_ddp_is_done(rank_ddp *ddp, coll_op *op);
 void rank_ddp_wait(rank_ddp *ddp, coll_op *op);
+
+/* ---- ddp_apart.c ---- */
+
+/* A range of the array that the same ranks have alike. */
+typedef struct rank_ddp_stretch {
+    size_t offset;
+    size_t end;
+    coll_comm *comm; /* of these ranks */
+} rank_ddp_stretch;
+
+/* The one that has this element. Without ranges apart it has all. */
+rank_ddp_stretch rank_ddp_stretch_of(const rank_ddp *ddp, size_t element);
+
+/* Takes the options over, once there is memory for gradients. */
+BASE_MUST_CHECK base_status rank_ddp_make_apart(rank_ddp *ddp, const rank_ddp_options *options,
+                                                base_error *reterr);
+void rank_ddp_free_apart(rank_ddp *ddp);
 
 /* ---- ddp_zero.c ---- */
 

@@ -233,6 +233,10 @@ void rank_ddp_free_shards(rank_ddp *ddp)
 base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum, base_error *reterr)
 {
     const rank_ddp_shards *shards = &ddp->shards;
+    if (ddp->counted != NULL) {
+        return rank_norm_sum_squares(ddp->apart.members, &ddp->device, ddp->counted,
+                                     ddp->counted_count, sum, reterr);
+    }
     return rank_norm_sum_squares(ddp->comm, &ddp->device, shards->mine, shards->mine_count, sum,
                                  reterr);
 }
@@ -275,9 +279,10 @@ base_status rank_ddp_spread(rank_ddp *ddp, const float *whole, float *shard, con
             device->backend->copy(device->queue, unit_at, whole + all.offset,
                                   all.count * sizeof *whole);
         }
-        status = rank_ddp_broadcast(ddp, unit_at, all.count, reterr);
+        status = rank_ddp_broadcast(ddp, ddp->comm, unit_at, all.count, reterr);
         if (status == BASE_OK) {
-            status = rank_ddp_check_same(ddp, unit_at, all.count, what, reterr);
+            status = rank_ddp_check_same(
+                ddp, &(rank_ddp_values){ddp->comm, unit_at, all.count, what}, reterr);
         }
         if (status == BASE_OK) {
             device->backend->copy(device->queue, shard + rank_zero_place(cut, unit, rank),
