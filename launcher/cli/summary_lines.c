@@ -87,7 +87,8 @@ static void describe_pipelines(const proto_job *job, char *text, size_t size_byt
 static const char *equal_parts(const proto_job *job)
 {
     if (!proto_mode_get(job->job.mode)->pipelined) {
-        return "parameters byte-equal on all ranks";
+        return proto_job_expert_ranks(job) > 1 ? "parameters byte-equal on all ranks that have them"
+                                               : "parameters byte-equal on all ranks";
     }
     if (proto_job_tensor(job) > 1) {
         return "parameters byte-equal in all copies";

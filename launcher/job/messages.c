@@ -41,6 +41,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
                   .tensor_ns = step->tensor_ns,
                   .held = step->held},
         .context_ns = step->context_ns,
+        .expert_ns = step->expert_ns,
         .barrier_ns = step->barrier_ns,
     };
     if (!session->result->ready) {

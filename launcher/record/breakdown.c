@@ -68,6 +68,7 @@ static void add_step(launch_breakdown *sum, const launch_step_times *step, int64
     sum->part_ms[LAUNCH_PART_OTHER] += other_ms;
     sum->step_ms += known_ms + other_ms;
     sum->context_ms += (double)step->context_ns * MS_PER_NS;
+    sum->expert_ms += (double)step->expert_ns * MS_PER_NS;
     sum->compute_cpu_ms +=
         step->compute_cpu_ns > 0 ? (double)step->compute_cpu_ns * MS_PER_NS : NAN;
 }
@@ -77,6 +78,7 @@ static void scale(launch_breakdown *breakdown, double factor)
     breakdown->step_ms *= factor;
     breakdown->compute_cpu_ms *= factor;
     breakdown->context_ms *= factor;
+    breakdown->expert_ms *= factor;
     breakdown->others_waiting_ms *= factor;
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         breakdown->part_ms[p] *= factor;

@@ -34,6 +34,7 @@ typedef struct launch_breakdown {
     double part_ms[LAUNCH_PARTS]; /* none below 0; their sum is step_ms */
     double compute_cpu_ms;        /* CPU time of compute and overlapped; NaN: not known */
     double context_ms; /* exchanges with ranks that share the micro-batches: a part of compute */
+    double expert_ms;  /* exchanges with ranks that share out the experts: a part of compute */
     double others_waiting_ms; /* of the last to arrive: how long each other rank waited for it, in
                                    * the mean; of one rank: NaN */
 } launch_breakdown;

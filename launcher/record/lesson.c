@@ -88,6 +88,23 @@ static void put_context_ranks(const launch_run *run, base_buffer *text)
                        launch_share_percent(step->context_ms, step->step_ms));
 }
 
+/* What ranks that share out the experts exchange in front of them and behind. */
+static void put_expert_ranks(const launch_run *run, base_buffer *text)
+{
+    const launch_breakdown *step = &run->summary->mean_step;
+    const int ranks = (int)proto_job_expert_ranks(run->job);
+    if (ranks == 1 || !(step->step_ms > 0)) {
+        return;
+    }
+    base_buffer_printf(text,
+                       "%d ranks share out the experts. Of forward and backward, sending rows to "
+                       "experts and back took ",
+                       ranks);
+    put_ms(text, step->expert_ms);
+    base_buffer_printf(text, " (%.1f %% of the step), waiting for each other included. ",
+                       launch_share_percent(step->expert_ms, step->step_ms));
+}
+
 /* How much of the all-reduce ran behind backward. */
 static void put_overlap(const launch_run *run, base_buffer *text)
 {
@@ -408,6 +425,7 @@ void launch_lesson_write(const launch_run *run, base_buffer *text)
                            summary->tokens_per_second);
     } else {
         put_context_ranks(run, text);
+        put_expert_ranks(run, text);
         put_overlap(run, text);
         named = put_against_one(run, text);
     }

@@ -35,6 +35,7 @@ static void put_mean_step(launch_sheet *page, const launch_breakdown *breakdown)
     }
     sheet_real(&parts, "compute_cpu_ms", breakdown->compute_cpu_ms);
     sheet_real(&parts, "context_ms", breakdown->context_ms);
+    sheet_real(&parts, "expert_ms", breakdown->expert_ms);
     sheet_real(&parts, "others_waiting_ms", breakdown->others_waiting_ms);
     sheet_part(page, "mean_step", parts);
 }
@@ -198,6 +199,7 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_int(&training, "steps_asked_for", (uint64_t)job->train.steps);
     sheet_int(&training, "batch", (uint64_t)job->train.batch);
     sheet_int(&training, "context_ranks", (uint64_t)proto_job_context_ranks(job));
+    sheet_int(&training, "expert_ranks", (uint64_t)proto_job_expert_ranks(job));
     sheet_int(&training, "zero", (uint64_t)job->parallel.zero);
     sheet_int(&training, "micro_batches", (uint64_t)job->train.micro_batches);
     put_local(&training, job);

@@ -69,6 +69,7 @@ typedef struct launch_step {
     uint64_t heldout_sentences;
     uint64_t heldout_correct;
     int64_t context_ns; /* exchanging with ranks that share the micro-batches; in compute_ns */
+    int64_t expert_ns;  /* exchanging with ranks that share out the experts; in compute_ns */
     int64_t barrier_ns; /* with --timing bracketed: waiting for all ranks before the exchange */
     int stage_number;   /* in a pipeline, which the rank is; else 0 */
     launch_stage_step stage; /* its times; else zeros */

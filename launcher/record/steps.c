@@ -118,6 +118,7 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
         .compute_ns = step->compute_ns,
         .compute_cpu_ns = step->compute_cpu_ns,
         .context_ns = step->context_ns,
+        .expert_ns = step->expert_ns,
         .barrier_ns = step->barrier_ns,
         .allreduce_ns = step->allreduce_ns,
         .allreduce_exposed_ns = step->allreduce_exposed_ns,

@@ -18,6 +18,7 @@ typedef struct launch_step_times {
     int64_t compute_ns;
     int64_t compute_cpu_ns; /* 0: not known */
     int64_t context_ns;     /* in compute_ns */
+    int64_t expert_ns;      /* the same */
     int64_t barrier_ns;     /* before the exchange; in none of the others but step_ns */
     int64_t allreduce_ns;
     int64_t allreduce_exposed_ns;

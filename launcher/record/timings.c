@@ -56,6 +56,9 @@ void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *
     if (proto_job_context_ranks(job) > 1) {
         print_ms(stream, "context_ms", step->context_ns);
     }
+    if (proto_job_expert_ranks(job) > 1) {
+        print_ms(stream, "expert_ms", step->expert_ns);
+    }
     if (job->parallel.timing == PROTO_TIMING_BRACKETED) {
         print_ms(stream, "barrier_ms", step->barrier_ns);
     }
@@ -118,6 +121,7 @@ static launch_step take_step(const json_t *line)
         .heldout_sentences = take_count(line, "heldout_sentences"),
         .heldout_correct = take_count(line, "heldout_correct"),
         .context_ns = take_ns(line, "context_ms"),
+        .expert_ns = take_ns(line, "expert_ms"),
         .barrier_ns = take_ns(line, "barrier_ms"),
         .stage_number = (int)json_integer_value(json_object_get(line, "stage")),
         .stage = {.forward_ns = take_ns(line, "forward_ms"),

@@ -132,7 +132,8 @@ static bool step_fits(const Ringfence__Control__Step *step)
            step->optimizer_ns >= 0 && step->step_ns >= 0 && step->compute_cpu_ns >= 0 &&
            step->forward_ns >= 0 && step->backward_ns >= 0 && step->neighbour_ns >= 0 &&
            step->stage_span_ns >= 0 && step->tensor_ns >= 0 && step->context_ns >= 0 &&
-           step->barrier_ns >= 0 && step->heldout_correct <= step->heldout_sentences;
+           step->barrier_ns >= 0 && step->expert_ns >= 0 &&
+           step->heldout_correct <= step->heldout_sentences;
 }
 
 static bool ids_fit(const int32_t *ids, size_t count, size_t count_max)

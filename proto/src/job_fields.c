@@ -304,6 +304,10 @@ static const base_field rows[] = {
      .most = PROTO_CONTEXT_RANKS_MAX, .option = "context-ranks", .value = "N",
      .help = "ddp-cpu, pp-cpu: ranks, or pipelines, that share the tokens of each batch, context "
              "parallel (0: 1)"},
+    {JOB(INT, parallel.expert_ranks), .optional = true, .least = 0, .most = PROTO_EXPERT_RANKS_MAX,
+     .option = "expert-ranks", .value = "N",
+     .help = "ddp-cpu, with experts: ranks that have some whole experts of each layer each, expert "
+             "parallel (0: 1)"},
     {JOB(INT, parallel.zero), .optional = true, .least = 0, .most = PROTO_ZERO_PARAMETERS,
      .option = "zero", .value = "STAGE",
      .help = "ddp-cpu: what is sharded between the ranks: 0: nothing; 1: AdamW's moments; 2: "

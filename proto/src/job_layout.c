@@ -66,9 +66,14 @@ proto_place proto_job_place(const proto_job *job, int rank)
                          .part = rank % tensor};
 }
 
+bool proto_job_sums_replicas_first(const proto_job *job)
+{
+    return job->parallel.zero >= PROTO_ZERO_GRADIENTS || proto_job_expert_ranks(job) > 1;
+}
+
 int64_t proto_job_slot_step(const proto_job *job)
 {
-    return job->parallel.zero >= PROTO_ZERO_GRADIENTS ? proto_job_replicas(job) : 1;
+    return proto_job_sums_replicas_first(job) ? proto_job_replicas(job) : 1;
 }
 
 int64_t proto_job_slot(const proto_job *job, int64_t replica, int64_t micro_batch)

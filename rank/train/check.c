@@ -53,6 +53,9 @@ static base_status check_model(const proto_job *job, base_error *reterr)
     if (status == BASE_OK && rank_model_experts(&config).count > 0) {
         status = check_experts(job, reterr);
     }
+    if (status == BASE_OK && proto_job_expert_ranks(job) > 1) {
+        status = rank_model_check_expert_ranks(&config, (int)proto_job_expert_ranks(job), reterr);
+    }
     if (status == BASE_OK) {
         status = rank_model_check_tensor_ranks(&config, (int)proto_job_tensor(job), reterr);
     }

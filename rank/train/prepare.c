@@ -35,7 +35,7 @@ static bool trains_rounded(const trainer *self)
 
 static rank_model_options model_options(const trainer *self)
 {
-    return (rank_model_options){.config = &self->config,
+    return (rank_model_options){.config = self->ep != NULL ? &self->own : &self->config,
                                 .device = &self->device,
                                 .token_count_max =
                                     (int)(self->job->train.batch * self->job->model.context),
@@ -45,6 +45,7 @@ static rank_model_options model_options(const trainer *self)
                                 .graphs = self->graphs,
                                 .batches_max = (int)self->job->train.micro_batches,
                                 .cp = self->cp != NULL ? rank_cp_group_cp(self->cp) : NULL,
+                                .ep = self->ep != NULL ? rank_ep_group_ep(self->ep) : NULL,
                                 .type = trains_rounded(self) ? RANK_BFLOAT16 : RANK_FLOAT32};
 }
 
@@ -53,12 +54,14 @@ static rank_ddp_options ddp_options(const trainer *self)
     const proto_job *job = self->job;
     return (rank_ddp_options){
         .device = &self->device,
-        .param_count = self->param_count,
+        .param_count = self->own_params,
         .bucket_bytes = (size_t)job->parallel.bucket_bytes,
         .micro_batches = (int)job->train.micro_batches,
         .bracketed = job->parallel.timing == PROTO_TIMING_BRACKETED,
         .zero = (int)job->parallel.zero,
         .local = trainer_is_local(self),
+        .ranks_first = trainer_shares_experts(self),
+        .apart = trainer_apart(self),
         .parts = self->parts,
         .part_count = self->part_count,
         .graphs = self->graphs,
@@ -104,7 +107,7 @@ static void plan_update(const trainer *self, rank_memory_use *use)
     const rank_ddp_options options = ddp_options(self);
     const rank_zero_cut cut = rank_ddp_cut(&options, identity->world_size);
     rank_optimizer_plan(
-        trainer_is_sharded(self) ? rank_zero_shard(&cut, identity->rank) : self->param_count, use);
+        trainer_is_sharded(self) ? rank_zero_shard(&cut, identity->rank) : self->own_params, use);
 }
 
 void trainer_plan_state(const trainer *self, rank_memory_use *use)
@@ -112,7 +115,7 @@ void trainer_plan_state(const trainer *self, rank_memory_use *use)
     const proto_identity *identity = &self->worker->identity;
     const rank_ddp_options options = ddp_options(self);
     if (!trainer_shards_params(self)) {
-        use->bytes[RANK_MEMORY_WEIGHTS] += self->param_count * sizeof *self->params;
+        use->bytes[RANK_MEMORY_WEIGHTS] += self->own_params * sizeof *self->params;
     }
     if (trainer_adapts(self)) {
         use->bytes[RANK_MEMORY_WEIGHTS] += self->model_params * sizeof *self->frozen;
@@ -149,7 +152,7 @@ static base_status check_room(trainer *self, base_error *reterr)
 static base_status make_memory(trainer *self, base_error *reterr)
 {
     const rank_device *device = &self->device;
-    const size_t size_bytes = self->param_count * sizeof *self->params;
+    const size_t size_bytes = self->own_params * sizeof *self->params;
     void *params = NULL;
     void *rounded = NULL;
     if (trainer_shards_params(self)) {
@@ -206,7 +209,7 @@ static base_status make_optimizer(trainer *self, base_error *reterr)
         .held = self->pipeline != NULL ? rank_pipeline_held(self->pipeline) : NULL,
     };
     const rank_model_config *config =
-        self->pipeline != NULL ? rank_pipeline_config(self->pipeline) : &self->trained;
+        self->pipeline != NULL ? rank_pipeline_config(self->pipeline) : &self->own;
     base_status status = trainer_is_sharded(self)
                              ? make_pieces(self, &pieces, &options.piece_count, reterr)
                              : BASE_OK;
@@ -247,9 +250,12 @@ static base_status make_model(trainer *self, base_error *reterr)
     }
     self->trained = trainer_adapts(self) ? rank_adapters_config(&self->config) : self->config;
     self->param_count = rank_model_param_count(&self->trained);
+    self->own = self->trained;
+    self->own_params = self->param_count;
     self->model_params = rank_model_param_count(&self->config);
     status = trainer_loads_make(self, reterr);
     status = status == BASE_OK ? make_context_ranks(self, reterr) : status;
+    status = status == BASE_OK ? trainer_make_expert_ranks(self, reterr) : status;
     if (status != BASE_OK) {
         return status;
     }
@@ -330,7 +336,7 @@ static base_status open_data(trainer *self, base_error *reterr)
     return rank_data_open(&options, &self->data, reterr);
 }
 
-static base_status wrap(trainer *self, float *params, base_error *reterr)
+base_status trainer_wrap(trainer *self, float *params, base_error *reterr)
 {
     coll_error error;
     const proto_job *job = self->job;
@@ -375,7 +381,7 @@ static base_status share_shards(trainer *self, const char *from, base_error *ret
         status = trainer_first_params(self, from, whole, reterr);
     }
     if (status == BASE_OK) {
-        status = wrap(self, whole, reterr);
+        status = trainer_wrap(self, whole, reterr);
     }
     free(whole);
     self->params = status == BASE_OK ? rank_ddp_shard(self->ddp) : NULL;
@@ -391,12 +397,16 @@ static base_status share_params(trainer *self, const char *resumed, base_error *
     if (self->pipeline != NULL) {
         return trainer_stage_share(self, from, reterr);
     }
+    if (trainer_shares_experts(self)) {
+        return trainer_share_experts(self, from, reterr);
+    }
     if (trainer_shards_params(self)) {
         return share_shards(self, from, reterr);
     }
     const base_status status =
         self->worker->identity.rank == 0 ? make_params(self, from, reterr) : BASE_OK;
-    const base_status wrapped = status == BASE_OK ? wrap(self, self->params, reterr) : status;
+    const base_status wrapped =
+        status == BASE_OK ? trainer_wrap(self, self->params, reterr) : status;
     return wrapped == BASE_OK ? trainer_share_frozen(self, reterr) : wrapped;
 }
 

@@ -111,20 +111,33 @@ static base_status tell(const char *path, int slots, double *sums, base_error *r
     return BASE_OK;
 }
 
+/* Collective: gives each rank what it has of the moments, all of which are rank 0's. */
+static base_status spread_whole(const trainer *self, const float *whole, float *values,
+                                const char *what, base_error *reterr)
+{
+    uint8_t digest[RANK_DIGEST_BYTES];
+    if (self->pipeline != NULL) {
+        return rank_pipeline_scatter(self->pipeline, whole, values, digest, reterr);
+    }
+    if (!trainer_shares_experts(self)) {
+        return rank_ddp_spread(self->ddp, whole, values, what, reterr);
+    }
+    const base_status status = trainer_spread_experts(self, whole, values, reterr);
+    return status == BASE_OK ? rank_ddp_share(self->ddp, values, self->own_params, what, reterr)
+                             : status;
+}
+
 /* Collective: gives each stage or shard its part of the values in rank 0's file. */
 static base_status spread(const trainer *self, const char *file, float *values, const char *what,
                           base_error *reterr)
 {
     float *whole = NULL;
-    uint8_t digest[RANK_DIGEST_BYTES];
     base_status status = trainer_make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
         status = rank_safetensors_read_saved(file, &self->trained, whole, reterr);
     }
     if (status == BASE_OK) {
-        status = self->pipeline != NULL
-                     ? rank_pipeline_scatter(self->pipeline, whole, values, digest, reterr)
-                     : rank_ddp_spread(self->ddp, whole, values, what, reterr);
+        status = spread_whole(self, whole, values, what, reterr);
     }
     free(whole);
     return status;
@@ -141,7 +154,7 @@ base_status trainer_share_file(const trainer *self, const char *directory, const
     if (self->worker->identity.rank == 0) {
         status = base_path_join(directory, name, file, reterr);
     }
-    if (status == BASE_OK && (self->pipeline != NULL || trainer_is_sharded(self))) {
+    if (status == BASE_OK && (trainer_has_part(self) || trainer_is_sharded(self))) {
         return spread(self, file, values, what, reterr);
     }
     if (status == BASE_OK && file[0] != '\0') {

@@ -2,22 +2,35 @@
  * record. Called by step.c and finish.c. */
 #include "train/trainer.h"
 
-/* On the world; the last one between ranks that share micro-batches. */
+/* On the world; the last one between ranks that share micro-batches, or the experts. */
 enum { WORLD_KINDS = TRAINER_EXCHANGE_KINDS - 1 };
 static const coll_kind kinds[TRAINER_EXCHANGE_KINDS] = {COLL_ALL_REDUCE, COLL_REDUCE_SCATTER,
                                                         COLL_ALL_GATHER, COLL_ALL_TO_ALL};
 
+static void count_operations(const coll_comm *comm, trainer_exchanges *counts)
+{
+    for (int i = 0; i < WORLD_KINDS; i++) {
+        counts->calls[i] += coll_comm_operations(comm, kinds[i]);
+        counts->bytes[i] += coll_comm_operation_bytes(comm, kinds[i]);
+    }
+}
+
 void trainer_exchanges_begin(const trainer *self, trainer_exchanges *before)
 {
-    const coll_comm *comm = coll_context_world(self->worker->context);
-    for (int i = 0; i < WORLD_KINDS; i++) {
-        before->calls[i] = coll_comm_operations(comm, kinds[i]);
-        before->bytes[i] = coll_comm_operation_bytes(comm, kinds[i]);
+    *before = (trainer_exchanges){.calls = {0}};
+    count_operations(coll_context_world(self->worker->context), before);
+    if (self->cp != NULL) {
+        const rank_cp_costs shared = rank_cp_group_costs(self->cp);
+        before->calls[WORLD_KINDS] = shared.count;
+        before->bytes[WORLD_KINDS] = shared.bytes;
     }
-    const rank_cp_costs shared =
-        self->cp != NULL ? rank_cp_group_costs(self->cp) : (rank_cp_costs){.count = 0};
-    before->calls[WORLD_KINDS] = shared.count;
-    before->bytes[WORLD_KINDS] = shared.bytes;
+    if (self->ep != NULL) {
+        const rank_ep_costs shared = rank_ep_group_costs(self->ep);
+        count_operations(rank_ep_group_copies(self->ep), before);
+        count_operations(rank_ep_group_members(self->ep), before);
+        before->calls[WORLD_KINDS] = shared.count;
+        before->bytes[WORLD_KINDS] = shared.bytes;
+    }
 }
 
 void trainer_exchanges_end(trainer *self, const trainer_exchanges *before)
@@ -34,7 +47,8 @@ static void put_exchanges(const trainer *self, trainer_state_use *use,
                           Ringfence__Control__Finished *finished)
 {
     const uint64_t steps = self->steps_done - self->first_step;
-    const int count = self->cp != NULL ? TRAINER_EXCHANGE_KINDS : WORLD_KINDS;
+    const bool all = self->cp != NULL || self->ep != NULL;
+    const int count = all ? TRAINER_EXCHANGE_KINDS : WORLD_KINDS;
     for (int i = 0; steps > 0 && i < count; i++) {
         Ringfence__Control__ExchangeUse *row = &use->kinds[i];
         *row = (Ringfence__Control__ExchangeUse)RINGFENCE__CONTROL__EXCHANGE_USE__INIT;

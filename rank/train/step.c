@@ -24,8 +24,9 @@ _Static_assert(sizeof(step_sums) == STEP_SUMS * sizeof(double), "summed as an ar
 typedef struct training_step {
     step_sums mine;
     step_sums global;
-    double
-        losses[RANK_DDP_MICRO_BATCHES_MAX]; /* of this rank's micro-batches; summed with `global` */
+    /* Of this rank's micro-batches, and of a model with experts behind them the router's; summed with
+     * `global`. */
+    double losses[2 * RANK_DDP_MICRO_BATCHES_MAX];
     uint64_t tokens;
     double learning_rate;
     double grad_norm;
@@ -41,6 +42,7 @@ typedef struct training_step {
     int64_t compute_ns;
     int64_t optimizer_ns;
     int64_t context_ns; /* exchanges with the ranks that share micro-batches; in compute_ns */
+    int64_t expert_ns;  /* the same with the ranks that share out the experts */
     rank_pipeline_times stage; /* in a pipeline; else zeros */
     double sum_squares;        /* of all gradients, where a rank has a part of them */
     rank_ddp_times times;
@@ -60,6 +62,12 @@ static int64_t context_ns(const trainer *self)
     return self->cp != NULL ? rank_cp_group_costs(self->cp).ns : 0;
 }
 
+/* And those with the ranks that share out the experts. */
+static int64_t expert_ns(const trainer *self)
+{
+    return self->ep != NULL ? rank_ep_group_costs(self->ep).ns : 0;
+}
+
 static void begin(trainer *self, training_step *step)
 {
     const proto_job *job = self->job;
@@ -70,6 +78,7 @@ static void begin(trainer *self, training_step *step)
                            job->train.warmup_steps, job->train.steps, (int64_t)self->steps_done);
     step->bytes_before = coll_context_bytes_sent(self->worker->context);
     step->context_ns = -context_ns(self);
+    step->expert_ns = -expert_ns(self);
     step->start_ns = base_now_ns();
     step->start_cpu_ns = base_thread_cpu_ns();
     if (self->epoch_ended) {
@@ -108,7 +117,10 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
     hooks.begin = rank_ddp_pass;
     hooks.ready_key = rank_ddp_key(self->ddp);
     step->tokens += trainer_tokens_here(self, &batch);
-    const base_status enqueued = rank_model_enqueue(self->model, &hooks, &batch, grads, reterr);
+    base_status enqueued = rank_model_enqueue(self->model, &hooks, &batch, grads, reterr);
+    if (enqueued == BASE_OK && self->ep != NULL) {
+        enqueued = rank_ep_group_check(self->ep, reterr);
+    }
     return enqueued == BASE_OK && self->cp != NULL ? rank_cp_group_check(self->cp, reterr)
                                                    : enqueued;
 }
@@ -131,7 +143,7 @@ static double sum_losses(const double *losses, int count)
 static void take_losses(const trainer *self, training_step *step, const rank_result *results)
 {
     const int slots = (int)self->job->train.micro_batches;
-    double router_losses[RANK_DDP_MICRO_BATCHES_MAX];
+    double *router_losses = step->losses + slots;
     for (int slot = 0; slot < slots; slot++) {
         step->losses[slot] = results[slot].loss_sum;
         step->mine.targets += (double)results[slot].target_count;
@@ -200,7 +212,7 @@ static double update_targets(const trainer *self, const training_step *step)
 static void enqueue_update(const trainer *self, const training_step *step)
 {
     const bool stage = self->pipeline != NULL;
-    const bool has_part = stage || trainer_is_sharded(self);
+    const bool has_part = stage || trainer_is_sharded(self) || trainer_shares_experts(self);
     rank_optimizer_step(
         self->optimizer,
         &(rank_optimizer_values){.step = (int64_t)self->steps_done + 1,
@@ -266,6 +278,7 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
     }
     take_losses(self, step, results);
     step->context_ns += context_ns(self);
+    step->expert_ns += expert_ns(self);
     step->mine.remaining = (double)rank_data_remaining(self->data);
     step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
     step->compute_ns = base_now_ns() - step->start_ns - step->stage.wait_ns;
@@ -296,10 +309,14 @@ static base_status sum_up_to(const trainer *self, training_step *step, size_t en
 static base_status sum_global(const trainer *self, training_step *step, base_error *reterr)
 {
     const int slots = (int)self->job->train.micro_batches;
-    const bool each = slots > 1 && self->job->parallel.zero >= PROTO_ZERO_GRADIENTS;
-    const base_status status = sum_up_to(self, step, STEP_SUMS, each ? (size_t)slots : 0, reterr);
+    const size_t values = self->loads != NULL ? 2 * (size_t)slots : (size_t)slots;
+    const bool each = slots > 1 && proto_job_sums_replicas_first(self->job);
+    const base_status status = sum_up_to(self, step, STEP_SUMS, each ? values : 0, reterr);
     if (each) {
         step->global.loss = sum_losses(step->losses, slots);
+    }
+    if (each && self->loads != NULL) {
+        step->global.router_loss = sum_losses(step->losses + slots, slots);
     }
     return status;
 }
@@ -332,7 +349,7 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
     step->compute_ns -= step->times.waited_ns;
     step->computed_cpu_ns -= step->times.waited_cpu_ns;
     const int64_t sum_ns = base_now_ns();
-    if (status == BASE_OK && trainer_is_sharded(self)) {
+    if (status == BASE_OK && (trainer_is_sharded(self) || trainer_shares_experts(self))) {
         status = rank_ddp_sum_squares(self->ddp, &step->sum_squares, reterr);
     }
     if (status == BASE_OK) {
@@ -427,6 +444,7 @@ static void report(const trainer *self, const training_step *step)
     message.backward_ns = step->stage.backward_ns;
     message.tensor_ns = step->stage.tensor_ns;
     message.context_ns = step->context_ns;
+    message.expert_ns = step->expert_ns;
     message.barrier_ns = step->times.barrier_ns;
     message.neighbour_ns = step->stage.wait_ns;
     message.stage_span_ns = step->stage.span_ns;

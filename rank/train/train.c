@@ -15,11 +15,13 @@ static void trainer_fini(trainer *self)
     rank_pipeline_destroy(self->pipeline);
     rank_model_destroy(self->model);
     rank_cp_group_destroy(self->cp);
+    rank_ep_group_destroy(self->ep);
     rank_optimizer_destroy(self->optimizer);
     rank_data_close(self->heldout);
     rank_data_close(self->data);
     rank_tokenizer_destroy(self->tokenizer);
     free(self->parts);
+    free(self->apart);
     free(self->loads);
     if (self->frozen != NULL) {
         self->device.backend->release(self->device.queue, self->frozen);

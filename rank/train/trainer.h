@@ -39,8 +39,11 @@ typedef struct trainer {
     rank_model_config config;
     rank_model_config trained; /* of what is trained: the model, or with --lora its adapters */
     int checkpoint_context; /* of the checkpoint that it begins with, where --context is shorter */
-    size_t param_count;     /* that are trained */
-    size_t model_params;    /* of the model: the same, but with --lora */
+    rank_model_config
+        own;             /* what this rank has of it: all, but where ranks share out the experts */
+    size_t param_count;  /* that are trained */
+    size_t own_params;   /* of own */
+    size_t model_params; /* of the model: the same, but with --lora */
     rank_device device;
     rank_graphs *graphs; /* NULL on the CPU */
     rank_tokenizer *tokenizer;
@@ -49,6 +52,8 @@ typedef struct trainer {
     bool learns_pairs;  /* most of the data, on all ranks, are pairs: trainer_ready finds it out */
     rank_data *heldout; /* NULL: evaluated only at the end */
     rank_cp_group *cp;  /* ranks that share micro-batches with this one; NULL: there are none */
+    rank_ep_group *ep;  /* ranks that share out the experts with this one; NULL: there are none */
+    rank_zero_range *apart; /* of own: the experts, layer by layer */
     rank_model *model;
     rank_optimizer *optimizer;
     rank_ddp *ddp;
@@ -84,6 +89,33 @@ static inline proto_place trainer_place(const trainer *self)
 {
     return proto_job_place(self->job, self->worker->identity.rank);
 }
+
+/* ---- experts.c: ranks that share out the experts. Each does nothing, or knows none, without --expert-ranks. ---- */
+
+bool trainer_shares_experts(const trainer *self);
+
+/* Makes the group, and says what this rank has of the model. */
+BASE_MUST_CHECK base_status trainer_make_expert_ranks(trainer *self, base_error *reterr);
+
+/* Of what data-parallel training adds up: where ranks have different experts. */
+rank_ddp_apart trainer_apart(const trainer *self);
+
+/* Collective: the first parameters, or those in the directory `from`, to each rank what it has. The digest is that
+ * of all. `wrap` makes the ddp with them. */
+BASE_MUST_CHECK base_status trainer_share_experts(trainer *self, const char *from,
+                                                  base_error *reterr);
+
+/* Collective: of values, one for each parameter, that rank 0 has (others: NULL), each rank of the first group gets
+ * what it has; but what all have alike only rank 0. rank_ddp_share does the rest. */
+BASE_MUST_CHECK base_status trainer_spread_experts(const trainer *self, const float *whole,
+                                                   float *values, base_error *reterr);
+
+/* Collective, the other way: all values to rank 0's whole. */
+BASE_MUST_CHECK base_status trainer_collect_experts(const trainer *self, const float *values,
+                                                    float *whole, base_error *reterr);
+
+/* prepare.c: makes the ddp, with these parameters. */
+BASE_MUST_CHECK base_status trainer_wrap(trainer *self, float *params, base_error *reterr);
 
 /* step.c: the tokens of a batch that this rank computes. */
 uint64_t trainer_tokens_here(const trainer *self, const rank_batch *batch);
@@ -152,7 +184,7 @@ BASE_MUST_CHECK base_status trainer_put_experts(trainer *self, trainer_experts *
                                                 Ringfence__Control__Finished *finished,
                                                 base_error *reterr);
 
-/* ---- whole.c: models of which a rank has only a part, a stage's or with --zero 3 a shard ---- */
+/* ---- whole.c: models of which a rank has only a part: a stage's, with --zero 3 a shard, or some experts ---- */
 
 bool trainer_has_part(const trainer *self);
 

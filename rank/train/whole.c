@@ -1,5 +1,5 @@
-/* Models of which each rank has only a part, a stage's or a shard: all of them for a while. Called by the files of
- * this directory. */
+/* Models of which each rank has only a part, a stage's, a shard or some experts: all of them for a while. Called by the
+ * files of this directory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 bool trainer_has_part(const trainer *self)
 {
-    return self->pipeline != NULL || trainer_shards_params(self);
+    return self->pipeline != NULL || trainer_shards_params(self) || trainer_shares_experts(self);
 }
 
 bool trainer_lacks_whole(const trainer *self)
@@ -36,6 +36,9 @@ static base_status collect_into(const trainer *self, const float *values, float 
                                 rank_pipeline_copies *copies, base_error *reterr)
 {
     *copies = (rank_pipeline_copies){.byte_equal = true}; /* of a shard there is one */
+    if (trainer_shares_experts(self)) {
+        return trainer_collect_experts(self, values, whole, reterr); /* copies are compared first */
+    }
     return self->pipeline != NULL
                ? rank_pipeline_gather(self->pipeline, values, whole, copies, reterr)
                : rank_ddp_collect(self->ddp, values, whole, reterr);
@@ -96,6 +99,9 @@ base_status trainer_save_whole(const trainer *self, uint8_t digest[PROTO_DIGEST_
     if (self->pipeline != NULL) {
         status = rank_pipeline_compare(self->pipeline, self->params, byte_equal, max_abs_difference,
                                        reterr);
+    }
+    if (trainer_shares_experts(self)) {
+        status = rank_ddp_compare(self->ddp, self->params, byte_equal, max_abs_difference, reterr);
     }
     if (status == BASE_OK) {
         status = trainer_collect(self, self->params, &whole, &end.copies, reterr);

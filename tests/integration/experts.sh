@@ -48,18 +48,20 @@ for kind in mixtral qwen3; do
     for stage in 1 2 3; do
         train $kind-sharded-$stage --ranks 2 --micro-batches 2 --zero $stage
     done
+    train $kind-out --ranks 2 --micro-batches 2 --expert-ranks 2
+    train $kind-out-four --ranks 4 --expert-ranks 2 --transport tcp --recompute
     tensor $kind-shared --ranks 2 --tensor 2 --micro-batches 4
     tensor $kind-both --ranks 4 --tensor 2 --micro-batches 2 --recompute
     launcher compare $kind-one $kind-four >out || fail "compare: $(cat out)"
     grep -q byte-equal out || fail "compare: $(cat out)"
     launcher --checkpoint $kind --quiet --no-bind --no-scaling --no-plots --batch 8 --steps 3 --save-every 3 --lr 3e-3 --ranks 2 --micro-batches 2 \
         --out $kind-resumed 2>err || fail "$(cat err)"
-    train $kind-resumed --ranks 2 --micro-batches 2 --save-every 3 --resume
+    train $kind-resumed --ranks 2 --micro-batches 2 --save-every 3 --resume --expert-ranks 2
 done
 [ "$(grep -c '"router_loss": [0-9]' qwen3-trained/timings.jsonl)" -eq 12 ] || fail "not each step of each rank has the router's loss"
 loads() { tr -d ' \n' <"$1/manifest.json" | grep -oE '"experts":\{[^}]*\}'; }
 [ -n "$(loads qwen3-one)" ] || fail "no experts in the manifest"
-for other in four trained shared both; do
+for other in four trained out shared both; do
     [ "$(loads qwen3-one)" = "$(loads qwen3-$other)" ] || fail "qwen3-$other loads its experts so: $(loads qwen3-$other), and one rank so: $(loads qwen3-one)"
 done
 grep -q '"model_type": "mixtral"' mixtral-trained/config.json || fail "the trained model is no mixtral"
@@ -141,6 +143,7 @@ refused "they must be even" launcher --experts 4 --width 66 --heads 22 --steps 1
 refused "models with experts run on CPUs only" launcher --experts 4 --mode ddp-nccl --steps 1 --quiet
 refused "--context-ranks: ranks cannot share the tokens of a batch of a model with experts" teach --context-ranks 2
 refused "models with experts have no adapters" teach --lora 4
+refused "--expert-ranks 4 does not divide the model's experts, 6" launcher --checkpoint qwen3 --quiet --ranks 4 --expert-ranks 4 --steps 1
 refused "models with experts run on CPUs only" teach --mode ddp-nccl
 refused "models with experts run on CPUs only" launcher --mode tp-nccl --checkpoint mixtral --prompt hello --quiet
 launcher plan --checkpoint mixtral --ranks 2 >out 2>err && fail "a plan of a mixtral"

@@ -134,6 +134,28 @@ static void measurements_have_the_context_ranks_that_fit(void **state)
     assert_int_equal(proto_job_tensor(&point), 2);
 }
 
+/* Fewer ranks share out the experts where so many do not divide the ranks, or slots would not be dealt so. */
+static void measurements_have_the_expert_ranks_that_fit(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    static const int shared[][8] = {{1, 2, 1, 4, 1, 2, 1, 4}, {1, 2, 1, 4, 1, 1, 1, 4}};
+    static const char *const micro_batches[] = {"1", "2"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(parse(&options,
+                        WORDS("--ranks", "8", "--experts", "4", "--expert-ranks", "4",
+                              "--micro-batches", micro_batches[i], "--scaling", "1"),
+                        &error),
+                  &error);
+        for (int ranks = 1; ranks <= 8; ranks++) {
+            const proto_job point = launch_scaling_job(&options.job, ranks);
+            assert_int_equal(proto_job_expert_ranks(&point), shared[i][ranks - 1]);
+            assert_ok(proto_job_check(&point, &error), &error);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +163,7 @@ int main(void)
         cmocka_unit_test(measurements_have_whole_rounds),
         cmocka_unit_test(measurements_of_fewer_pipelines_are_jobs),
         cmocka_unit_test(measurements_have_the_context_ranks_that_fit),
+        cmocka_unit_test(measurements_have_the_expert_ranks_that_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

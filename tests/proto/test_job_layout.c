@@ -271,6 +271,50 @@ static void experts_make_a_new_model(void **state)
     }
 }
 
+/* Groups of ranks must be nodes of the tree of slots, and are dealt slots so. */
+static void ranks_share_out_experts(void **state)
+{
+    static const struct {
+        int64_t world;
+        int64_t expert_ranks;
+        int64_t micro_batches;
+        const char *message; /* NULL: it is fine */
+    } cases[] = {
+        {4, 2, 1, NULL},
+        {4, 4, 2, NULL},
+        {6, 2, 1, NULL},
+        {8, 1, 2, NULL},
+        {6, 4, 1, "does not divide the number of ranks, 6"},
+        {6, 3, 1, "parallel.expert_ranks 3 is no power of two"},
+        {6, 2, 2, "the number of ranks is no power of two, 6"},
+        {8, 8, 1, "does not divide model.experts 4"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        base_error error = {.message = ""};
+        proto_job job;
+        proto_job_defaults(&job);
+        job.job.world_size = cases[i].world;
+        job.model.experts = 4;
+        job.parallel.expert_ranks = cases[i].expert_ranks;
+        job.train.micro_batches = cases[i].micro_batches;
+        const base_status status = proto_job_check(&job, &error);
+        if (cases[i].message != NULL) {
+            assert_status(status, BASE_ERR_INVALID);
+            assert_non_null(strstr(error.message, cases[i].message));
+            continue;
+        }
+        assert_ok(status, &error);
+        const bool first = cases[i].expert_ranks > 1;
+        assert_int_equal(proto_job_expert_ranks(&job), cases[i].expert_ranks);
+        assert_int_equal(proto_job_replicas(&job), cases[i].world);
+        assert_int_equal(proto_job_sums_replicas_first(&job), first);
+        assert_int_equal(proto_job_slot(&job, 1, cases[i].micro_batches - 1),
+                         first ? 1 + (cases[i].micro_batches - 1) * cases[i].world
+                               : 2 * cases[i].micro_batches - 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +326,7 @@ int main(void)
         cmocka_unit_test(exact_products_have_float32_only),
         cmocka_unit_test(each_rank_has_its_gpu),
         cmocka_unit_test(experts_make_a_new_model),
+        cmocka_unit_test(ranks_share_out_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,6 +197,7 @@ typedef struct proto_job_parallel {
     int64_t chunks;        /* of layers in each stage, if interleaved; 0: 2, or 1 if it is not */
     int64_t tensor;        /* ranks that share a stage's layers; 0: 1 */
     int64_t context_ranks; /* ranks that share the tokens of a micro-batch; 0: 1 */
+    int64_t expert_ranks;  /* ranks that share out the experts of each layer; 0: 1 */
     int64_t zero;          /* ZeRO's stage, a proto_zero */
 } proto_job_parallel;
 
@@ -318,6 +319,10 @@ int64_t proto_job_experts_per_token(const proto_job_model *model);
 int64_t proto_job_expert_width(const proto_job_model *model);
 int64_t proto_job_tensor(const proto_job *job);
 int64_t proto_job_context_ranks(const proto_job *job);
+
+/* Of a model with experts: so many ranks in a row have some of the experts each, and the rest of the model. Each is
+ * a replica of its own in the layout above. */
+int64_t proto_job_expert_ranks(const proto_job *job);
 int64_t proto_job_copies(const proto_job *job); /* of the model: replicas × context ranks */
 int64_t proto_job_replicas(const proto_job *job);
 
@@ -340,10 +345,13 @@ typedef struct proto_place {
 proto_place proto_job_place(const proto_job *job, int rank);
 
 /* The number of a replica's micro-batch among the job's replicas × micro-batches slots. A replica's slots are
- * contiguous, so that it adds up their gradients first, and then all replicas do. With ZeRO from stage 2 on the
- * replicas come first, for each micro-batch, and their slots are. The two orders are one canonical order where
- * the number of replicas is a power of two. */
+ * contiguous, so that it adds up their gradients first, and then all replicas do. With ZeRO from stage 2 on, and
+ * with expert ranks, the replicas come first, for each micro-batch, and their slots are. The two orders are one
+ * canonical order where the number of replicas is a power of two. */
 int64_t proto_job_slot(const proto_job *job, int64_t replica, int64_t micro_batch);
+
+/* Whether replicas are added up first. */
+bool proto_job_sums_replicas_first(const proto_job *job);
 
 /* How far a replica's next slot is from one. */
 int64_t proto_job_slot_step(const proto_job *job);

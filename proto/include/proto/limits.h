@@ -17,6 +17,7 @@ enum {
     PROTO_MICRO_BATCHES_MAX = 256, /* of a rank and step */
     PROTO_TENSOR_RANKS_MAX = 16,   /* that share a stage of a training */
     PROTO_CONTEXT_RANKS_MAX = 64,  /* that share a micro-batch of a training */
+    PROTO_EXPERT_RANKS_MAX = 64,   /* that share out the experts of a model */
     PROTO_EXCHANGE_BYTES_MAX = 4096,
     /* one piece of a rank's flight record, and the whole record */
     PROTO_FLIGHT_PIECE_BYTES_MAX = 32 * 1024,

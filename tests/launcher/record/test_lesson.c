@@ -103,6 +103,22 @@ static void shared_batches_are_compared_by_speed(void **state)
     assert_null(strstr(lesson, "own batch"));
 }
 
+static void exchanges_of_experts_are_told(void **state)
+{
+    (void)state;
+    sample made;
+    char lesson[4096];
+    launch_step step = step_of(10, 0.25, 2);
+    step.expert_ns = 1250000;
+    sample_make(&made, "unused", 2, 10);
+    lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
+    assert_null(strstr(lesson, "experts"));
+    made.job.parallel.expert_ranks = 2;
+    lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
+    assert_has(lesson, "2 ranks share out the experts. Of forward and backward, sending rows to "
+                       "experts and back took 1.25 ms (10.0 % of the step)");
+}
+
 /* The text has the parts of the rank that arrived last, and they add up to the longest step. */
 static void check_parts(bool bracketed)
 {
@@ -448,6 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_against_one),
         cmocka_unit_test(shared_batches_are_compared_by_speed),
+        cmocka_unit_test(exchanges_of_experts_are_told),
         cmocka_unit_test(the_parts_of_a_step_add_up),
         cmocka_unit_test(whole_rounds_are_measured),
         cmocka_unit_test(local_steps_exchange_now_and_then),

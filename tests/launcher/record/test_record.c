@@ -86,6 +86,31 @@ static void context_ranks_have_a_time_in_every_line(void **state)
     }
 }
 
+/* The same of ranks that share out experts. */
+static void expert_ranks_have_a_time_in_every_line(void **state)
+{
+    (void)state;
+    static sample made;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        sample_make(&made, ranks > 1 ? "experts" : "alone", 2, 1);
+        made.job.parallel.expert_ranks = ranks;
+        launch_record *record = sample_begin(&made, 0);
+        launch_step step = sample_step(&made, 0, 0);
+        step.expert_ns = 1250000;
+        sample_add(record, &step);
+        sample_end(&made, record);
+        char *text = sample_text(&made, "timings.jsonl");
+        json_t *line = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
+        if (ranks > 1) {
+            sample_assert_near(sample_number(line, "expert_ms"), 1.25);
+        } else {
+            assert_null(json_object_get(line, "expert_ms"));
+        }
+        json_decref(line);
+        free(text);
+    }
+}
+
 static void report_steps(launch_record *record, const sample *made, uint64_t first, uint64_t end)
 {
     for (uint64_t step = first; step < end; step++) {
@@ -351,6 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_IN_DIRECTORY(every_step_is_a_line),
         TEST_IN_DIRECTORY(context_ranks_have_a_time_in_every_line),
+        TEST_IN_DIRECTORY(expert_ranks_have_a_time_in_every_line),
         TEST_IN_DIRECTORY(a_record_continues_after_a_restart),
         TEST_IN_DIRECTORY(a_training_that_goes_on_keeps_its_record),
         TEST_IN_DIRECTORY(lines_that_cannot_be_kept_are_not_dropped),
