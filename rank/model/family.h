@@ -154,7 +154,7 @@ struct rank_family {
     void (*tensor)(const rank_model_config *config, int index, rank_tensor *tensor);
     void (*init)(const rank_model_config *config, uint64_t seed, float *params);
 
-    /* For adapters: the index of a block's first tensor, of layer `layers` that behind the last block; and
+    /* For adapters, and experts that ranks share out: the index of a block's first tensor, of layer `layers` that behind the last block; and
      * which layers have them if nobody says. */
     int (*block_begin)(const rank_model_config *config, int layer);
     const char *adapted;

@@ -59,11 +59,42 @@ static void cut_tensor(const rank_model_config *config, rank_tensor *tensor)
     tensor->count = tensor->count / extent * count;
 }
 
+/* Elements of the tensors first … end that other ranks have, as experts of theirs. */
+static size_t count_elsewhere(const rank_model_config *config, int first, int end)
+{
+    size_t count = 0;
+    for (int i = first; i < end; i++) {
+        rank_tensor tensor;
+        config->family->tensor(config, i, &tensor);
+        count += is_elsewhere(config, &tensor) ? tensor.count : 0;
+    }
+    return count;
+}
+
+/* Where the tensor stands among those that are here. All layers lack equally much, so that only its own is gone
+ * through: there may be many experts. */
+static size_t place_among_experts(const rank_model_config *config, int index, size_t offset)
+{
+    const int begin = config->family->block_begin(config, 0);
+    const int end = config->family->block_begin(config, 1);
+    if (index < begin) {
+        return offset;
+    }
+    const int past = (index - begin) / (end - begin);
+    const int layer = past < config->layers ? past : config->layers;
+    return offset - (size_t)layer * count_elsewhere(config, begin, end) -
+           count_elsewhere(config, config->family->block_begin(config, layer), index);
+}
+
 void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor)
 {
     size_t offset = 0;
-    if (rank_tensor_ranks(config) == 1 && rank_expert_ranks(config) == 1) {
+    if (rank_tensor_ranks(config) == 1) {
         config->family->tensor(config, index, tensor);
+        if (rank_expert_ranks(config) > 1) {
+            tensor->offset = place_among_experts(config, index, tensor->offset);
+            cut_tensor(config, tensor);
+        }
         return;
     }
     for (int i = 0; i <= index; i++) {

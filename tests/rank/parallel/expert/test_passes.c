@@ -127,10 +127,16 @@ static void check(shared_experts *all, int ranks)
         const tiny *mine = &all->batches[rank];
         const rank_model_config part = part_of(&mine->config, ranks, rank);
         assert_true(rank_model_param_count(&part) < mine->param_count);
-        held += rank_model_param_count(&part);
+        size_t end = 0;
         for (int i = 0; i < rank_model_tensor_count(&part); i++) {
+            rank_tensor tensor;
+            rank_model_tensor(&part, i, &tensor);
+            assert_int_equal(tensor.offset, end); /* without holes */
+            end += tensor.count;
             check_tensor(all, ranks, rank, i);
         }
+        assert_int_equal(end, rank_model_param_count(&part));
+        held += end;
         assert_memory_equal(&all->results[rank], &all->alone[rank], sizeof(rank_result));
         assert_memory_equal(all->loads[rank], all->loads_alone[rank], sizeof all->loads[rank]);
     }
