@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Builds libcoll anew, as packagers do: with link-time optimization, and into absolute directories. What is installed
+# must serve its users.
+#   build.sh ROOT
+set -euo pipefail
+
+root=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+unset CFLAGS LDFLAGS
+forked='1 + … + 4 = 10'
+
+# quietly COMMAND...: its output only if it fails.
+quietly() {
+    "$@" >"$scratch/log" 2>&1 || {
+        cat "$scratch/log"
+        echo "this failed: $*"
+        exit 1
+    }
+}
+
+# make NAME TARGETS FLAGS...
+make() {
+    local targets
+    read -ra targets <<<"$2"
+    quietly cmake -G Ninja -S "$root" -B "$scratch/$1" -DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=OFF "${@:3}"
+    quietly cmake --build "$scratch/$1" --target "${targets[@]}"
+}
+
+# runs NAME FLAGS...: sum_fork.c, compiled so, prints what it should.
+runs() {
+    quietly cc "$root/collectives/examples/sum_fork.c" "${@:2}" -pthread -o "$scratch/sum"
+    [ "$("$scratch/sum" | sort -u)" = "$forked" ] || {
+        echo "$1: sum_fork.c does not print $forked"
+        exit 1
+    }
+    echo "$1: right"
+}
+
+# Absolute directories stay as they are in what users read.
+there=$scratch/there
+make optimized "coll_shared coll_static coll-launched_shared coll-launched_static" \
+    -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON -DCMAKE_INSTALL_PREFIX="$there/prefix" \
+    -DCMAKE_INSTALL_LIBDIR="$there/out/lib" -DCMAKE_INSTALL_INCLUDEDIR="$there/dev/include"
+quietly cmake --install "$scratch/optimized/collectives/package"
+export PKG_CONFIG_PATH=$there/out/lib/pkgconfig LD_LIBRARY_PATH=$there/out/lib
+for name in libcoll libcoll-launched; do
+    [ "$(pkg-config --variable=libdir $name)" = "$there/out/lib" ]
+    [ "$(pkg-config --variable=includedir $name)" = "$there/dev/include/ringfence" ]
+done
+runs "shared, built with link-time optimization" $(pkg-config --cflags --libs libcoll)
+runs "static, built with link-time optimization" $(pkg-config --cflags --libs libcoll-static)
+quietly cc "$root/collectives/examples/sum.c" $(pkg-config --cflags --libs libcoll-launched-static) -o "$scratch/sum"
