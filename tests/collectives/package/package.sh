@@ -42,16 +42,17 @@ check_forked() {
     check "$forked" "$1"
 }
 
-# shows FLAG LIBRARY PREFIX FUNCTION: of our symbols, only PREFIX* may be seen, and FUNCTION is among them.
+# shows FLAG LIBRARY PREFIX FUNCTION: of our symbols, only PREFIX* may be seen, and FUNCTION is among them. An absolute
+# LIBCOLL_* is the name of a version.
 shows() {
     local others
     others=$(nm $1 --defined-only "$2" | awk -v prefix="$3" \
-        'NF == 3 && $2 ~ /[A-TV-Z]/ && index($3, prefix) != 1 { print $3 }')
+        'NF == 3 && $2 ~ /[A-TV-Z]/ && index($3, prefix) != 1 && !($2 == "A" && /LIBCOLL_/) { print $3 }')
     [ -z "$others" ] || {
         echo "$2 shows more than $3 symbols:" $others
         exit 1
     }
-    nm $1 --defined-only "$2" | grep " T $4\$" >/dev/null || {
+    nm $1 --defined-only "$2" | grep " T $4\(@@.*\)\?\$" >/dev/null || {
         echo "$2 lacks $4"
         exit 1
     }
@@ -73,6 +74,27 @@ for name in libcoll.so libcoll-launched.so; do
         exit 1
     }
 done
+
+# Each symbol has the version of its interface. A package manager reads from it what a program needs.
+for name in libcoll libcoll-launched; do
+    node=$(tr 'a-z-' 'A-Z_' <<<"$name")_$minor
+    objdump -T "$lib/$name.so" | awk -v node="$node" '
+        / \.text/ { all++; versioned += $(NF - 1) == node } END { exit all == 0 || versioned != all }' || {
+        echo "$name.so has symbols without the version $node"
+        exit 1
+    }
+done
+objdump -p "$lib/libcoll-launched.so" | grep " LIBCOLL_$minor\$" >/dev/null || {
+    echo "libcoll-launched.so needs no version of libcoll.so's symbols"
+    exit 1
+}
+
+# Two build directories give the same library: where it was built is not in it.
+readelf -d "$build/lib/libcoll-launched.so" | grep 'R.*PATH.*\[$ORIGIN:*\]' >/dev/null || {
+    echo "libcoll-launched.so has the build directory's name:"
+    readelf -d "$build/lib/libcoll-launched.so" | grep 'R.*PATH'
+    exit 1
+}
 
 # libcoll alone loads what the launcher's protocol is made of neither by itself nor through others. libcoll-launched does,
 # which shows that this looks in the right place.
@@ -187,7 +209,7 @@ declared=$(cc -E -P $(pkg-config --cflags libcoll) -include coll/launched.h -inc
 for name in $declared; do
     library=$lib/libcoll.so
     [[ $name != coll_launched_* ]] || library=$lib/libcoll-launched.so
-    nm -D --defined-only "$library" | grep " T $name\$" >/dev/null || {
+    nm -D --defined-only "$library" | grep " T $name@@" >/dev/null || {
         echo "$name is declared, and $library does not have it"
         exit 1
     }
