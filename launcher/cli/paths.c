@@ -120,13 +120,31 @@ base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES], ba
                      name);
 }
 
-base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr)
+/* The path that stands so from the running program's directory, without "..". */
+static base_status beside_program(const char *relative, char path[BASE_PATH_BYTES],
+                                  base_error *reterr)
 {
     char directory[BASE_PATH_BYTES];
     const base_status status = program_directory(directory, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    cut_name(directory);
-    return base_path_join(directory, "share/ringfence", path, reterr);
+    for (; strncmp(relative, "../", 3) == 0; relative += 3) {
+        cut_name(directory);
+    }
+    return base_path_join(directory, relative, path, reterr);
+}
+
+base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const base_status status = beside_program(RINGFENCE_SHARE_FROM_BIN, path, reterr);
+    if (status != BASE_OK || access(path, F_OK) == 0) {
+        return status;
+    }
+    char built[BASE_PATH_BYTES]; /* in a build directory */
+    if (beside_program("../share/ringfence", built, reterr) == BASE_OK &&
+        access(built, F_OK) == 0) {
+        memcpy(path, built, sizeof built);
+    }
+    return BASE_OK;
 }

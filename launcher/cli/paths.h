@@ -19,7 +19,9 @@ BASE_MUST_CHECK base_status launch_path_rank(char path[BASE_PATH_BYTES], base_er
 BASE_MUST_CHECK base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES],
                                                 base_error *reterr);
 
-/* The directory of installed data: ../share/ringfence from the running program. */
+/* The directory of installed data. Where it lies from the running program, the build was told
+ * (CMAKE_INSTALL_BINDIR and CMAKE_INSTALL_DATADIR); if nothing is there, ../share/ringfence, where a
+ * build directory has it. */
 BASE_MUST_CHECK base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr);
 
 #endif
