@@ -51,3 +51,33 @@ done
 runs "shared, built with link-time optimization" $(pkg-config --cflags --libs libcoll)
 runs "static, built with link-time optimization" $(pkg-config --cflags --libs libcoll-static)
 quietly cc "$root/collectives/examples/sum.c" $(pkg-config --cflags --libs libcoll-launched-static) -o "$scratch/sum"
+
+# libcoll alone, where of its libraries only those are that docs/LIBCOLL.md names.
+own=$scratch/own
+mkdir "$scratch/pkgconfig"
+for name in libzmq libsodium; do
+    directory=$(env -u PKG_CONFIG_PATH pkg-config --variable=pcfiledir $name)
+    cp "$directory/$name.pc" "$scratch/pkgconfig"
+    sed -i '/^Requires.private/d' "$scratch/pkgconfig/$name.pc"
+done
+export PKG_CONFIG_PATH="" PKG_CONFIG_LIBDIR=$scratch/pkgconfig
+make alone all -DRINGFENCE_LIBCOLL_ONLY=ON -DCMAKE_INSTALL_PREFIX="$own" -DCMAKE_INSTALL_LIBDIR=lib
+# installs COMPONENT NAMES: these files, under the prefix.
+installs() {
+    rm -rf "$own"
+    quietly cmake --install "$scratch/alone" --component "$1"
+    local got
+    got=$(cd "$own" && find . \( -type f -o -type l \) | sed 's|.*/||; s|\.so\.[0-9.]*$|.so.N|' | sort | xargs)
+    [ "$got" = "$2" ] || {
+        echo "component $1 installs: $got"
+        exit 1
+    }
+}
+installs runtime "coll-simulate"
+installs libcoll "libcoll.so.N libcoll.so.N"
+installs dev "backend.h coll.h libcoll-static.pc libcoll.a libcoll.pc libcoll.so libcollConfig.cmake\
+ libcollConfigVersion.cmake libcollTargets-debug.cmake libcollTargets.cmake status.h tensor_parallel.h tune.h version.h"
+quietly cmake --install "$scratch/alone" --component libcoll
+export PKG_CONFIG_PATH=$own/lib/pkgconfig LD_LIBRARY_PATH=$own/lib
+runs "libcoll alone" $(pkg-config --cflags --libs libcoll)
+quietly "$scratch/alone/bin/coll-simulate" all_reduce --algorithm ring --ranks 3 --trace
