@@ -16,8 +16,23 @@ lib=$(dirname "$(find "$prefix" -name libcoll.so)")
 export PKG_CONFIG_PATH=$lib/pkgconfig LD_LIBRARY_PATH=$lib
 examples=$prefix/share/ringfence/examples
 page=$(realpath "$(dirname "$0")/../../../docs/LIBCOLL.md")
+doc=$prefix/share/doc/ringfence
 forked='1 + … + 4 = 10'
 launched='4 ranks: sum[0] = 6000, sum[999] = 9996'
+
+# What pages tell to read or to copy is there, and the unit starts the program where the build would install it.
+for file in "$doc"/{LICENSE,NOTICE,README.md,docs/BUDGET.md,docs/records/35-ddp-cpu/report.png} "$examples/kubernetes/job.yaml"; do
+    [ -s "$file" ] || {
+        echo "$file is not installed"
+        exit 1
+    }
+done
+[ -x "$examples/alarm.sh" ]
+bin=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$build/CMakeCache.txt")/bin
+grep -qx "ExecStart=$bin/budget-service serve" "$examples/budget-service.service" || {
+    echo "the unit does not start $bin/budget-service"
+    exit 1
+}
 
 # check WANTED COMMAND...: the lines that it prints are all WANTED.
 check() {
