@@ -167,6 +167,7 @@ static void become_helper(int fd)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGINT, SIG_IGN);  /* a terminal's Ctrl-C is for the budget_service, */
     (void)signal(SIGTERM, SIG_IGN); /* and the helper ends with it: its socket says so */
+    (void)signal(SIGHUP, SIG_IGN);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)prctl(PR_SET_NAME, "budget-hook");
     (void)dup2(fd, FIRST_OTHER_FD);

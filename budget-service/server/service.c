@@ -55,14 +55,14 @@ static base_status open_run_directory(budget_service *service, base_error *reter
 
 static base_status block_signals(budget_service *service, base_error *reterr)
 {
-    sigset_t ends;
-    (void)sigemptyset(&ends);
-    (void)sigaddset(&ends, SIGTERM);
-    (void)sigaddset(&ends, SIGINT);
-    (void)sigaddset(&ends, SIGHUP);
-    (void)sigprocmask(SIG_BLOCK, &ends, NULL);
+    sigset_t taken;
+    (void)sigemptyset(&taken);
+    (void)sigaddset(&taken, SIGTERM);
+    (void)sigaddset(&taken, SIGINT);
+    (void)sigaddset(&taken, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &taken, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
-    service->signal_fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    service->signal_fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
     return service->signal_fd >= 0 ? BASE_OK
                                    : base_fail_errno(reterr, errno, "cannot take signals");
 }
@@ -223,11 +223,20 @@ static void wait_for_work(budget_service *service)
                    service_audit_runs(service) ? 0 : wait_ms);
 }
 
+/* SIGHUP ends nothing: a stopped service raises no alarm, and whoever sends it to a service wants
+ * it to read its files again. */
 static void take_signals(budget_service *service)
 {
     struct signalfd_siginfo info;
     while (read(service->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        service->ending = true;
+        if (info.ssi_signo == SIGHUP) {
+            base_log(BASE_LOG_INFO, "SIGHUP: nothing is read again; stop and start the service for "
+                                    "a changed policy.json, or for another key");
+        } else {
+            base_log(BASE_LOG_INFO, "SIG%s from process %u: the service ends",
+                     sigabbrev_np((int)info.ssi_signo), info.ssi_pid);
+            service->ending = true;
+        }
     }
 }
 

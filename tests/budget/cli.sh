@@ -109,9 +109,13 @@ chmod 600 service/keys/*.key
 mkdir credentials && cp passphrase credentials/budget-passphrase
 CREDENTIALS_DIRECTORY=$scratch/credentials start_service
 [[ $ready == "ready at ipc://"* ]] || fail "serve says: $ready"
+kill -HUP "$service"
+budget 0 status
 kill "$service"
 ! read -rt 30 -u 3 ready || fail "serve says more than one line: $ready"
 wait "$service" || fail "serve ended with $?"
+cp log err
+err_has 'SIGHUP: nothing is read again' "SIGTERM from process $$: the service ends"
 start_service --passphrase-file passphrase
 budget 1 serve --passphrase-file passphrase
 err_has "service"

@@ -44,7 +44,7 @@ typedef struct budget_serve_options {
 BASE_MUST_CHECK base_status budget_service_init(const char *dir, const unsigned char *secret,
                                                 base_error *reterr);
 
-/* Serves until SIGTERM or SIGINT (BASE_OK, all answers sent). BASE_ERR_BUSY: another service has
+/* Serves until SIGTERM or SIGINT (BASE_OK, all answers sent); SIGHUP is logged, and ends nothing. BASE_ERR_BUSY: another service has
  * the directory; BASE_ERR_MISMATCH: the ledger does not fit its checkpoint, or does not audit;
  * BASE_ERR_LIMIT: a path is too long for a socket; BASE_ERR_AUTH: a file's owner or
  * mode is wrong, or a key is not one. Never returns after a failed fsync: the process ends, since
