@@ -335,6 +335,13 @@ static base_status read_messages(const json_t *messages, rank_record *record, ba
     return BASE_OK;
 }
 
+/* One that is null is none: tables that were joined have such. */
+static const json_t *get_member(const json_t *root, const char *name)
+{
+    const json_t *value = json_object_get(root, name);
+    return json_is_null(value) ? NULL : value;
+}
+
 static bool has_text(const rank_record *record)
 {
     return record->text.data != NULL || record->wrong.data != NULL || record->right.data != NULL;
@@ -343,7 +350,7 @@ static bool has_text(const rank_record *record)
 static base_status read_strings(const json_t *root, rank_record *record, base_error *reterr)
 {
     for (size_t i = 0; i < MEMBERS; i++) {
-        const json_t *value = json_object_get(root, members[i].name);
+        const json_t *value = get_member(root, members[i].name);
         if (i == TEXT_MEMBERS && has_text(record)) {
             break; /* others are not read */
         }
@@ -386,7 +393,7 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
     if (!json_is_object(root)) {
         return base_fail(reterr, BASE_ERR_INVALID, "not an object");
     }
-    const json_t *messages = json_object_get(root, "messages");
+    const json_t *messages = get_member(root, "messages");
     return messages != NULL ? read_messages(messages, record, reterr)
                             : read_strings(root, record, reterr);
 }

@@ -102,10 +102,11 @@ static base_status take_line(const rank_lines *lines, text_room *room, rank_text
 {
     rank_record record;
     base_status status = rank_record_read(lines->line, lines->line_bytes, &record, reterr);
+    const rank_record_kind kind = rank_record_kind_of(&record);
     rank_text_part part = {.begins = true,
                            .ends = true,
-                           .is_pair = rank_record_kind_of(&record) == RANK_RECORD_PAIR,
-                           .is_chat = rank_record_kind_of(&record) == RANK_RECORD_CHAT};
+                           .is_pair = kind == RANK_RECORD_PAIR,
+                           .is_asked = kind == RANK_RECORD_PROMPT || kind == RANK_RECORD_CHAT};
     if (status == BASE_OK) {
         part.bytes = rank_record_text_bytes(&record);
         status = make_room(room, part.bytes) ? BASE_OK : no_memory(lines->path, reterr);

@@ -13,10 +13,10 @@
 typedef struct rank_text_part {
     const char *at; /* until the call that gets it returns */
     size_t bytes;
-    bool begins;  /* its text, */
-    bool ends;    /* or is the last part of it */
-    bool is_pair; /* a wrong and a right sentence */
-    bool is_chat; /* the contents of its messages */
+    bool begins;   /* its text, */
+    bool ends;     /* or is the last part of it */
+    bool is_pair;  /* a wrong and a right sentence */
+    bool is_asked; /* a prompt with its completion, or the contents of a chat's messages */
 } rank_text_part;
 
 /* What gets the parts, in order, until one is refused. */

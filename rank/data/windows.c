@@ -108,8 +108,9 @@ static base_status end_text(cutter *self, base_error *reterr)
 static base_status put_part(void *user, const rank_text_part *part, base_error *reterr)
 {
     cutter *self = user;
-    if (part->is_chat) {
-        return base_fail(reterr, BASE_ERR_INVALID, "chats are not cut into windows (--windows)");
+    if (part->is_asked) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "prompts and chats are not cut into windows (--windows)");
     }
     base_status status = part->begins ? begin_text(self, reterr) : BASE_OK;
     if (status == BASE_OK) {

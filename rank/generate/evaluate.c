@@ -51,6 +51,8 @@ base_status rank_evaluate(const rank_generate_options *options, const rank_pairs
     rank_generate_options scoring = *options;
     size_t count = 0;
     scoring.logprob_count = 0;
+    scoring.temperature = 0; /* what is drawn, or changed, would be scored */
+    scoring.penalties = (rank_penalties){.presence = 0};
     scoring.prompts_are_messages = false; /* they are what the model was trained on */
     const char **prompts = calloc(pair_count + 1, sizeof *prompts);
     evaluation scored = {.pairs = pairs, .asked = calloc(pair_count + 1, sizeof *scored.asked)};

@@ -76,7 +76,7 @@ refused() { # MESSAGE ARGUMENTS...
 }
 refused '"messages": the checkpoint has no chat template' --checkpoint bare --data chats.jsonl
 refused '"messages": a chat needs a --checkpoint with a chat template' --data chats.jsonl
-refused 'chats are not cut into windows' --checkpoint model --data chats.jsonl --windows
+refused 'prompts and chats are not cut into windows' --checkpoint model --data chats.jsonl --windows
 refused 'none of the 4 sentences' --checkpoint model --data chats.jsonl --context 3
 tokenizer-learn --vocab-size 275 --out learned.json chats.jsonl >log 2>&1 || fail "tokenizer-learn: $(cat log)"
 grep -q '"What"' learned.json || fail "tokenizer-learn has not read the chats"

@@ -175,7 +175,10 @@ static void chats_need_a_template(void **state)
 
     options.windows = true;
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
-    assert_non_null(strstr(error.message, "chats are not cut into windows"));
+    assert_non_null(strstr(error.message, "prompts and chats are not cut into windows"));
+    data_write(fixture, prompts);
+    assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, ":1: prompts and chats are not cut into windows"));
     options.windows = false;
 
     data_write(fixture, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n");

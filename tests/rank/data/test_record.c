@@ -67,6 +67,8 @@ static void prompts_and_chats_are_read(void **state)
         {"{\"completion\":\"4\\n\",\"prompt\":\"\",\"id\":3}", RANK_RECORD_PROMPT, "4\n", false},
         {"{\"prompt\":7,\"text\":\"a\"}", RANK_RECORD_TEXT, "a", false},
         {"{\"prompt\":\"p\",\"text\":\"a\"}", RANK_RECORD_TEXT, "a", true},
+        {"{\"prompt\":\"p\",\"completion\":\"c\",\"text\":null,\"messages\":null}",
+         RANK_RECORD_PROMPT, "pc", false},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"content\":\"ho\",\"x\":1,"
          "\"role\":\"assistant\"}],\"prompt\":\"hi\"}",
          RANK_RECORD_CHAT, "hi\nho\n", false},
@@ -104,7 +106,7 @@ static void bad_lines_are_refused_with_a_reason(void **state)
         {"{\"text\":\"\"}", "\"text\" is empty"},
         {"{\"text\":17}", "\"text\" is not a string"},
         {"{\"text\":17293822569102704640}", "\"text\" is not a string"},
-        {"{\"text\":null}", "\"text\" is not a string"},
+        {"{\"text\":null}", "no \"text\""},
         {"{\"text\":\"a\",\"text\":\"b\"}", "duplicate"},
         {"{\"text\":\"a\",\"x\":\"1\",\"x\":\"2\"}", "duplicate"},
         {"{\"text\":\"a\"", "column"},
