@@ -41,6 +41,7 @@ void coll_comm_destroy(coll_comm *comm)
     if (*link != NULL) {
         *link = comm->next;
     }
+    coll_busy_remove(comm);
     while (comm->arenas != NULL) {
         coll_arena_destroy(comm->arenas);
     }

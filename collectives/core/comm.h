@@ -38,6 +38,8 @@ struct coll_comm {
     coll_context *context;
     const coll_transport_table *table; /* the context's; shm's on one host of a hybrid */
     coll_comm *next;
+    coll_comm *busy_next; /* in the context's list of busy ones, if is_busy */
+    bool is_busy;
     int rank;
     int size;
     int ranks[COLL_RANKS_MAX];          /* context ranks, by rank in the communicator */

@@ -37,6 +37,7 @@ struct coll_context {
     coll_identity *identities;
     coll_comm *world;
     coll_comm *comms;      /* all, the world included */
+    coll_comm *busy;       /* those with something under way, by busy_next (progress.h) */
     coll_comm *spare;      /* zeroes, for the next one; NULL before the first */
     coll_comm_count *made; /* made_count of them, room for made_room */
     size_t made_count;

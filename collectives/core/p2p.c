@@ -376,6 +376,7 @@ void coll_p2p_start(coll_op *op)
     *(queue->tail == NULL ? &queue->head : &queue->tail->next) = op;
     queue->tail = op;
     mark(op, true);
+    coll_busy_add(op->comm);
     const bool first = queue->head == op || queue->head->p2p.frame > 0;
     if (first && op->desc.root != op->comm->rank) {
         (void)advance_queue(queue, op->desc.kind == COLL_SEND ? send_frame : receive_frame);

@@ -89,17 +89,71 @@ static bool advance_comm(coll_comm *comm)
     return comm->waiting == NULL ? moved : post_waiting(comm) || moved;
 }
 
+void coll_busy_add(coll_comm *comm)
+{
+    if (!comm->is_busy) {
+        comm->is_busy = true;
+        comm->busy_next = comm->context->busy;
+        comm->context->busy = comm;
+    }
+}
+
+void coll_busy_remove(coll_comm *comm)
+{
+    coll_comm **link = &comm->context->busy;
+    while (*link != NULL && *link != comm) {
+        link = &(*link)->busy_next;
+    }
+    if (*link != NULL) {
+        *link = comm->busy_next;
+    }
+    comm->is_busy = false;
+}
+
+static bool is_idle(const coll_comm *comm)
+{
+    return comm->failed || (comm->head == NULL && (comm->p2p == NULL || !coll_p2p_is_busy(comm)));
+}
+
+/* One that is taken out keeps its busy_next: whoever stands at it comes to those behind it. */
+static void drop_idle(coll_context *context)
+{
+    coll_comm **link = &context->busy;
+    while (*link != NULL) {
+        coll_comm *comm = *link;
+        if (is_idle(comm)) {
+            *link = comm->busy_next;
+            comm->is_busy = false;
+        } else {
+            link = &comm->busy_next;
+        }
+    }
+}
+
+bool coll_is_under_way(coll_context *context)
+{
+    if (context->busy != NULL) {
+        drop_idle(context);
+    }
+    return context->busy != NULL;
+}
+
 bool coll_advance(coll_context *context)
 {
     const coll_socket_table *sockets = context->table->sockets;
     bool moved = false;
-    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+    bool idle = false;
+    for (coll_comm *comm = context->busy; comm != NULL; comm = comm->busy_next) {
         if (comm->head != NULL && !comm->failed && advance_comm(comm)) {
             moved = true;
         }
         if (comm->p2p != NULL && !comm->failed && coll_p2p_advance(comm)) {
             moved = true;
         }
+        idle = idle || is_idle(comm);
+    }
+    if (idle) {
+        drop_idle(context);
     }
     if (sockets != NULL) {
         sockets->push(context);

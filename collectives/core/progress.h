@@ -11,4 +11,15 @@ bool coll_progress(coll_context *context);
 /* The same without reading the sockets. */
 bool coll_advance(coll_context *context);
 
+/* The context's list of communicators with something under way. A program may have thousands of
+ * others, which cost a call nothing. One that has become idle, or has failed, stands there until
+ * the next of the calls above or of coll_is_under_way. */
+
+/* Called where an operation of the communicator starts. */
+void coll_busy_add(coll_comm *comm);
+/* Called where the communicator is destroyed. */
+void coll_busy_remove(coll_comm *comm);
+/* Whether anything of the context is under way. */
+bool coll_is_under_way(coll_context *context);
+
 #endif

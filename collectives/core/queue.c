@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "core/inline.h"
 #include "core/p2p.h"
+#include "core/progress.h"
 
 void coll_op_post(coll_op *op)
 {
@@ -33,6 +34,7 @@ void coll_op_begin(coll_op *op)
     op->next = NULL;
     *(comm->tail == NULL ? &comm->head : &comm->tail->next) = op;
     comm->tail = op;
+    coll_busy_add(comm);
     if (op->stage == COLL_STAGE_QUEUED && comm->waiting == NULL && coll_op_may_post(op)) {
         coll_op_post(op);
     }

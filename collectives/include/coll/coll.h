@@ -238,8 +238,10 @@ coll_comm *coll_context_world(coll_context *context);
 
 /* Collective over the ranks listed (context ranks, ascending order not needed, this rank among
  * them); position in the list is the rank in the new communicator. Destroyed by the caller before
- * the context. Where it fails on one rank, the call that belongs to it fails on the others, or
- * what it made does with the next call; after that the same list can be tried again.
+ * the context. Meant are dozens; idle ones cost other calls no time, and each some memory
+ * (docs/COLLECTIVES.md, "What a communicator costs"). Where it fails on one rank, the call that
+ * belongs to it fails on the others, or what it made does with the next call; after that the same
+ * list can be tried again.
  *
  * It needs no other communicator to work. So ranks that have lost one can go on without it: those
  * that are left list themselves (shrink), and destroy the communicator that has failed. They have

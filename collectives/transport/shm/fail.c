@@ -61,27 +61,43 @@ static void take_over(coll_comm *comm, int peer)
     coll_comm_fail_as(comm, peer, notice->origin, notice->status, text);
 }
 
-static void receive_failure(coll_comm *comm)
+void coll_shm_receive_failure(coll_comm *comm)
 {
     const shm_comm *shm = comm->shm;
     for (int peer = 0; peer < comm->size && comm->failed_peer == 0; peer++) {
-        if (peer != comm->rank && atomic_load(&shm->segments[peer]->failure_notice.set) != 0) {
+        const shm_segment *segment = shm->segments[peer]; /* NULL: not mapped yet */
+        if (peer != comm->rank && segment != NULL &&
+            atomic_load(&segment->failure_notice.set) != 0) {
             comm->failed_peer = peer + 1;
         }
     }
 }
 
-void coll_shm_receive_failures(coll_context *context)
+/* Whether a rank has counted a failure since the last look; notes the counts. A communicator that is
+ * not open yet looks by itself when it is (shm.c). */
+static bool count_failures(coll_context *context)
 {
     shm_context *context_shm = context->shm;
+    bool more = false;
     for (int rank = 0; rank < context->size; rank++) {
-        if (rank != context->rank && context_shm->doorbells[rank] != NULL) {
-            context_shm->failures_seen[rank] = atomic_load(&context_shm->doorbells[rank]->failures);
+        const shm_doorbell *doorbell = context_shm->doorbells[rank];
+        if (rank != context->rank && doorbell != NULL) {
+            const uint32_t failures = atomic_load(&doorbell->failures);
+            more = more || failures != context_shm->failures_seen[rank];
+            context_shm->failures_seen[rank] = failures;
         }
+    }
+    return more;
+}
+
+void coll_shm_receive_failures(coll_context *context)
+{
+    if (!count_failures(context)) {
+        return;
     }
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         if (!comm->failed && comm->shm != NULL) {
-            receive_failure(comm);
+            coll_shm_receive_failure(comm);
         }
     }
 }
@@ -193,7 +209,7 @@ static void watch_op(coll_op *op)
         if (coll_progress(comm->context)) {
             return;
         }
-        receive_failure(comm);
+        coll_shm_receive_failure(comm);
         coll_shm_propagate_failure(comm);
         if (!comm->failed && coll_shm_awaits(op, peer)) {
             char name[160];
@@ -222,16 +238,17 @@ void coll_shm_watch(coll_op *op)
     if (coll_progress(context)) {
         return;
     }
-    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+    for (coll_comm *comm = context->busy; comm != NULL; comm = comm->busy_next) {
         coll_op *first = first_of(comm);
-        if (comm->failed || comm->shm == NULL || (first == NULL && comm != op->comm)) {
+        if (comm->failed || comm->shm == NULL || first == NULL) {
             continue;
         }
         coll_shm_propagate_failure(comm);
-        if (!comm->failed && first != NULL) {
+        if (!comm->failed) {
             watch_op(first);
         }
     }
+    coll_shm_propagate_failure(op->comm); /* a device's need not be busy */
     if (!op->comm->failed && op->stage != COLL_STAGE_DONE) {
         watch_op(op);
     }

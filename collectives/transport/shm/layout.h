@@ -252,6 +252,9 @@ bool coll_staged_awaits(const coll_op *op, int peer);
 void coll_shm_send_failure(coll_comm *comm);
 /* Receives failure notices: notes which communicators a peer has given up. */
 void coll_shm_receive_failures(coll_context *context);
+/* The same of one communicator, without asking first whether any rank has counted a failure: for
+ * one that has just been opened, where ranks may have given up before. */
+void coll_shm_receive_failure(coll_comm *comm);
 /* Propagates a failure: fails the communicator if a peer has given it up. */
 void coll_shm_propagate_failure(coll_comm *comm);
 /* To be called when something was loaded from peers' buffers, before anybody is told that it is

@@ -10,7 +10,7 @@
 #include <sched.h>
 
 #include "core/failure.h"
-#include "core/p2p.h"
+#include "core/progress.h"
 #include "core/queue.h"
 #include "core/record.h"
 #include "core/wait.h"
@@ -92,25 +92,14 @@ static bool copy_soon(coll_op *op, bool *notified)
     return false;
 }
 
-/* Whether anything of the context is under way already. Then the blocking call has to go through
- * the queue, which moves everything on. Otherwise a rank that only makes short calls would never
- * move on what it started before. */
-static bool is_under_way(const coll_context *context)
-{
-    for (const coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
-        if (!comm->failed &&
-            (comm->head != NULL || (comm->p2p != NULL && coll_p2p_is_busy(comm)))) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, coll_status *status,
                   coll_error *reterr)
 {
-    if (is_under_way(comm->context) || comm->blocking->queued || coll_kind_is_p2p(desc->kind) ||
-        comm->failed_peer != 0 || coll_comm_check(comm, NULL) != COLL_OK) {
+    /* If anything is under way, the call has to go through the queue, which moves everything on.
+     * Otherwise a rank that only makes short calls would never move on what it started before. */
+    if (coll_is_under_way(comm->context) || comm->blocking->queued ||
+        coll_kind_is_p2p(desc->kind) || comm->failed_peer != 0 ||
+        coll_comm_check(comm, NULL) != COLL_OK) {
         return false;
     }
     coll_op *op = NULL;

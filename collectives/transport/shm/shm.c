@@ -271,6 +271,7 @@ static coll_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, coll_erro
         }
     }
     comm->flags = shm->segments[comm->rank]->flags;
+    coll_shm_receive_failure(comm);
     return status;
 }
 

@@ -188,16 +188,23 @@ bool coll_net_awaits(const coll_op *op, int peer)
 }
 
 /* The communicator that a frame is for, and the sender's rank in it;
- * NULL if it is not made here. */
+ * NULL if it is not made here. It comes to the front of the list: the next frame is likely to be
+ * for it, too. */
 static coll_comm *comm_of(coll_context *context, int context_rank, uint64_t id, int *peer)
 {
-    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
-        if (comm->id == id && comm->net != NULL) {
-            *peer = coll_net_rank_in(comm, context_rank);
-            return *peer >= 0 ? comm : NULL;
-        }
+    coll_comm **link = &context->comms;
+    while (*link != NULL && ((*link)->id != id || (*link)->net == NULL)) {
+        link = &(*link)->next;
     }
-    return NULL;
+    coll_comm *comm = *link;
+    if (comm == NULL) {
+        return NULL;
+    }
+    *link = comm->next;
+    comm->next = context->comms;
+    context->comms = comm;
+    *peer = coll_net_rank_in(comm, context_rank);
+    return *peer >= 0 ? comm : NULL;
 }
 
 coll_net_verdict coll_net_find_body(coll_context *context, int peer, const coll_frame_head *head,

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "core/comm.h"
+#include "core/progress.h"
 #include "forked.h"
 #include "ranks.h"
 #include "support.h"
@@ -104,6 +106,75 @@ static void lists_may_be_many(void **state)
                           many_body);
 }
 
+static int count_busy(const coll_context *context)
+{
+    int count = 0;
+    for (const coll_comm *comm = context->busy; comm != NULL; comm = comm->busy_next) {
+        count++;
+    }
+    return count;
+}
+
+/* Of many communicators, calls walk those that have something under way. */
+static void idle_body(test_rank *rank)
+{
+    enum { COMMS = 20, STARTED = 2 };
+    static sem_t looked;
+    coll_comm *comms[COMMS] = {NULL};
+    coll_comm *world = coll_context_world(rank->context);
+    coll_request *requests[STARTED + 1] = {NULL};
+    int32_t sums[STARTED] = {0};
+    int32_t message = 5;
+    const int32_t one = 1;
+    RANK_CHECK(rank, rank->rank != 0 || sem_init(&looked, 0, 0) == 0);
+    for (int i = 0; i < COMMS; i++) {
+        RANK_OK(rank, coll_comm_split(world, 0, rank->rank, &comms[i], &rank->error));
+    }
+    RANK_CHECK(rank, !coll_is_under_way(rank->context) && count_busy(rank->context) == 0);
+    if (rank->rank == 1) {
+        (void)sem_wait(&looked);
+    }
+    for (int i = 0; i < STARTED; i++) {
+        const coll_op_desc sum = {.size = sizeof sum,
+                                  .kind = COLL_ALL_REDUCE,
+                                  .send = &one,
+                                  .recv = &sums[i],
+                                  .count = 1,
+                                  .type = COLL_INT32,
+                                  .reduce = COLL_SUM};
+        RANK_OK(rank, coll_start(comms[5 + 7 * i], &sum, &requests[i], &rank->error));
+    }
+    const coll_op_desc end = {.size = sizeof end,
+                              .send = &message,
+                              .recv = &message,
+                              .count = 1,
+                              .type = COLL_INT32,
+                              .root = 1 - rank->rank,
+                              .kind = rank->rank == 0 ? COLL_RECEIVE : COLL_SEND};
+    RANK_OK(rank, coll_start(world, &end, &requests[STARTED], &rank->error));
+    if (rank->rank == 0) {
+        RANK_OK(rank, coll_context_progress(rank->context, &rank->error));
+        RANK_CHECK(rank, count_busy(rank->context) == STARTED + 1);
+        (void)sem_post(&looked);
+    }
+    RANK_OK(rank, coll_request_wait_all(requests, STARTED + 1, &rank->error));
+    RANK_CHECK(rank, sums[0] == 2 && sums[1] == 2);
+    RANK_CHECK(rank, !coll_is_under_way(rank->context) && count_busy(rank->context) == 0);
+    for (int i = 0; i < COMMS; i++) {
+        RANK_CHECK(rank, works(rank, comms[i]));
+        coll_comm_destroy(comms[i]);
+    }
+}
+
+static void idle_communicators_are_left_alone(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = transports[t]},
+                              idle_body);
+    }
+}
+
 /* ---- shrink: a rank dies, and the others go on without it ---- */
 
 enum { RANKS = 8, VICTIM = 1 };
@@ -193,6 +264,7 @@ int main(void)
         cmocka_unit_test(the_others_go_on), /* first: it forks */
         cmocka_unit_test(a_list_can_be_tried_again),
         cmocka_unit_test(lists_may_be_many),
+        cmocka_unit_test(idle_communicators_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
