@@ -19,6 +19,33 @@ void coll_context_rank_text(const coll_context *context, int rank, char *text, s
                    (unsigned)identity->pid);
 }
 
+int coll_comm_number(uint64_t id)
+{
+    return (int)(id >> 16 & 0xffff);
+}
+
+void coll_list_text(const int *ranks, int count, int number, char *text, size_t size_bytes)
+{
+    int used = snprintf(text, size_bytes, "communicator %d of ranks", number);
+    for (int i = 0; i < count;) {
+        int last = i;
+        while (last + 1 < count && ranks[last + 1] == ranks[last] + 1) {
+            last++;
+        }
+        char part[32];
+        const int length = last == i ? snprintf(part, sizeof part, " %d", ranks[i])
+                                     : snprintf(part, sizeof part, " %d-%d", ranks[i], ranks[last]);
+        const bool fits = (size_t)(used + length) + sizeof " ..." <= size_bytes;
+        used += snprintf(text + used, size_bytes - (size_t)used, "%s", fits ? part : " ...");
+        i = fits ? last + 1 : count;
+    }
+}
+
+void coll_comm_text(const coll_comm *comm, char *text, size_t size_bytes)
+{
+    coll_list_text(comm->ranks, comm->size, coll_comm_number(comm->id), text, size_bytes);
+}
+
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes)
 {
     const int world_rank = comm->ranks[rank];

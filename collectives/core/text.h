@@ -6,6 +6,12 @@
 
 /* Makes what a peer has said fit for a message: control characters become question marks. */
 void coll_text_clean(char *text);
+/* "communicator 2 of ranks 0-2 5": the second one that was made of this list of the context's ranks. Cut with "..."
+ * where text is too short; it has room for 64 bytes at least. */
+void coll_list_text(const int *ranks, int count, int number, char *text, size_t size_bytes);
+void coll_comm_text(const coll_comm *comm, char *text, size_t size_bytes);
+/* That number, from a communicator's id. */
+int coll_comm_number(uint64_t id);
 /* "rank 1 (host h, pid 42)" for a rank of the context. */
 void coll_context_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes);
 /* The same for a rank of the communicator. Where the world has another number for it: "rank 1 (host h, pid 42, rank

@@ -22,6 +22,7 @@ enum {
     NONCE_BYTES = 16,
     NAME_BYTES = 16,   /* an autobound name is a NUL and five hex digits */
     NAMED_BYTES = 128, /* a rank, as messages name it */
+    MADE_BYTES = 240,  /* what a rank makes, as messages name it */
     POLL_SLICE_MS = 20,
     PENDING_MAX = COLL_RANKS_MAX + 16, /* connected, and not known yet; strangers included */
 };
@@ -320,11 +321,12 @@ coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
     return COLL_OK;
 }
 
-static void discard(int fd)
+static void discard(int *fd)
 {
-    if (fd >= 0) {
-        (void)close(fd);
+    if (*fd >= 0) {
+        (void)close(*fd);
     }
+    *fd = -1;
 }
 
 /* Takes the one descriptor out of a message, closes any others; -1 if there is none. */
@@ -349,39 +351,42 @@ static int descriptor_of(struct msghdr *message)
     return fd;
 }
 
-/* The next message of a rank: a label, and a descriptor or why there is none. */
-static coll_status receive_one(coll_context *context, int rank, int64_t deadline_ns,
-                               coll_fdpass_label *label, int *fd, coll_error *reterr)
+/* The next message of a rank, if there is one: a label, and a descriptor or why there is none. */
+static coll_status receive_one(coll_context *context, int rank, coll_fdpass_label *label,
+                               coll_fdpass_answer *answer, coll_error *reterr)
 {
     char name[NAMED_BYTES];
-    struct pollfd item = {.fd = context->socks[rank], .events = POLLIN};
-    coll_context_rank_text(context, rank, name, sizeof name);
-    const coll_status status = wait_any(context, &item, 1, deadline_ns, reterr);
-    if (status != COLL_OK) {
-        return coll_error_prepend(reterr, status, "waiting for memory of %s", name);
-    }
     struct iovec body = {.iov_base = label, .iov_len = sizeof *label};
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(4 * sizeof(int))];
     } control;
-    struct msghdr message = {.msg_iov = &body,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
-    const ssize_t got = recvmsg(context->socks[rank], &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    *fd = got > 0 ? descriptor_of(&message) : -1;
-    label->lack[sizeof label->lack - 1] = '\0';
-    if (got == (ssize_t)sizeof *label && (*fd >= 0) == (label->lack[0] == '\0')) {
+    struct msghdr message = {.msg_iov = &body, .msg_iovlen = 1, .msg_control = control.bytes};
+    ssize_t got = -1;
+    *answer = (coll_fdpass_answer){.fd = -1};
+    /* If the rank has ended without having read all, that comes first, and then what it has sent. */
+    for (int tries = 0; got < 0 && tries < 2; tries++) {
+        message.msg_controllen = sizeof control.bytes;
+        got = recvmsg(context->socks[rank], &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    }
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return COLL_OK;
     }
-    if (got > 0 && *fd < 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
+    answer->has_come = got > 0;
+    answer->fd = got > 0 ? descriptor_of(&message) : -1;
+    label->lack[sizeof label->lack - 1] = '\0';
+    if (got == (ssize_t)sizeof *label && (answer->fd >= 0) == (label->lack[0] == '\0')) {
+        return COLL_OK;
+    }
+    coll_context_rank_text(context, rank, name, sizeof name);
+    if (got > 0 && answer->fd < 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
         return coll_fail(reterr, COLL_ERR_IO,
                          "no free descriptor for memory of %s: raise the limit of open files "
                          "(ulimit -n)",
                          name);
     }
-    discard(*fd);
+    discard(&answer->fd);
+    answer->is_gone = true;
     return coll_fail(reterr, COLL_ERR_PEER, "%s is gone", name);
 }
 
@@ -405,33 +410,87 @@ static bool is_stale(const coll_context *context, uint64_t tag, uint64_t wanted)
     return begun && tag >> 16 != wanted >> 16;
 }
 
+/* What a label stands on, as text. */
+static void made_text(const coll_fdpass_label *label, char *text, size_t size_bytes)
+{
+    char what[MADE_BYTES];
+    int ranks[COLL_RANKS_MAX];
+    if (label->rank_count == 0 || label->rank_count > COLL_RANKS_MAX) {
+        (void)snprintf(text, size_bytes, "memory %016" PRIx64 " of %" PRIu64 " bytes", label->tag,
+                       label->size_bytes);
+        return;
+    }
+    for (uint32_t i = 0; i < label->rank_count; i++) {
+        ranks[i] = label->ranks[i];
+    }
+    coll_list_text(ranks, (int)label->rank_count, coll_comm_number(label->tag), what, sizeof what);
+    if (label->arena == 0) {
+        (void)snprintf(text, size_bytes, "%s", what);
+    } else {
+        (void)snprintf(text, size_bytes, "arena %u (%" PRIu64 " bytes) of %s",
+                       (unsigned)label->arena, label->size_bytes, what);
+    }
+}
+
+static coll_status fail_mismatch(const coll_context *context, int rank,
+                                 const coll_fdpass_label *theirs, const coll_fdpass_label *mine,
+                                 coll_error *reterr)
+{
+    char name[NAMED_BYTES];
+    char own_name[NAMED_BYTES];
+    char made[MADE_BYTES];
+    char own_made[MADE_BYTES];
+    coll_context_rank_text(context, rank, name, sizeof name);
+    coll_context_rank_text(context, context->rank, own_name, sizeof own_name);
+    made_text(theirs, made, sizeof made);
+    made_text(mine, own_made, sizeof own_made);
+    return coll_fail(reterr, COLL_ERR_MISMATCH,
+                     "ranks disagree on what they make: %s makes %s, %s makes %s", name, made,
+                     own_name, own_made);
+}
+
+coll_status coll_fdpass_take(coll_context *context, int rank, const coll_fdpass_label *label,
+                             coll_fdpass_answer *answer, coll_error *reterr)
+{
+    coll_fdpass_label got = {.tag = 0};
+    coll_status status = receive_one(context, rank, &got, answer, reterr);
+    while (status == COLL_OK && answer->has_come && is_stale(context, got.tag, label->tag)) {
+        discard(&answer->fd);
+        status = receive_one(context, rank, &got, answer, reterr);
+    }
+    if (status != COLL_OK || !answer->has_come) {
+        return status;
+    }
+    if (got.tag != label->tag || got.size_bytes != label->size_bytes) {
+        discard(&answer->fd);
+        return fail_mismatch(context, rank, &got, label, reterr);
+    }
+    if (answer->fd < 0) {
+        char name[NAMED_BYTES];
+        coll_context_rank_text(context, rank, name, sizeof name);
+        coll_text_clean(got.lack);
+        memcpy(answer->lack, got.lack, sizeof answer->lack);
+        return coll_fail(reterr, COLL_ERR_PEER, "%s failed: %s", name, got.lack);
+    }
+    return COLL_OK;
+}
+
 coll_status coll_fdpass_receive(coll_context *context, int rank, const coll_fdpass_label *label,
                                 int64_t deadline_ns, int *fd, coll_error *reterr)
 {
-    char name[NAMED_BYTES];
-    coll_fdpass_label got = {.tag = 0};
-    int received = -1;
-    *fd = -1;
-    coll_status status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
-    while (status == COLL_OK && is_stale(context, got.tag, label->tag)) {
-        discard(received);
-        status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
+    coll_fdpass_answer answer;
+    coll_status status = coll_fdpass_take(context, rank, label, &answer, reterr);
+    while (status == COLL_OK && !answer.has_come) {
+        char name[NAMED_BYTES];
+        struct pollfd item = {.fd = context->socks[rank], .events = POLLIN};
+        status = wait_any(context, &item, 1, deadline_ns, reterr);
+        if (status != COLL_OK) {
+            coll_context_rank_text(context, rank, name, sizeof name);
+            (void)coll_error_prepend(reterr, status, "waiting for memory of %s", name);
+        } else {
+            status = coll_fdpass_take(context, rank, label, &answer, reterr);
+        }
     }
-    if (status != COLL_OK) {
-        return status;
-    }
-    coll_context_rank_text(context, rank, name, sizeof name);
-    if (got.tag != label->tag || got.size_bytes != label->size_bytes) {
-        discard(received);
-        return coll_fail(reterr, COLL_ERR_MISMATCH,
-                         "%s makes memory %016" PRIx64 " of %" PRIu64
-                         " bytes where this rank makes %016" PRIx64 " of %" PRIu64,
-                         name, got.tag, got.size_bytes, label->tag, label->size_bytes);
-    }
-    if (received < 0) {
-        coll_text_clean(got.lack);
-        return coll_fail(reterr, COLL_ERR_PEER, "%s failed: %s", name, got.lack);
-    }
-    *fd = received;
-    return COLL_OK;
+    *fd = status == COLL_OK ? answer.fd : -1;
+    return status;
 }

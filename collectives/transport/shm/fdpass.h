@@ -22,6 +22,9 @@ void coll_fdpass_close(coll_context *context);
 typedef struct coll_fdpass_label {
     uint64_t tag;
     uint64_t size_bytes;
+    uint32_t arena;                      /* its number; 0: memory of a communicator itself */
+    uint32_t rank_count;                 /* of that communicator; 0: it is not a communicator's */
+    uint8_t ranks[COLL_RANKS_MAX];       /* of the context, in its order; for messages */
     char lack[COLL_ERROR_MESSAGE_BYTES]; /* why there is no descriptor; empty: there is one */
 } coll_fdpass_label;
 
@@ -34,11 +37,25 @@ typedef struct coll_fdpass_label {
 COLL_MUST_CHECK coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
                                              const coll_fdpass_label *label, coll_error *reterr);
 
-/* Receives the next descriptor from a rank. It must carry this label, else COLL_ERR_MISMATCH.
- * COLL_ERR_PEER: the rank is gone, or has none and says why. One exception: descriptors of communicators that this rank has begun to make before are closed and
- * skipped (comm_make.c numbers them). Such a descriptor remains where a creation failed: this rank
- * gave it up, and the peer has sent its descriptor. The caller closes *fd. Blocks until the
- * deadline or an abort. */
+/* What a rank has sent. */
+typedef struct coll_fdpass_answer {
+    bool has_come;
+    bool is_gone;                        /* it has ended, or talks nonsense */
+    int fd;                              /* the caller closes it; -1: none */
+    char lack[COLL_ERROR_MESSAGE_BYTES]; /* why it has none; else empty */
+} coll_fdpass_answer;
+
+/* Takes the next descriptor from a rank, if it is here. It must carry this label, else
+ * COLL_ERR_MISMATCH, with a message that names what both make. COLL_ERR_PEER: the rank is gone, or
+ * has none and says why. One exception: descriptors of communicators that this rank has begun to
+ * make before are closed and skipped (comm_make.c numbers them). Such a descriptor remains where a
+ * creation failed: this rank gave it up, and the peer has sent its descriptor. */
+COLL_MUST_CHECK coll_status coll_fdpass_take(coll_context *context, int rank,
+                                             const coll_fdpass_label *label,
+                                             coll_fdpass_answer *answer, coll_error *reterr);
+
+/* The same, but waits for it until the deadline or an abort. The caller closes *fd. Nothing else of
+ * the context is moved meanwhile: for the time when a context is made. */
 COLL_MUST_CHECK coll_status coll_fdpass_receive(coll_context *context, int rank,
                                                 const coll_fdpass_label *label, int64_t deadline_ns,
                                                 int *fd, coll_error *reterr);

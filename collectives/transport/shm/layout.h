@@ -3,6 +3,7 @@
  *
  *     shm.c        opens and closes, moves frames of streams, sleeps and wakes
  *     fdpass.c     passes the descriptors of segments and arenas between ranks
+ *     swap.c       makes segments and arenas, and maps those of peers
  *     run.c        blocking calls, without the queue
  *     protocol.c   posts an operation, chooses its protocol, moves it on
  *     copies.c     inline and eager operations

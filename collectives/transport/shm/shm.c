@@ -8,7 +8,6 @@
  * once more for what it waits for. A rank that publishes something looks at the doorbell
  * afterwards, and rings if the other sleeps. Each has a fence between its two steps. So either the
  * sleeper sees what was published, or the publisher sees that it sleeps. */
-#include <errno.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 #include "transport/shm/fdpass.h"
 #include "transport/shm/layout.h"
 #include "transport/shm/shm.h"
+#include "transport/shm/swap.h"
 
 static size_t frames_offset(void)
 {
@@ -186,92 +186,34 @@ static void shm_wake(coll_context *context)
     ring(context_shm->doorbells[context->rank]);
 }
 
-/* Takes a peer's segment and maps it. */
-static coll_status take_segment(coll_comm *comm, int peer, const coll_fdpass_label *label,
-                                int64_t deadline_ns, uint8_t **mapped, coll_error *reterr)
+/* Makes a rank's segment one of the communicator's. */
+static void keep_segment(void *user, int rank, void *data)
 {
-    int fd = -1;
-    void *data = NULL;
-    coll_status status =
-        coll_fdpass_receive(comm->context, comm->ranks[peer], label, deadline_ns, &fd, reterr);
-    if (status == COLL_OK) {
-        status = coll_segment_map(fd, label->size_bytes, &data, reterr);
-        (void)close(fd);
+    coll_comm *comm = user;
+    shm_comm *shm = comm->shm;
+    shm_context *context_shm = comm->context->shm;
+    shm_segment *segment = data;
+    shm->segments[rank] = segment;
+    comm->peers[rank] = (coll_peer_view){.flags = segment->flags};
+    comm->flags = rank == comm->rank ? segment->flags : comm->flags;
+    if (context_shm->doorbells[comm->ranks[rank]] == NULL) {
+        context_shm->doorbells[comm->ranks[rank]] = &segment->doorbell;
     }
-    *mapped = data;
-    return status;
-}
-
-/* Makes this rank's segment, unless the label says why there is none. */
-static coll_status make_segment(coll_fdpass_label *label, int *fd, uint8_t **mapped,
-                                coll_error *reterr)
-{
-    coll_error error;
-    void *data = NULL;
-    if (label->lack[0] != '\0') {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "%s", label->lack);
-    }
-    const coll_status status = coll_segment_create(label->size_bytes, fd, &data, &error);
-    if (status != COLL_OK) {
-        (void)snprintf(label->lack, sizeof label->lack, "%s", error.message);
-        return coll_fail(reterr, status, "%s", error.message);
-    }
-    *mapped = data;
-    return COLL_OK;
-}
-
-/* Makes this rank's segment, hands it to all peers and maps theirs: in round k to the k-th rank after
- * it, and from the k-th before it (fdpass.h says why). After a failure it goes on handing out its own,
- * or why there is none. So no peer waits for that in vain, and in a communicator's they find the
- * failure notice. */
-static coll_status swap_segments(coll_comm *comm, coll_fdpass_label *label, int64_t deadline_ns,
-                                 uint8_t **peers, coll_error *reterr)
-{
-    int fd = -1;
-    coll_status status = make_segment(label, &fd, &peers[comm->rank], reterr);
-    for (int k = 1; k < comm->size; k++) {
-        const int to = (comm->rank + k) % comm->size;
-        const int from = (comm->rank + comm->size - k) % comm->size;
-        const coll_status sent = coll_fdpass_send(comm->context, comm->ranks[to], fd, label,
-                                                  status == COLL_OK ? reterr : NULL);
-        status = status == COLL_OK ? sent : status;
-        if (status == COLL_OK) {
-            status = take_segment(comm, from, label, deadline_ns, &peers[from], reterr);
-        }
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return status;
 }
 
 static coll_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error *reterr)
 {
-    shm_context *context_shm = comm->context->shm;
     shm_comm *shm = calloc(1, sizeof *shm);
-    uint8_t *peers[COLL_RANKS_MAX] = {NULL};
-    coll_fdpass_label label = {.tag = comm->id, .size_bytes = coll_shm_segment_bytes(comm->size)};
+    coll_fdpass_label label = coll_shm_label(comm, 0, coll_shm_segment_bytes(comm->size));
+    const coll_shm_store store = {.keep = keep_segment, .user = comm};
     if (shm == NULL) {
         (void)snprintf(label.lack, sizeof label.lack, "no memory for a communicator");
     }
     comm->shm = shm;
-    const coll_status status = swap_segments(comm, &label, deadline_ns, peers, reterr);
-    if (shm == NULL || peers[comm->rank] == NULL) {
-        return status; /* and peers' were not mapped */
+    const coll_status status = coll_shm_swap(comm, &label, &store, deadline_ns, reterr);
+    if (status == COLL_OK) {
+        coll_shm_receive_failure(comm);
     }
-    for (int rank = 0; rank < comm->size; rank++) {
-        shm_segment *segment = (shm_segment *)(void *)peers[rank];
-        shm->segments[rank] = segment;
-        if (segment == NULL) {
-            continue;
-        }
-        comm->peers[rank] = (coll_peer_view){.flags = segment->flags};
-        if (context_shm->doorbells[comm->ranks[rank]] == NULL) {
-            context_shm->doorbells[comm->ranks[rank]] = &segment->doorbell;
-        }
-    }
-    comm->flags = shm->segments[comm->rank]->flags;
-    coll_shm_receive_failure(comm);
     return status;
 }
 
@@ -288,13 +230,18 @@ static void shm_comm_close(coll_comm *comm)
     comm->shm = NULL;
 }
 
+static void keep_arena(void *user, int rank, void *data)
+{
+    coll_arena *arena = user;
+    arena->peers[rank] = data;
+    arena->data = rank == arena->comm->rank ? data : arena->data;
+}
+
 static coll_status shm_arena_open(coll_arena *arena, int64_t deadline_ns, coll_error *reterr)
 {
-    coll_comm *comm = arena->comm;
-    coll_fdpass_label label = {.tag = comm->id + arena->number, .size_bytes = arena->mapped_bytes};
-    const coll_status status = swap_segments(comm, &label, deadline_ns, arena->peers, reterr);
-    arena->data = arena->peers[comm->rank];
-    return status;
+    coll_fdpass_label label = coll_shm_label(arena->comm, arena->number, arena->mapped_bytes);
+    const coll_shm_store store = {.keep = keep_arena, .user = arena};
+    return coll_shm_swap(arena->comm, &label, &store, deadline_ns, reterr);
 }
 
 static void shm_arena_close(coll_arena *arena)

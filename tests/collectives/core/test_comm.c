@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -104,6 +105,96 @@ static void lists_may_be_many(void **state)
     (void)state;
     test_ranks_as_threads(&(test_ranks_options){.size = 7, .transport = COLL_TRANSPORT_SHM},
                           many_body);
+}
+
+/* Rank 0 makes a communicator with rank 2, which waits for rank 1, which waits for an all-reduce that
+ * rank 0 has started. */
+static void moving_body(test_rank *rank)
+{
+    enum { VALUES = 1 << 20 };
+    static int32_t sums[3][VALUES];
+    static const int first[] = {0, 1};
+    static const int second[] = {0, 2};
+    coll_comm *world = coll_context_world(rank->context);
+    coll_comm *a = NULL;
+    coll_comm *b = NULL;
+    coll_request *request = NULL;
+    int32_t *values = sums[rank->rank];
+    int32_t word = 1;
+    for (int i = 0; i < VALUES; i++) {
+        values[i] = i;
+    }
+    const coll_op_desc sum = {.size = sizeof sum,
+                              .kind = COLL_ALL_REDUCE,
+                              .send = values,
+                              .recv = values,
+                              .count = VALUES,
+                              .type = COLL_INT32,
+                              .reduce = COLL_SUM};
+    if (rank->rank < 2) {
+        RANK_OK(rank, coll_comm_create(rank->context, first, 2, &a, &rank->error));
+        RANK_OK(rank, coll_start(a, &sum, &request, &rank->error));
+    }
+    if (rank->rank == 1) {
+        RANK_OK(rank, coll_request_wait(&request, &rank->error));
+        RANK_OK(rank, coll_send(world, &word, 1, COLL_INT32, 2, &rank->error));
+    } else if (rank->rank == 2) {
+        RANK_OK(rank, coll_receive(world, &word, 1, COLL_INT32, 1, &rank->error));
+    }
+    if (rank->rank != 1) {
+        RANK_OK(rank, coll_comm_create(rank->context, second, 2, &b, &rank->error));
+        RANK_CHECK(rank, works(rank, b));
+    }
+    RANK_OK(rank, coll_request_wait(&request, &rank->error));
+    RANK_CHECK(rank, rank->rank == 2 || values[VALUES - 1] == 2 * (VALUES - 1));
+    coll_comm_destroy(a);
+    coll_comm_destroy(b);
+}
+
+static void creation_moves_what_was_started(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = transports[t]},
+                              moving_body);
+    }
+}
+
+/* What rank 1 lists; the others list 0, 1, 2. */
+typedef struct other_list {
+    int ranks[3];
+    int count;
+    const char *text;
+} other_list;
+
+static void lists_body(test_rank *rank)
+{
+    static const int ranks[] = {0, 1, 2};
+    const other_list *other = rank->user;
+    const bool differs = rank->rank == 1;
+    coll_comm *comm = NULL;
+    coll_comm *world = coll_context_world(rank->context);
+    const coll_status status = coll_comm_create(rank->context, differs ? other->ranks : ranks,
+                                                differs ? other->count : 3, &comm, &rank->error);
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
+    RANK_CHECK(rank, strstr(rank->error.message, "makes communicator 2 of ranks 0-2") != NULL);
+    RANK_CHECK(rank, strstr(rank->error.message, other->text) != NULL);
+    RANK_CHECK(rank, strstr(rank->error.message, "rank 1 (host") != NULL);
+    RANK_CHECK(rank, works(rank, world)); /* and nobody has left before all have said so */
+}
+
+static void different_lists_are_named(void **state)
+{
+    static other_list others[] = {{{1, 0, 2}, 3, "makes communicator 1 of ranks 1 0 2"},
+                                  {{0, 1}, 2, "makes communicator 1 of ranks 0-1"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 3,
+                                                    .transport = COLL_TRANSPORT_SHM,
+                                                    .timeout_ns = 100 * BASE_NS_PER_S,
+                                                    .user = &others[i]},
+                              lists_body);
+    }
 }
 
 static int count_busy(const coll_context *context)
@@ -258,10 +349,66 @@ static void the_others_go_on(void **state)
     }
 }
 
+/* ---- the first cause: one rank has no memory, and all leave at once ---- */
+
+static int short_body(forked_rank *rank, void *user)
+{
+    enum { ARENA_BYTES = 8 << 20, FILE_BYTES_MAX = 1 << 20 };
+    static const int all[] = {0, 1, 2, 3};
+    const bool *makes_arena = user;
+    const struct rlimit limit = {.rlim_cur = FILE_BYTES_MAX, .rlim_max = FILE_BYTES_MAX};
+    coll_context *context = NULL;
+    coll_comm *comm = NULL;
+    coll_arena *arena = NULL;
+    coll_error error = {.message = ""};
+    const coll_context_options options = {FORKED_OPTIONS(rank), .transport = COLL_TRANSPORT_SHM,
+                                          .timeout_ns = 20 * BASE_NS_PER_S};
+    coll_status status = coll_context_create(&options, &context, &error);
+    if (status == COLL_OK && rank->rank == VICTIM && setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+        status = COLL_ERR_IO;
+    }
+    if (status != COLL_OK) {
+        return 1;
+    }
+    status = *makes_arena
+                 ? coll_arena_create(coll_context_world(context), ARENA_BYTES, &arena, &error)
+                 : coll_comm_create(context, all, 4, &comm, &error);
+    coll_context_destroy(context);
+    const bool named = strstr(error.message, "files may have 1048576 bytes") != NULL &&
+                       (rank->rank == VICTIM || strstr(error.message, "rank 1 (host") != NULL);
+    if (status != (rank->rank == VICTIM ? COLL_ERR_IO : COLL_ERR_PEER) || !named) {
+        (void)fprintf(stderr, "rank %d: %s: %s\n", rank->rank, coll_status_name(status),
+                      error.message);
+        return 1;
+    }
+    return 0;
+}
+
+static void all_name_the_rank_without_memory(void **state)
+{
+    enum { SHORT_RANKS = 4, ROUNDS = 20 }; /* ranks have to leave in an order that is bad */
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        bool makes_arena = i % 2 == 0;
+        pid_t pids[SHORT_RANKS];
+        coll_error error;
+        assert_ok(forked_start(SHORT_RANKS, short_body, &makes_arena, pids, &error), &error);
+        for (int r = 0; r < SHORT_RANKS; r++) {
+            int status = 0;
+            assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+            assert_true(WIFEXITED(status));
+            assert_int_equal(WEXITSTATUS(status), 0);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_others_go_on), /* first: it forks */
+        cmocka_unit_test(the_others_go_on),                 /* first: it forks, */
+        cmocka_unit_test(all_name_the_rank_without_memory), /* and so does this */
+        cmocka_unit_test(creation_moves_what_was_started),
+        cmocka_unit_test(different_lists_are_named),
         cmocka_unit_test(a_list_can_be_tried_again),
         cmocka_unit_test(lists_may_be_many),
         cmocka_unit_test(idle_communicators_are_left_alone),

@@ -404,6 +404,23 @@ static void a_lack_of_descriptors_is_named(void **state)
     close_pair(&p);
 }
 
+/* The kernel tells first that a rank has ended without having read all, and then what it has sent. */
+static void what_was_sent_before_the_end_arrives(void **state)
+{
+    pair p;
+    coll_error error = {.message = ""};
+    int fd = -1;
+    (void)state;
+    open_pair(&p);
+    assert_ok(coll_fdpass_send(&p.contexts[0], 1, STDIN_FILENO, &agreed, &error), &error);
+    assert_ok(coll_fdpass_send(&p.contexts[1], 0, STDIN_FILENO, &agreed, &error), &error);
+    coll_fdpass_close(&p.contexts[1]);
+    assert_ok(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error), &error);
+    (void)close(fd);
+    assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error), COLL_ERR_PEER);
+    close_pair(&p);
+}
+
 static void an_absent_rank_is_named(void **state)
 {
     pair p;
@@ -432,6 +449,7 @@ int main(void)
         cmocka_unit_test(more_or_fewer_are_not_kept),
         cmocka_unit_test(why_there_is_none_arrives),
         cmocka_unit_test(a_lack_of_descriptors_is_named),
+        cmocka_unit_test(what_was_sent_before_the_end_arrives),
         cmocka_unit_test(an_absent_rank_is_named),
     };
     return cmocka_run_group_tests_name("coll-fdpass", tests, NULL, NULL);
