@@ -133,13 +133,15 @@ static void fail_mismatch(const coll_op *op, int32_t type, uint64_t count)
     coll_comm *comm = op->comm;
     char sender[TEXT_BYTES];
     char receiver[TEXT_BYTES];
+    char of_comm[COLL_COMM_TEXT_BYTES];
     coll_rank_text(comm, op->desc.root, sender, sizeof sender);
     coll_rank_text(comm, comm->rank, receiver, sizeof receiver);
+    coll_of_comm_text(comm, of_comm, sizeof of_comm);
     (void)coll_comm_fail(comm, COLL_ERR_MISMATCH,
-                         "ranks disagree on message #%" PRIu64 ": %s calls send %s × %" PRIu64
+                         "ranks disagree on message #%" PRIu64 "%s: %s calls send %s × %" PRIu64
                          ", %s calls receive %s × %zu",
-                         op->sequence, sender, coll_type_name((coll_type)type), count, receiver,
-                         coll_type_name(op->desc.type), op->desc.count);
+                         op->sequence, of_comm, sender, coll_type_name((coll_type)type), count,
+                         receiver, coll_type_name(op->desc.type), op->desc.count);
 }
 
 /* What the next frame has of the message. The first has its head, and less. */

@@ -10,7 +10,11 @@
 #include "core/report.h"
 #include "core/text.h"
 
-enum { LIST_BYTES = 400, TEXT_BYTES = 160 };
+enum {
+    LIST_BYTES = 400,
+    TEXT_BYTES = 160,
+    WHAT_BYTES = TEXT_BYTES + 64 + COLL_COMM_TEXT_BYTES, /* an operation */
+};
 
 static bool has_arrived(const coll_op *op, int rank)
 {
@@ -136,9 +140,11 @@ static void absent_text(const coll_op *op, char *text, size_t size_bytes)
 void coll_operation_text(const coll_op *op, char *text, size_t size_bytes)
 {
     char what[TEXT_BYTES];
+    char comm[COLL_COMM_TEXT_BYTES];
     coll_descriptor_text(&op->descriptor, what, sizeof what);
-    (void)snprintf(text, size_bytes, "%s #%" PRIu64 " (%zu bytes over %s)", what, op->sequence,
-                   op->total_bytes,
+    coll_of_comm_text(op->comm, comm, sizeof comm);
+    (void)snprintf(text, size_bytes, "%s #%" PRIu64 "%s (%zu bytes over %s)", what, op->sequence,
+                   comm, op->total_bytes,
                    op->device != NULL ? op->comm->context->backend->name
                                       : coll_transport_name(op->comm->context->transport));
 }
@@ -163,7 +169,7 @@ static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
 
 void coll_op_text(const coll_op *op, char *text, size_t size_bytes)
 {
-    char what[TEXT_BYTES + 64];
+    char what[WHAT_BYTES];
     char awaited[LIST_BYTES];
     coll_operation_text(op, what, sizeof what);
     awaited_text(op, awaited, sizeof awaited);
@@ -222,7 +228,7 @@ coll_status coll_report_timeout(coll_op *op, coll_error *reterr)
         (void)coll_comm_fail(comm, COLL_ERR_TIMEOUT, "%s: no end after %.3g s", text, waited_s);
         return coll_comm_check(comm, reterr);
     }
-    char what[TEXT_BYTES + 64];
+    char what[WHAT_BYTES];
     char awaited[LIST_BYTES];
     char present[LIST_BYTES];
     char absent[LIST_BYTES];
@@ -263,12 +269,14 @@ coll_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint6
                               " (low half %u): a lost or broken flag",
                               them, sequence, (unsigned)(word >> 32));
     }
+    char of_comm[COLL_COMM_TEXT_BYTES];
     const coll_descriptor theirs = flag->descriptor;
+    coll_of_comm_text(comm, of_comm, sizeof of_comm);
     coll_call_text(mine, my_call, sizeof my_call);
     coll_call_text(&theirs, their_call, sizeof their_call);
     return coll_comm_fail(comm, COLL_ERR_MISMATCH,
-                          "ranks disagree on operation #%" PRIu64 ": %s calls %s, %s calls %s",
-                          sequence, me, my_call, them, their_call);
+                          "ranks disagree on operation #%" PRIu64 "%s: %s calls %s, %s calls %s",
+                          sequence, of_comm, me, my_call, them, their_call);
 }
 
 static void fail_pair(coll_op *op, int from, uint64_t sent_bytes, int to, uint64_t expected_bytes)

@@ -41,9 +41,16 @@ void coll_list_text(const int *ranks, int count, int number, char *text, size_t 
     }
 }
 
-void coll_comm_text(const coll_comm *comm, char *text, size_t size_bytes)
+void coll_of_comm_text(const coll_comm *comm, char *text, size_t size_bytes)
 {
-    coll_list_text(comm->ranks, comm->size, coll_comm_number(comm->id), text, size_bytes);
+    static const char prefix[] = " of ";
+    const coll_context *context = comm->context;
+    text[0] = '\0';
+    if (context->world != NULL && comm != context->world) {
+        (void)snprintf(text, size_bytes, "%s", prefix);
+        coll_list_text(comm->ranks, comm->size, coll_comm_number(comm->id),
+                       text + sizeof prefix - 1, size_bytes - (sizeof prefix - 1));
+    }
 }
 
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes)

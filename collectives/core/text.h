@@ -9,7 +9,9 @@ void coll_text_clean(char *text);
 /* "communicator 2 of ranks 0-2 5": the second one that was made of this list of the context's ranks. Cut with "..."
  * where text is too short; it has room for 64 bytes at least. */
 void coll_list_text(const int *ranks, int count, int number, char *text, size_t size_bytes);
-void coll_comm_text(const coll_comm *comm, char *text, size_t size_bytes);
+/* " of communicator 2 of ranks 0-2 5", to stand behind an operation; empty for the world. */
+enum { COLL_COMM_TEXT_BYTES = 96 };
+void coll_of_comm_text(const coll_comm *comm, char *text, size_t size_bytes);
 /* That number, from a communicator's id. */
 int coll_comm_number(uint64_t id);
 /* "rank 1 (host h, pid 42)" for a rank of the context. */

@@ -63,7 +63,10 @@
  *
  * Numbers in messages: "all_reduce #5" is the fifth operation of its communicator. The library's own
  * count as well: #1 makes the communicator, and each arena is one. Messages (send, receive) are
- * counted apart, from 1 between two ranks in each direction. */
+ * counted apart, from 1 between two ranks in each direction. "of communicator 2 of ranks 0-2 5" is
+ * the second one that was made of this list of the context's ranks; where none is named, it is the
+ * world, which is the first of its list. The second is the library's own where it has measured the
+ * cost model (tune.h). */
 #ifndef COLL_COLL_H
 #define COLL_COLL_H
 

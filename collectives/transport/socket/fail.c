@@ -109,10 +109,12 @@ static void fail_left(coll_comm *comm, int rank, const coll_op *op)
 {
     char name[160];
     char what[160];
+    char of_comm[COLL_COMM_TEXT_BYTES];
     coll_rank_text(comm, rank, name, sizeof name);
     coll_descriptor_text(&op->descriptor, what, sizeof what);
-    (void)coll_comm_fail(comm, COLL_ERR_PEER, "%s has left the job before %s #%llu", name, what,
-                         (unsigned long long)op->sequence);
+    coll_of_comm_text(comm, of_comm, sizeof of_comm);
+    (void)coll_comm_fail(comm, COLL_ERR_PEER, "%s has left the job before %s #%llu%s", name, what,
+                         (unsigned long long)op->sequence, of_comm);
 }
 
 /* Fails a communicator with a message to or from a peer which has left. What it sent before is

@@ -2,6 +2,7 @@
  * threads. */
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -201,6 +202,96 @@ static void test_mismatch_zmq(void **state)
     mismatches(COLL_TRANSPORT_ZMQ);
 }
 
+/* Rank 1 calls the operations of two communicators in another order than the others: all name the
+ * communicator that they wait in. */
+static void crossed_body(test_rank *rank)
+{
+    enum { COMMS = 2, LONG = 100000 };
+    static float memory[MISMATCH_RANKS][LONG];
+    coll_comm *comms[COMMS] = {NULL};
+    coll_comm *world = coll_context_world(rank->context);
+    float *values = memory[rank->rank];
+    for (int i = 0; i < COMMS; i++) {
+        RANK_OK(rank, coll_comm_split(world, 0, rank->rank, &comms[i], &rank->error));
+    }
+    const int mine = rank->rank == 1 ? 1 : 0;
+    /* one more where the cost model was measured, with a communicator of its own */
+    const bool is_shared = coll_context_transport(rank->context) == COLL_TRANSPORT_SHM;
+    char text[128];
+    (void)snprintf(text, sizeof text,
+                   "all_reduce float × 100000 sum direct #2 of communicator %d of ranks 0-2 "
+                   "(400000 bytes over ",
+                   (is_shared ? 2 : 3) + mine);
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_REDUCE,
+                               .send = values,
+                               .recv = values,
+                               .count = LONG,
+                               .type = COLL_FLOAT32,
+                               .reduce = COLL_SUM,
+                               .algorithm = COLL_ALGORITHM_DIRECT};
+    RANK_CHECK(rank, coll_run(comms[mine], &desc, &rank->error) == COLL_ERR_TIMEOUT);
+    RANK_CHECK(rank, has(rank->error.message, text));
+    RANK_OK(rank, coll_barrier(world, &rank->error)); /* nobody leaves before all have waited */
+    for (int i = 0; i < COMMS; i++) {
+        coll_comm_destroy(comms[i]);
+    }
+}
+
+static void test_crossed_communicators_are_named(void **state)
+{
+    static const coll_transport over[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
+                                          COLL_TRANSPORT_TCP};
+    (void)state;
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = MISMATCH_RANKS,
+                                                    .transport = over[i],
+                                                    .timeout_ns = 2 * BASE_NS_PER_S},
+                              crossed_body);
+    }
+}
+
+/* So does a mismatch, of an operation and of a message. */
+static void mismatch_inside_body(test_rank *rank)
+{
+    coll_comm *world = coll_context_world(rank->context);
+    coll_comm *comm = NULL;
+    int32_t values[4] = {0};
+    const size_t count = rank->rank == 0 ? 1 : 2;
+    RANK_OK(rank, coll_comm_split(world, rank->rank % 2, rank->rank, &comm, &rank->error));
+    if (rank->rank == 1) {
+        coll_comm_destroy(comm);
+        return;
+    }
+    const bool *is_message = rank->user;
+    const coll_status status =
+        !*is_message
+            ? coll_all_reduce(comm, values, values, count, COLL_INT32, COLL_SUM, &rank->error)
+        : rank->rank == 0 ? coll_receive(comm, values, count, COLL_INT32, 1, &rank->error)
+                          : coll_send(comm, values, count, COLL_INT32, 0, &rank->error);
+    if (*is_message && rank->rank == 2) { /* who sends need not wait */
+        coll_comm_destroy(comm);
+        return;
+    }
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, *is_message
+                                                  ? "message #1 of communicator 1 of ranks 0 2: "
+                                                  : "operation #2 of communicator 1 of ranks 0 2"));
+    coll_comm_destroy(comm);
+}
+
+static void test_a_mismatch_names_its_communicator(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bool is_message = i == 1;
+        test_ranks_as_threads(&(test_ranks_options){.size = MISMATCH_RANKS,
+                                                    .transport = COLL_TRANSPORT_SHM,
+                                                    .user = &is_message},
+                              mismatch_inside_body);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +300,8 @@ int main(void)
         cmocka_unit_test(test_mismatch_tcp),
         cmocka_unit_test(test_parts_of_equal_sum_are_told_apart),
         cmocka_unit_test(test_two_roots),
+        cmocka_unit_test(test_crossed_communicators_are_named),
+        cmocka_unit_test(test_a_mismatch_names_its_communicator),
     };
     return cmocka_run_group_tests_name("coll-mismatch", tests, NULL, NULL);
 }
