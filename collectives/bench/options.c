@@ -177,7 +177,7 @@ static const base_field rows[] = {
      .name_of = algorithm_name,
      .option = "algorithm",
      .value = "NAME",
-     .help = "auto, ring, tree, direct, recursive_doubling, halving_doubling or two_level"},
+     .help = "auto, " COLL_ALGORITHM_NAMES},
     {.key = "tcp_auth",
      OWN(ENUM, tcp_auth),
      .name_of = tcp_auth_name,

@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "chart/picture.h"
+#include "common/kinds.h"
 #include "ringfence/coll_error.h"
 
 enum { COST_MAX = 1000000, TRACE_RANKS = 4 };
@@ -74,8 +75,7 @@ static const base_field rows[] = {
      .help = "instead: one algorithm round by round: who sends what, and what each rank then holds",
      .group = "One operation, to read"},
     {OWN(ENUM, trace.algorithm), .name_of = algorithm_name, .optional = true, .option = "algorithm",
-     .value = "NAME",
-     .help = "ring, tree, direct, recursive_doubling, halving_doubling or two_level"},
+     .value = "NAME", .help = COLL_ALGORITHM_NAMES},
     {OWN(INT, trace.ranks), .least = 2, .most = TRACE_RANKS_MAX, .optional = true,
      .option = "ranks", .value = "N", .help = "2 to 8; -p says how many share a host (4)"},
 };

@@ -23,36 +23,27 @@ static coll_status exchange(void *user, const void *mine, void *all, size_t size
                           &error, reterr);
 }
 
-static const coll_algorithm algorithms[] = {
-    [PROTO_ALGORITHM_AUTO] = COLL_ALGORITHM_AUTO,
-    [PROTO_ALGORITHM_RING] = COLL_ALGORITHM_RING,
-    [PROTO_ALGORITHM_TREE] = COLL_ALGORITHM_TREE,
-    [PROTO_ALGORITHM_DIRECT] = COLL_ALGORITHM_DIRECT,
-    [PROTO_ALGORITHM_RECURSIVE_DOUBLING] = COLL_ALGORITHM_RECURSIVE_DOUBLING,
-    [PROTO_ALGORITHM_HALVING_DOUBLING] = COLL_ALGORITHM_HALVING_DOUBLING,
-    [PROTO_ALGORITHM_TWO_LEVEL] = COLL_ALGORITHM_TWO_LEVEL,
-    [PROTO_ALGORITHM_NATIVE] = COLL_ALGORITHM_NATIVE,
-};
-
-static const coll_transport transports[] = {
-    [PROTO_TRANSPORT_AUTO] = COLL_TRANSPORT_AUTO,
-    [PROTO_TRANSPORT_SHM] = COLL_TRANSPORT_SHM,
-    [PROTO_TRANSPORT_TCP] = COLL_TRANSPORT_TCP,
-    [PROTO_TRANSPORT_ZMQ] = COLL_TRANSPORT_ZMQ,
-};
-
-static const coll_tcp_auth tcp_auths[] = {
-    [PROTO_TCP_AUTH_MAC] = COLL_TCP_AUTH_MAC,
-    [PROTO_TCP_AUTH_ENCRYPT] = COLL_TCP_AUTH_ENCRYPT,
-    [PROTO_TCP_AUTH_OFF] = COLL_TCP_AUTH_OFF,
-};
+/* What a job chooses has the same name in the library. */
+static coll_status choose(const proto_job_parallel *parallel, coll_context_options *options,
+                          coll_error *reterr)
+{
+    coll_status status = coll_algorithm_parse(proto_algorithm_name((int)parallel->algorithm),
+                                              &options->algorithm, reterr);
+    if (status == COLL_OK) {
+        status = coll_transport_parse(proto_transport_name((int)parallel->transport),
+                                      &options->transport, reterr);
+    }
+    return status == COLL_OK ? coll_tcp_auth_parse(proto_tcp_auth_name((int)parallel->tcp_auth),
+                                                   &options->tcp_auth, reterr)
+                             : status;
+}
 
 coll_status coll_launched_join(proto_client *client, proto_identity *identity,
                                const coll_launched_device *device, coll_context **context,
                                coll_error *reterr)
 {
     const proto_job_parallel *parallel = &identity->job.parallel;
-    const coll_context_options options = {
+    coll_context_options options = {
         .size = sizeof(coll_context_options),
         .rank = identity->rank,
         .world_size = identity->world_size,
@@ -60,16 +51,16 @@ coll_status coll_launched_join(proto_client *client, proto_identity *identity,
         .exchange_user = client,
         .timeout_ns = parallel->timeout_ms * BASE_NS_PER_MS,
         .host_timeout_ns = identity->host_timeout_ms * BASE_NS_PER_MS,
-        .transport = transports[parallel->transport],
-        .algorithm = algorithms[parallel->algorithm],
-        .tcp_auth = tcp_auths[parallel->tcp_auth],
         .interface = parallel->interface,
         .rendezvous_address = identity->launcher_address,
         .job_key = identity->collectives_key,
         .backend = device != NULL ? device->backend : NULL,
         .backend_user = device != NULL ? device->user : NULL,
     };
-    const coll_status status = coll_context_create(&options, context, reterr);
+    coll_status status = choose(parallel, &options, reterr);
+    if (status == COLL_OK) {
+        status = coll_context_create(&options, context, reterr);
+    }
     proto_wipe(identity->collectives_key, PROTO_KEY_BYTES);
     if (status == COLL_OK) {
         proto_client_on_abort(client, abort_collectives, *context);

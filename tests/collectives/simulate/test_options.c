@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/kinds.h"
 #include "support.h"
 
 static sweep_options options; /* of the line that was parsed last */
@@ -99,12 +100,25 @@ static void test_refused(void **state)
     }
 }
 
+/* The help of this program and of coll-bench lists what can be chosen. */
+static void test_help_lists_all_algorithms(void **state)
+{
+    (void)state;
+    for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_LAST; a++) {
+        const char *name = coll_algorithm_name((coll_algorithm)a);
+        if (strstr(COLL_ALGORITHM_NAMES, name) == NULL) {
+            fail_msg("algorithm %d, '%s', is not in '%s'", a, name, COLL_ALGORITHM_NAMES);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_flags),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_help_lists_all_algorithms),
     };
     return cmocka_run_group_tests_name("coll-simulate-options", tests, NULL, NULL);
 }

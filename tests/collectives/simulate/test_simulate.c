@@ -67,12 +67,10 @@ static void test_traffic(void **state)
 /* What `auto` chooses among: the formula is within a factor of two of the simulation. */
 static void test_formulas_hold(void **state)
 {
-    static const coll_algorithm eligible[] = {
-        COLL_ALGORITHM_DIRECT, COLL_ALGORITHM_RECURSIVE_DOUBLING, COLL_ALGORITHM_HALVING_DOUBLING,
-        COLL_ALGORITHM_TWO_LEVEL};
     static const size_t vectors[] = {64, 65536, 1 << 20, 1 << 26};
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_LAST; a++) {
+        const coll_algorithm algorithm = (coll_algorithm)a;
         for (int v = 0; v < 4; v++) {
             for (int hosts = 1; hosts <= 16; hosts *= 2) {
                 const int ranks = 8 * hosts;
@@ -82,14 +80,16 @@ static void test_formulas_hold(void **state)
                                             .host_ranks_min = 8,
                                             .contiguous = true,
                                             .aligned = true};
+                if (!coll_cost_is_eligible(&layout, COLL_ALL_REDUCE, algorithm)) {
+                    continue;
+                }
                 const double formula =
-                    coll_cost_us(&prices, &layout, COLL_ALL_REDUCE, eligible[i], vectors[v]);
+                    coll_cost_us(&prices, &layout, COLL_ALL_REDUCE, algorithm, vectors[v]);
                 const double simulated =
-                    run(eligible[i], COLL_ALL_REDUCE, ranks, 8, vectors[v]).time_us;
+                    run(algorithm, COLL_ALL_REDUCE, ranks, 8, vectors[v]).time_us;
                 if (formula < simulated / 2 || formula > simulated * 2) {
                     fail_msg("%s, %d ranks, %zu bytes: formula %.1f us, simulated %.1f us",
-                             coll_algorithm_name(eligible[i]), ranks, vectors[v], formula,
-                             simulated);
+                             coll_algorithm_name(algorithm), ranks, vectors[v], formula, simulated);
                 }
             }
         }
@@ -111,8 +111,6 @@ static coll_layout odd_layout(int ranks, int per_host)
  * formulas are within 1.6 times of the simulation, and what `auto` chooses is the fastest. */
 static void test_hosts_of_any_size(void **state)
 {
-    static const coll_algorithm eligible[] = {
-        COLL_ALGORITHM_DIRECT, COLL_ALGORITHM_RECURSIVE_DOUBLING, COLL_ALGORITHM_HALVING_DOUBLING};
     static const int per_host[] = {3, 6, 12, 20};
     static const int sizes[] = {4, 8, 16, 24, 32, 48, 64};
     const size_t bytes = 1 << 20;
@@ -122,16 +120,21 @@ static void test_hosts_of_any_size(void **state)
             const coll_layout layout = odd_layout(sizes[n], per_host[i]);
             double simulated[COLL_ALGORITHM_LAST + 1];
             double least = 1e30;
-            for (size_t a = 0; a < 3 && layout.hosts > 1; a++) {
+            for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_LAST; a++) {
+                const coll_algorithm algorithm = (coll_algorithm)a;
+                if (layout.hosts == 1 ||
+                    !coll_cost_is_eligible(&layout, COLL_ALL_REDUCE, algorithm)) {
+                    continue;
+                }
                 const double us =
-                    run(eligible[a], COLL_ALL_REDUCE, sizes[n], per_host[i], bytes).time_us;
+                    run(algorithm, COLL_ALL_REDUCE, sizes[n], per_host[i], bytes).time_us;
                 const double formula =
-                    coll_cost_us(&prices, &layout, COLL_ALL_REDUCE, eligible[a], bytes);
-                simulated[eligible[a]] = us;
+                    coll_cost_us(&prices, &layout, COLL_ALL_REDUCE, algorithm, bytes);
+                simulated[algorithm] = us;
                 least = us < least ? us : least;
                 if (formula < us / 1.6 || formula > us * 1.6) {
                     fail_msg("%s, %d ranks, %d per host: formula %.1f us, simulated %.1f us",
-                             coll_algorithm_name(eligible[a]), sizes[n], per_host[i], formula, us);
+                             coll_algorithm_name(algorithm), sizes[n], per_host[i], formula, us);
                 }
             }
             assert_true(layout.hosts == 1 ||
@@ -152,8 +155,11 @@ static void test_last_host_of_any_size(void **state)
         for (int ranks = per_host[i] + 1; ranks <= 64; ranks++) {
             coll_layout layout = odd_layout(ranks, per_host[i]);
             layout.aligned = true;
-            for (int a = COLL_ALGORITHM_DIRECT; a <= COLL_ALGORITHM_TWO_LEVEL; a++) {
+            for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_LAST; a++) {
                 const coll_algorithm algorithm = (coll_algorithm)a;
+                if (!coll_cost_is_eligible(&layout, COLL_ALL_REDUCE, algorithm)) {
+                    continue;
+                }
                 const double us =
                     run(algorithm, COLL_ALL_REDUCE, ranks, per_host[i], bytes).time_us;
                 const double formula =
@@ -203,7 +209,10 @@ static void test_the_choice_on_whole_hosts(void **state)
             for (size_t v = 0; v < sizeof vectors / sizeof vectors[0]; v++) {
                 double us[COLL_ALGORITHM_LAST + 1];
                 double least = 1e30;
-                for (int a = COLL_ALGORITHM_DIRECT; a <= COLL_ALGORITHM_TWO_LEVEL; a++) {
+                for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_LAST; a++) {
+                    if (!coll_cost_is_eligible(&layout, COLL_ALL_REDUCE, (coll_algorithm)a)) {
+                        continue;
+                    }
                     us[a] = run((coll_algorithm)a, COLL_ALL_REDUCE, ranks, per_host, vectors[v])
                                 .time_us;
                     least = us[a] < least ? us[a] : least;
