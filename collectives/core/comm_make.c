@@ -101,6 +101,27 @@ static coll_status make_spare(coll_context *context, coll_error *reterr)
                : coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
 }
 
+/* The first operation: all have come. Each shows its list beside its flag. The lists are the same,
+ * as the communicator's id is made of them; over sockets a rank finds there what another one makes
+ * instead (transport/socket/lists.c). */
+static coll_status meet(coll_comm *comm, coll_error *reterr)
+{
+    uint8_t mine[COLL_RANKS_MAX];
+    uint8_t all[COLL_RANKS_MAX * COLL_RANKS_MAX];
+    for (int rank = 0; rank < comm->size; rank++) {
+        mine[rank] = (uint8_t)comm->ranks[rank];
+    }
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_GATHER,
+                               .send = mine,
+                               .recv = all,
+                               .count = (size_t)comm->size,
+                               .type = COLL_UINT8};
+    return coll_op_run_as(comm, &desc,
+                          &(coll_descriptor){.kind = COLL_KIND_COMM, .count = (uint64_t)comm->size},
+                          reterr);
+}
+
 coll_status coll_comm_open(coll_context *context, const int *ranks, int count, int64_t deadline_ns,
                            coll_comm **comm, coll_error *reterr)
 {
@@ -140,7 +161,7 @@ coll_status coll_comm_open(coll_context *context, const int *ranks, int count, i
         status = make_spare(context, reterr);
     }
     if (status == COLL_OK) {
-        status = coll_op_agree(made, COLL_KIND_COMM, (uint64_t)count, reterr);
+        status = meet(made, reterr);
     }
     if (status != COLL_OK) {
         /* Peers that come to it later learn it from what they were sent. */

@@ -38,6 +38,7 @@ typedef struct coll_net_comm {
     int notice_from;
     uint64_t waits[COLL_RANKS_MAX]; /* what each has said that it waits for, a bit for each rank */
     uint64_t failed_at;             /* the operation that the failure is about; 0: none */
+    int64_t differs_ns;             /* since when a peer has made another one (lists.c); 0 */
     uint8_t *sending;               /* a body between send_begin and send_end */
 } coll_net_comm;
 
@@ -69,8 +70,13 @@ bool coll_net_take_credit(coll_comm *comm, int peer, const coll_frame_head *head
 
 /* Whether the body of a frame about a failure has a size that one can have. */
 bool coll_net_failure_is_sound(const coll_frame_head *head);
+/* The status in such a body. */
+int32_t coll_net_failure_status(const uint8_t *body);
 /* Takes the failure of a rank of the communicator, now or when this rank has come to it. */
 void coll_net_receive_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes);
+/* Called while op waits for the ranks that make its communicator. Fails it if one of them makes
+ * another one meanwhile, of a list that this rank is in: then neither would come to the other's. */
+void coll_net_compare_lists(coll_op *op);
 /* Peer, a rank of the context, says nothing any more. */
 void coll_net_mark_left(coll_net *net, int peer);
 

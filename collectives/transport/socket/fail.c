@@ -269,6 +269,9 @@ static void watch(coll_op *op)
     for (int rank = 0; shown && rank < op->comm->size; rank++) {
         (void)coll_op_sees(first, rank);
     }
+    if (shown && first->descriptor.kind == COLL_KIND_COMM) {
+        coll_net_compare_lists(first);
+    }
 }
 
 static void finalize(coll_comm *comm)
@@ -312,6 +315,13 @@ void coll_net_farewell(coll_context *context)
 bool coll_net_failure_is_sound(const coll_frame_head *head)
 {
     return head->body_bytes > sizeof(reason_head) && head->body_bytes <= COLL_FRAME_REASON_BYTES;
+}
+
+int32_t coll_net_failure_status(const uint8_t *body)
+{
+    reason_head head;
+    memcpy(&head, body, sizeof head);
+    return head.status;
 }
 
 const coll_notice_table coll_net_notices = {
