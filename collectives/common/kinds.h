@@ -9,6 +9,7 @@
 /* What stands in the place of a digest of counts where each pair of ranks has counts of its own, in an
  * all-to-all. Even: no digest is. */
 enum { COLL_COUNTS_PAIRWISE = 2 };
+
 /* The algorithms that run on CPU, as options' help lists them. names.c has each name. */
 #define COLL_ALGORITHM_NAMES "ring, tree, direct, recursive_doubling, halving_doubling or two_level"
 
