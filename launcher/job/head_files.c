@@ -24,16 +24,17 @@ bool head_send_chunk(launch_session *session, int node, const Ringfence__Control
         return false;
     }
     const proto_file *file = &options->files[fetch->file];
-    base_status status = launch_chunk_read(file->path, file->size_bytes, fetch, &chunk, &error);
-    if (status == BASE_OK) {
-        status = proto_bus_send(head->bus, node, &chunk.envelope, &error);
-        session->sent = true;
-    }
-    if (status != BASE_OK) {
+    if (launch_chunk_read(file->path, file->size_bytes, fetch, &chunk, &error) != BASE_OK) {
         launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
                      NODE_FORMAT " cannot get a file of the job: %s", NODE_ARGS(head, node),
                      error.message);
+        return true;
     }
+    session->sent = true;
+    if (proto_bus_send(head->bus, node, &chunk.envelope, &error) == BASE_ERR_BUSY &&
+        head->gathering) {
+        head_leave(session, node, error.message); /* it has asked for more than it may have */
+    } /* one that has gone while it asked may come again: its connection's end shows it */
     return true;
 }
 

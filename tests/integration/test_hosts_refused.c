@@ -18,14 +18,8 @@
 #include "proto/job_key.h"
 #include "several.h"
 
-enum {
-    WAIT_S = 30,
-    PORT = 29400,
-    HEADS = 12,
-    MESSAGES = 60,
-    TEXT_BYTES = 512,
-    PACKED_BYTES = 2 * PROTO_PRINTED_BYTES_MAX
-};
+enum { WAIT_S = 30, PORT = 29400, HEADS = 12, MESSAGES = 60, TEXT_BYTES = 512 };
+enum { PACKED_BYTES = 2 * PROTO_PRINTED_BYTES_MAX };
 
 typedef Ringfence__Control__Envelope envelope_type;
 
@@ -169,16 +163,23 @@ static const char *refused(Ringfence__Control__Enroll *enroll, uint32_t version,
     return rest;
 }
 
-/* Enrols, and takes the job. */
-static proto_bus *begin(int index)
+/* Enrols, and gets the job. */
+static proto_bus *enrolled(int index)
 {
     Ringfence__Control__Enroll enroll;
-    Ringfence__Control__Prepared prepared = RINGFENCE__CONTROL__PREPARED__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     proto_bus *bus = connect_to(index);
     fill_enroll(&enroll);
     send_enroll(bus, &enroll, PROTO_CONTROL_VERSION);
     assert_int_equal(next_message(bus)->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN);
+    return bus;
+}
+
+/* Enrols, and takes the job. */
+static proto_bus *begin(int index)
+{
+    Ringfence__Control__Prepared prepared = RINGFENCE__CONTROL__PREPARED__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    proto_bus *bus = enrolled(index);
     envelope.version = PROTO_CONTROL_VERSION;
     proto_set_body(&envelope.base, &prepared.base);
     send_packed(bus, &envelope);
@@ -326,6 +327,29 @@ static void an_agent_may_send_anything(void **state)
     test_program_assert_no_children();
 }
 
+/* An agent asks for parts of a file, and has gone when the head comes to send them. Another one may come. */
+static void an_agent_may_go_while_it_fetches(void **state)
+{
+    (void)state;
+    Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    start_head(0, "FAKE_SAY=1");
+    proto_bus *bus = enrolled(0);
+    assert_int_equal(kill(heads[0].pid, SIGSTOP), 0);
+    envelope.version = PROTO_CONTROL_VERSION;
+    proto_set_body(&envelope.base, &fetch.base);
+    for (int i = 0; i < MESSAGES; i++) {
+        send_packed(bus, &envelope);
+    }
+    proto_bus_close(bus);
+    assert_int_equal(kill(heads[0].pid, SIGCONT), 0);
+    test_program_wait_text(&heads[0], TEST_STDERR, "(node 1) has left before the job began: ");
+    start_agent(several_no_flags);
+    several_expect(1, 0);
+    expect_head(0, 0, "has joined");
+    test_program_assert_no_children();
+}
+
 /* An agent that sends output without end ends the job: the head does not keep it all. */
 static void an_agent_may_not_flood_the_head(void **state)
 {
@@ -466,6 +490,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launchers_of_other_jobs_are_refused),
         cmocka_unit_test(an_agent_may_send_anything),
+        cmocka_unit_test(an_agent_may_go_while_it_fetches),
         cmocka_unit_test(an_agent_may_not_flood_the_head),
         cmocka_unit_test(strangers_disturb_nobody),
         cmocka_unit_test(silent_strangers_keep_nobody_out),
