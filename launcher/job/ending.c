@@ -115,7 +115,7 @@ static void name_silent(launch_session *session)
     for (int i = 0; i < session->world_size; i++) {
         const launch_rank *rank = &session->ranks[i];
         const size_t used = strlen(error->message);
-        if (rank->reported_exit_code < 0 && !rank->exited) {
+        if (rank->reported_exit_code < 0 && !launch_rank_has_ended(rank)) {
             (void)snprintf(error->message + used, sizeof error->message - used,
                            "%srank %d (pid %d)", between, i, launch_rank_pid(rank));
             between = ", ";
@@ -160,6 +160,13 @@ int64_t launch_end_ranks(launch_session *session, int64_t now_ns)
     return term_ns;
 }
 
+/* A rank that is done, or whose connection or process has ended, has nothing to stop. */
+static bool may_be_asked(const launch_rank *rank)
+{
+    return !rank->finished && !rank->link_ended && !launch_rank_has_ended(rank);
+}
+
+/* A rank that has gone shows otherwise. Only one that is there and takes no message would never end. */
 static void send_stop(launch_session *session, const char *reason)
 {
     char text[64];
@@ -170,8 +177,8 @@ static void send_stop(launch_session *session, const char *reason)
     proto_set_body(&envelope.base, &message.base);
     for (int rank = 0; rank < session->world_size; rank++) {
         base_error error;
-        if (!session->ranks[rank].exited &&
-            proto_bus_send(session->bus, rank, &envelope, &error) != BASE_OK) {
+        if (may_be_asked(&session->ranks[rank]) &&
+            proto_bus_send(session->bus, rank, &envelope, &error) == BASE_ERR_BUSY) {
             launch_blame(session, LAUNCH_BLAME_UNCLEAR, rank, BASE_EXIT_ERROR,
                          "rank %d cannot be asked to stop: %s", rank, error.message);
         }

@@ -108,6 +108,12 @@ static inline pid_t launch_rank_pid(const launch_rank *rank)
     return rank->joined ? rank->pid : rank->process.pid;
 }
 
+/* Whether its process has ended. What it has saved may still be on the way. */
+static inline bool launch_rank_has_ended(const launch_rank *rank)
+{
+    return rank->exited || rank->remote.ended || rank->exit_due_ns != 0;
+}
+
 /* Whether the rank has begun to answer prompts: its model is in memory. */
 static inline bool launch_rank_is_answering(const launch_rank *rank)
 {

@@ -138,6 +138,39 @@ static void either_user_may_end_it(void **state)
     }
 }
 
+/* The agent's rank has ended, and its state comes slowly: nobody asks that rank to stop. */
+static void a_user_may_end_it_while_states_come(void **state)
+{
+    static const char begun[] = "until [ -e \"$0\" ]; do sleep 0.01; done";
+    static const char ended[] = "until grep -q \") Z\" /proc/$0/stat; do sleep 0.01; done";
+    char file[SEVERAL_PATH_BYTES + 64];
+    char pid[16];
+    size_t bytes = 0;
+    (void)state;
+    const several job = {
+        several_address, "2", NULL, {"--ranks", "2", "--transport", "tcp", "--width", "256", NULL}};
+    start_two("states", &job);
+    (void)snprintf(pid, sizeof pid, "%d", several_only_child(launcher_pid(1)));
+    (void)kill(launcher_pid(1), SIGSTOP); /* it notices no end, and sends nothing */
+    several_run_quietly(FLAGS("/bin/sh", "-c", ended, pid), 0);
+    if (!test_hosts_slow(1, 0, "4mbit")) {
+        (void)kill(launcher_pid(1), SIGCONT);
+        several_expect_all(2);
+        skip();
+    }
+    (void)kill(launcher_pid(1), SIGCONT);
+    (void)snprintf(file, sizeof file, "%s/state-rank-1.safetensors.part", several_runs[0].out);
+    several_run_quietly(FLAGS("/bin/sh", "-c", begun, file), 0);
+    (void)kill(launcher_pid(0), SIGINT);
+    several_wait_says(0, "Ctrl-C: ");
+    test_hosts_fast(1, 0);
+    several_expect(0, 128 + SIGINT);
+    several_expect(1, 128 + SIGINT);
+    free(training_file(&several_runs[0], "state-rank-1.safetensors", &bytes));
+    assert_true(bytes > 0);
+    test_program_assert_no_children();
+}
+
 static void a_cut_link_loses_the_host(void **state)
 {
     (void)state;
@@ -305,6 +338,7 @@ int main(void)
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(an_exit_code_comes_through),
         cmocka_unit_test(either_user_may_end_it),
+        cmocka_unit_test(a_user_may_end_it_while_states_come),
         cmocka_unit_test(a_cut_link_loses_the_host),
         cmocka_unit_test(a_link_that_comes_back_loses_nothing),
         cmocka_unit_test(ctrl_z_pauses_nobody),
