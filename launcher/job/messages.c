@@ -73,6 +73,21 @@ static bool has_begun(const launch_session *session, const launch_rank *rank)
            launch_rank_is_answering(rank);
 }
 
+static launch_blame_class blame_of(const launch_session *session,
+                                   const Ringfence__Control__Failed *failed)
+{
+    const bool peer = failed->status == BASE_ERR_PEER;
+    if (peer && failed->connecting) { /* those that it does not connect to find that it has left */
+        return LAUNCH_BLAME_CONNECTING;
+    }
+    if (peer || failed->status == BASE_ERR_ABORTED || failed->secondary) {
+        return LAUNCH_BLAME_SECONDARY; /* a peer has a cause of its own */
+    }
+    return failed->status == BASE_ERR_TIMEOUT && proto_mode_get(session->job->job.mode)->pipelined
+               ? LAUNCH_BLAME_WAITED
+               : LAUNCH_BLAME_CAUSE;
+}
+
 static void handle_failed(launch_session *session, int rank,
                           const Ringfence__Control__Failed *failed)
 {
@@ -80,11 +95,10 @@ static void handle_failed(launch_session *session, int rank,
     char stops[256];
     char exchange[256] = "";
     const bool in_collective = failed->collective[0] != '\0';
-    const bool secondary = failed->secondary || failed->status == BASE_ERR_ABORTED ||
-                           failed->status == BASE_ERR_PEER; /* that peer has a cause of its own */
+    const launch_blame_class blame = blame_of(session, failed);
     failing->reported_exit_code = failed->exit_code != 0 ? failed->exit_code : BASE_EXIT_ERROR;
     const bool stopped = session->options->program != NULL && session->stop_signal != 0;
-    if (secondary && (session->abort_sent_ns != 0 || stopped)) {
+    if (blame == LAUNCH_BLAME_SECONDARY && (session->abort_sent_ns != 0 || stopped)) {
         return;
     }
     const int halted = failed->status == BASE_ERR_TIMEOUT
@@ -103,15 +117,9 @@ static void handle_failed(launch_session *session, int rank,
     if (failed->status == BASE_ERR_TIMEOUT) {
         rendezvous_describe_exchange(session, exchange, sizeof exchange);
     }
-    const bool waited =
-        failed->status == BASE_ERR_TIMEOUT && proto_mode_get(session->job->job.mode)->pipelined;
-    launch_blame(session,
-                 secondary ? LAUNCH_BLAME_SECONDARY
-                 : waited  ? LAUNCH_BLAME_WAITED
-                           : LAUNCH_BLAME_CAUSE,
-                 rank, failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s", rank,
-                 launch_rank_pid(failing), in_collective ? " in " : "",
-                 in_collective ? failed->collective : "",
+    launch_blame(session, blame, rank, failing->reported_exit_code,
+                 "rank %d (pid %d) failed%s%s%s: %s%s%s", rank, launch_rank_pid(failing),
+                 in_collective ? " in " : "", in_collective ? failed->collective : "",
                  has_begun(session, failing) ? "" : " while starting", failed->message, exchange,
                  stops);
     if (session->cause.rank == rank && failed->status == BASE_ERR_INVALID) {

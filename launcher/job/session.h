@@ -25,13 +25,14 @@
 
 /* How much a sign of failure explains. The lowest class wins; within a class, the first sign. */
 typedef enum launch_blame_class {
-    LAUNCH_BLAME_CAUSE = 1,     /* a signal, a rank's own report, a broken protocol */
-    LAUNCH_BLAME_UNCLEAR = 2,   /* it exited without giving a reason */
-    LAUNCH_BLAME_HOST = 3,      /* its host does not answer any more */
-    LAUNCH_BLAME_LOST = 4,      /* its connection has ended; something else will explain why */
-    LAUNCH_BLAME_WAITED = 5,    /* a stage waited in vain for the next one, which may wait, too */
-    LAUNCH_BLAME_SECONDARY = 6, /* it reports itself that another rank's failure caused its own */
-    LAUNCH_BLAME_ABORTED = 7,   /* it ended after Abort was sent to it */
+    LAUNCH_BLAME_CAUSE = 1,      /* a signal, a rank's own report, a broken protocol */
+    LAUNCH_BLAME_UNCLEAR = 2,    /* it exited without giving a reason */
+    LAUNCH_BLAME_HOST = 3,       /* its host does not answer any more */
+    LAUNCH_BLAME_LOST = 4,       /* its connection has ended; something else will explain why */
+    LAUNCH_BLAME_WAITED = 5,     /* a stage waited in vain for the next one, which may wait, too */
+    LAUNCH_BLAME_CONNECTING = 6, /* it cannot connect to a peer, which may have died */
+    LAUNCH_BLAME_SECONDARY = 7,  /* it reports itself that another rank's failure caused its own */
+    LAUNCH_BLAME_ABORTED = 8,    /* it ended after Abort was sent to it */
 } launch_blame_class;
 
 /* How far a rank is with its texts. */

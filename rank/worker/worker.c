@@ -69,6 +69,7 @@ void rank_worker_report_failure(const rank_worker *worker, base_status status,
     failed.collective = doing;
     failed.message = copy.message;
     failed.secondary = status == BASE_ERR_ABORTED;
+    failed.connecting = worker->context == NULL;
     proto_client_failed(worker->client, &failed);
 }
 

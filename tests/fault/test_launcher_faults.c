@@ -141,6 +141,19 @@ static void the_rank_that_exited_is_the_cause(void **state)
     }
 }
 
+/* Rank 0 has noticed that rank 1 leaves, and says so first. Rank 1 knows why: it cannot connect. */
+static void a_rank_that_cannot_connect_is_the_cause(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        fake_job_run(&program, FLAGS("--steps", "5"),
+                     FLAGS("FAKE_WHAT=not-connected", "FAKE_RANK=1", "FAKE_AT=3", "FAKE_ABORT=1")),
+        1);
+    assert_has(program.text[TEST_STDERR], "error: rank 1 (pid ");
+    assert_has(program.text[TEST_STDERR],
+               " failed in all_reduce #7 while starting: a peer has gone");
+}
+
 /* The exit code of a user's program is a cause by itself: what a peer dies of in answer is none. */
 static void a_programs_exit_code_is_the_cause(void **state)
 {
@@ -347,6 +360,7 @@ int main(void)
         FAKE_JOB_TEST(messages_after_the_abort_arrive),
         FAKE_JOB_TEST(the_first_cause_gives_the_exit_status),
         FAKE_JOB_TEST(the_rank_that_exited_is_the_cause),
+        FAKE_JOB_TEST(a_rank_that_cannot_connect_is_the_cause),
         FAKE_JOB_TEST(a_programs_exit_code_is_the_cause),
         FAKE_JOB_TEST(a_rank_that_gives_up_is_named),
         FAKE_JOB_TEST(a_rank_that_breaks_the_protocol_is_named),

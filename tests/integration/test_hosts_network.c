@@ -227,6 +227,25 @@ static void a_cut_between_ranks_is_no_ranks_fault(void **state)
     test_program_assert_no_children();
 }
 
+/* Of three hosts two cannot reach each other. The first is connected to both, and finds that one has left:
+ * that is not the cause. */
+static void a_firewall_between_two_hosts_is_named(void **state)
+{
+    (void)state;
+    several_make_key("wall");
+    assert_true(test_hosts_run(2, "ip route replace unreachable 10.77.0.2/32"));
+    const several job = {several_address, "3", NULL, {"--ranks", "3", "--transport", "tcp", NULL}};
+    several_start_head(&job, "wall");
+    several_start(1, &job, several_no_flags);
+    several_start(2, &job, several_no_flags);
+    for (int node = 0; node < 3; node++) {
+        several_expect(node, 1);
+        several_assert_says(node, "error: rank 2 (pid ");
+        several_assert_says(node, "cannot connect to rank 1 (host host-1, pid ");
+    }
+    test_program_assert_no_children();
+}
+
 /* The same, and long before the ranks' timeout: each side has sent what nobody acknowledges. */
 static void a_silent_host_is_named_soon(void **state)
 {
@@ -318,9 +337,10 @@ int main(void)
         cmocka_unit_test(each_host_names_an_interface_of_its_own),
         cmocka_unit_test(a_cut_between_ranks_is_no_ranks_fault),
         cmocka_unit_test(a_silent_host_is_named_soon),
+        cmocka_unit_test(a_firewall_between_two_hosts_is_named),
         cmocka_unit_test(clocks_may_differ_by_five_minutes),
     };
-    const int skipped = test_hosts_skip(2);
+    const int skipped = test_hosts_skip(3);
     return skipped != 0 ? skipped
                         : cmocka_run_group_tests(tests, test_shared_directory_make,
                                                  test_shared_directory_remove);

@@ -50,6 +50,7 @@ typedef struct fake_rank {
     bool wrong_parameters;
     bool wrong_shard;
     bool diverges;
+    bool connecting;
     int32_t pids[RANKS_SEEN_MAX]; /* of the ranks, from the last exchange */
 } fake_rank;
 
@@ -84,6 +85,7 @@ static void send_failed(fake_rank *fake, base_status status, const char *message
     failed.message = text;
     failed.collective = collective;
     failed.secondary = status == BASE_ERR_ABORTED;
+    failed.connecting = fake->connecting;
     proto_client_failed(fake->client, &failed);
 }
 
@@ -128,7 +130,7 @@ static void leave_heir(void)
     }
 }
 
-/* Rank 0 sees the rank's process end, and reports that it fails because of that. */
+/* Sees another rank's process end, and reports that it fails because of that. */
 static void miss(fake_rank *fake, int rank)
 {
     const int fd = (int)syscall(SYS_pidfd_open, fake->pids[rank], 0);
@@ -206,6 +208,9 @@ static void at_point(fake_rank *fake, long point)
         proto_keypair_make(&fake->client->key.rank);
     } else if (strcmp(what, "other-rank") == 0) {
         fake->client->identity.rank = 0;
+    } else if (strcmp(what, "not-connected") == 0) {
+        fake->connecting = true;
+        miss(fake, 0);
     } else if (strcmp(what, "parameters") == 0) {
         fake->wrong_parameters = true;
     } else if (strcmp(what, "shard") == 0) {

@@ -100,6 +100,7 @@ void coll_launched_fail(coll_launched *launched, const coll_error *error)
     failed.collective = doing;
     failed.message = own->message;
     failed.secondary = own->status == COLL_ERR_ABORTED;
+    failed.connecting = launched->context == NULL;
     proto_client_failed(launched->client, &failed);
     own->status = own->status < 0 ? own->status : COLL_ERR_STATE; /* what close returns */
 }
