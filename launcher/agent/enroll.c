@@ -10,8 +10,8 @@
 #include "base/exitcode.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "proto/body.h"
-#include "record/run_info.h"
 
 const char *agent_head_name(const launch_agent *agent)
 {
@@ -124,15 +124,13 @@ static void send_enroll(launch_agent *agent)
 {
     const launch_hosts_options *hosts = &agent->options->hosts;
     base_host host;
-    char build[PROTO_NAME_BYTES_MAX];
     Ringfence__Control__Enroll enroll = RINGFENCE__CONTROL__ENROLL__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     base_host_get(&host);
-    launch_build_name(build, sizeof build);
     enroll.node = (uint32_t)hosts->node_rank;
     enroll.nodes = (uint32_t)hosts->nodes;
     enroll.run_id = agent->bootstrap.run_id;
-    enroll.build = build;
+    enroll.build = (char *)(uintptr_t)base_version_build();
     enroll.ranks = (uint32_t)hosts->ranks_per_node;
     enroll.flag_digests = digests_of(agent->options);
     enroll.hostname = host.hostname;

@@ -13,6 +13,7 @@
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "cli/dry_run.h"
 #include "cli/paths.h"
 #include "cli/plan_command.h"
@@ -257,8 +258,8 @@ int launch_cli(int argc, char **argv, const char *rank_path)
         launch_options_help(stdout);
         break;
     case LAUNCH_ACTION_VERSION:
-        (void)printf("launcher (Ringfence) %s\nGPU modes: run on one GPU, not on several yet\n",
-                     RINGFENCE_VERSION);
+        base_version_print("launcher");
+        (void)puts("GPU modes: run on one GPU, not on several yet");
         break;
     case LAUNCH_ACTION_COMPARE:
         exit_status = compare(options);

@@ -10,10 +10,10 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/version.h"
 #include "job/flag_digests.h"
 #include "job/head_impl.h"
 #include "proto/body.h"
-#include "record/run_info.h"
 
 enum { POLL_MS_MAX = 1000 };
 
@@ -63,15 +63,13 @@ static base_status check_enrolment(const launch_session *session, int node,
 {
     const launch_head *head = session->head;
     const int ranks = head->nodes[node].ranks;
-    char build[PROTO_NAME_BYTES_MAX];
-    launch_build_name(build, sizeof build);
     if (strcmp(enroll->run_id, head->bootstrap.run_id) != 0 || enroll->node != (uint32_t)node) {
         return base_fail(reterr, BASE_ERR_AUTH, "it presents itself as node %u of run %s",
                          enroll->node, enroll->run_id);
     }
-    if (strcmp(enroll->build, build) != 0) {
+    if (strcmp(enroll->build, base_version_build()) != 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "it is of build %s, the head of %s",
-                         enroll->build, build);
+                         enroll->build, base_version_build());
     }
     if (enroll->nodes != (uint32_t)head->node_count) {
         return base_fail(reterr, BASE_ERR_INVALID, "it has --nodes %u, the head %d", enroll->nodes,

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "job/rendezvous.h"
 #include "proto/body.h"
 
@@ -51,6 +52,13 @@ void rendezvous_handle_join(launch_session *session, int rank, const Ringfence__
     }
     if (join->rank != (uint32_t)rank) {
         BLAME_PROTOCOL(session, rank, "says that it is rank %u", join->rank);
+        return;
+    }
+    if (session->options->program == NULL && strcmp(join->build, base_version_build()) != 0) {
+        BLAME_PROTOCOL(session, rank,
+                       "is of build %s, the launcher of %s: build both programs from the same "
+                       "sources",
+                       join->build[0] != '\0' ? join->build : "?", base_version_build());
         return;
     }
     joining->joined = true;

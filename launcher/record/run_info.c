@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/kernel_file.h"
 #include "base/utf8.h"
-#include "build_commit.h"
+#include "base/version.h"
 #include "build_info.h"
 
 /* The value after "model name : " in /proc/cpuinfo, which x86 has. The CPU of other machines has no
@@ -106,11 +106,6 @@ double launch_steal_share(launch_cpu_times before, launch_cpu_times after)
     return (double)(after.stolen - before.stolen) / (double)(after.all - before.all);
 }
 
-void launch_build_name(char *text, size_t size_bytes)
-{
-    (void)snprintf(text, size_bytes, "%s (sources %s)", LAUNCH_BUILD_VERSION, LAUNCH_BUILD_SOURCES);
-}
-
 void launch_run_info_gather(launch_run_info *info, const launch_file_digest *data)
 {
     memset(info, 0, sizeof *info);
@@ -124,8 +119,8 @@ void launch_run_info_gather(launch_run_info *info, const launch_file_digest *dat
         info->data_bytes = data->size_bytes;
         proto_digest_hex(data->sha256, info->data_sha256);
     }
-    info->version = LAUNCH_BUILD_VERSION;
-    info->git_commit = LAUNCH_BUILD_COMMIT;
+    info->version = base_version();
+    info->git_commit = base_version_commit();
     info->compiler = LAUNCH_BUILD_COMPILER;
     info->compiler_flags = LAUNCH_BUILD_FLAGS;
     info->sanitizers = LAUNCH_BUILD_SANITIZE;

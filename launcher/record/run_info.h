@@ -31,10 +31,6 @@ typedef struct launch_run_info {
     const char *sanitizers; /* empty: none */
 } launch_run_info;
 
-/* "0.1.0 (sources 0123456789abcdef)", which tells whether two programs are of the same sources. It
- * needs no git: an image is built without one. */
-void launch_build_name(char *text, size_t size_bytes);
-
 /* The machine's 1-minute load average; NaN: not known. */
 double launch_load_average(void);
 

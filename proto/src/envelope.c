@@ -53,7 +53,8 @@ bool proto_text_fits(char *text, size_t bytes_max)
 static bool join_fits(Ringfence__Control__Join *join, int world_size)
 {
     return join->rank < (uint32_t)world_size && join->world_size == (uint32_t)world_size &&
-           join->pid > 0 && proto_text_fits(join->hostname, BASE_HOSTNAME_BYTES - 1);
+           join->pid > 0 && proto_text_fits(join->hostname, BASE_HOSTNAME_BYTES - 1) &&
+           proto_text_fits(join->build, PROTO_NAME_BYTES_MAX);
 }
 
 static bool exchanged_fits(const Ringfence__Control__Exchanged *exchanged, int world_size)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "check.h"
 #include "run.h"
 
@@ -24,8 +25,8 @@ int main(int argc, char **argv)
         return BASE_EXIT_DONE;
     }
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-        (void)printf("rank (Ringfence) %s\nGPU ranks: run on one GPU, not on several yet\n",
-                     RINGFENCE_VERSION);
+        base_version_print("rank");
+        (void)puts("GPU ranks: run on one GPU, not on several yet");
         return BASE_EXIT_DONE;
     }
     if (argc == 2 && strcmp(argv[1], "--check") == 0) {

@@ -6,6 +6,7 @@
 
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "launched/join.h"
 #include "modes.h"
 #include "proto/pin.h"
@@ -27,7 +28,7 @@ static base_status run_mode(rank_worker *worker, base_error *reterr)
         return status;
     }
     worker->reports = true;
-    status = proto_client_join(worker->client, reterr);
+    status = proto_client_join(worker->client, base_version_build(), reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -195,6 +195,7 @@ static void a_rank_that_breaks_the_protocol_is_named(void **state)
         {"shard", "1", "3", 1, "has 9 of 20 sentences, its shard is of 10"},
         {"wrong-key", "1", "1", 1, "this rank's key is not of its job, or it"},
         {"other-rank", "1", "1", 1, "says that it is rank 0"},
+        {"other-build", "1", "1", 1, "is of build of last week, the launcher of "},
     };
     /* nobody waits for a wrong key to become right: this test would take too long */
     check_faults(FLAGS("--steps", "5", "--join-timeout", "600"), faults,

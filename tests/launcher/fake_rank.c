@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "client_impl.h"
 #include "proto/client.h"
 #include "proto/digest.h"
@@ -51,6 +52,7 @@ typedef struct fake_rank {
     bool wrong_shard;
     bool diverges;
     bool connecting;
+    const char *build;
     int32_t pids[RANKS_SEEN_MAX]; /* of the ranks, from the last exchange */
 } fake_rank;
 
@@ -211,6 +213,8 @@ static void at_point(fake_rank *fake, long point)
     } else if (strcmp(what, "not-connected") == 0) {
         fake->connecting = true;
         miss(fake, 0);
+    } else if (strcmp(what, "other-build") == 0) {
+        fake->build = "of last week";
     } else if (strcmp(what, "parameters") == 0) {
         fake->wrong_parameters = true;
     } else if (strcmp(what, "shard") == 0) {
@@ -377,7 +381,8 @@ int main(int argc, char **argv)
     base_error error = {0};
     fake_rank fake = {.what = getenv("FAKE_WHAT"),
                       .rank = env_long("FAKE_RANK", -1),
-                      .at = env_long("FAKE_AT", -1)};
+                      .at = env_long("FAKE_AT", -1),
+                      .build = base_version_build()};
     base_log_init("", BASE_LOG_INFO);
     at_point(&fake, POINT_STARTED);
     if (proto_client_open(&fake.identity, &fake.client, &error) != BASE_OK) {
@@ -385,7 +390,7 @@ int main(int argc, char **argv)
         return BASE_EXIT_USAGE;
     }
     at_point(&fake, POINT_OPENED);
-    if (proto_client_join(fake.client, &error) != BASE_OK) {
+    if (proto_client_join(fake.client, fake.build, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         leave(&fake, BASE_EXIT_ERROR);
     }

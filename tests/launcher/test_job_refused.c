@@ -179,6 +179,7 @@ static void help_and_version_are_on_stdout(void **state)
     assert_string_equal(program.text[TEST_STDERR], "");
     assert_int_equal(fake_job_run(&program, FLAGS("--version"), NULL), 0);
     assert_has(program.text[TEST_STDOUT], "launcher (Ringfence) ");
+    assert_has(program.text[TEST_STDOUT], " (sources ");
 }
 
 static void a_rank_by_hand_says_what_to_run(void **state)

@@ -119,7 +119,7 @@ static void *run_rank(void *user)
     rank->status =
         identity != NULL ? proto_client_open(identity, &client, &rank->error) : BASE_ERR_MEMORY;
     if (rank->status == BASE_OK) {
-        rank->status = proto_client_join(client, &rank->error);
+        rank->status = proto_client_join(client, "", &rank->error);
     }
     if (rank->status == BASE_OK && identity->job.infer.requests) {
         rank->status = serve(client, rank);

@@ -57,7 +57,7 @@ coll_status coll_launched_open(coll_launched **launched, coll_error *reterr)
         return fail(&error, reterr);
     }
     atomic_store(&joined, true);
-    status = coll_from_base(proto_client_join(made->client, &failure), &failure, &error);
+    status = coll_from_base(proto_client_join(made->client, "", &failure), &failure, &error);
     if (status == COLL_OK) {
         status = coll_launched_join(made->client, &made->identity, NULL, &made->context, &error);
     }

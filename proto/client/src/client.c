@@ -120,7 +120,7 @@ static base_status wait_for(proto_client *client, const bool *flag, int64_t dead
     return base_fail(reterr, client->broken.status, "%s", client->broken.message);
 }
 
-static void send_join(proto_client *client)
+static void send_join(proto_client *client, const char *build)
 {
     base_host host;
     base_host_get(&host);
@@ -129,10 +129,11 @@ static void send_join(proto_client *client)
     join.world_size = (uint32_t)client->identity.world_size;
     join.pid = getpid();
     join.hostname = host.hostname;
+    join.build = (char *)(uintptr_t)build;
     enqueue(client, &join.base);
 }
 
-base_status proto_client_join(proto_client *client, base_error *reterr)
+base_status proto_client_join(proto_client *client, const char *build, base_error *reterr)
 {
     const int64_t timeout_ms = client->identity.job.parallel.join_timeout_ms + JOIN_MARGIN_MS;
     const int64_t deadline_ns = base_deadline_after_ns(timeout_ms * BASE_NS_PER_MS);
@@ -149,7 +150,7 @@ base_status proto_client_join(proto_client *client, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    send_join(client);
+    send_join(client, build);
     (void)pthread_mutex_lock(&client->lock);
     status = wait_for(client, &client->joined, deadline_ns, reterr);
     (void)pthread_mutex_unlock(&client->lock);

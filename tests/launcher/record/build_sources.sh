@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What launcher/record/build_commit.cmake says of trees without git: equal sources are equal, others are not.
+# What base/build_commit.cmake says of trees without git: equal sources are equal, others are not.
 #   build_sources.sh CMAKE SOURCE
 set -euo pipefail
 
@@ -9,9 +9,9 @@ trap 'rm -rf "$scratch"' EXIT
 
 # sources TREE: the digest of its sources.
 sources() {
-    "$cmake" -DGIT= -DSOURCE="$1" -DHEADER="$scratch/header" -P "$source/launcher/record/build_commit.cmake" >/dev/null
-    grep -q 'LAUNCH_BUILD_COMMIT  "unknown"' "$scratch/header"
-    sed -n 's/^#define LAUNCH_BUILD_SOURCES "\([0-9a-f]\{16\}\)"$/\1/p' "$scratch/header"
+    "$cmake" -DGIT= -DSOURCE="$1" -DHEADER="$scratch/header" -P "$source/base/build_commit.cmake" >/dev/null
+    grep -q 'BASE_BUILD_COMMIT  "unknown"' "$scratch/header"
+    sed -n 's/^#define BASE_BUILD_SOURCES "\([0-9a-f]\{16\}\)"$/\1/p' "$scratch/header"
 }
 
 fail() {

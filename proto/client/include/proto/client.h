@@ -52,8 +52,10 @@ BASE_MUST_CHECK base_status proto_client_open(proto_identity *identity, proto_cl
 /* The exact bytes of JOB.json, as inherited. They live as long as the client. */
 const void *proto_client_job_bytes(const proto_client *client, size_t *size_bytes);
 
-/* Connects, joins, and waits until all have joined. */
-BASE_MUST_CHECK base_status proto_client_join(proto_client *client, base_error *reterr);
+/* Connects, joins, and waits until all have joined. The launcher takes ranks of its own build only; "": the build
+ * of a user's program is nobody's concern. */
+BASE_MUST_CHECK base_status proto_client_join(proto_client *client, const char *build,
+                                              base_error *reterr);
 
 /* Sets the function that an abort calls; NULL: none. When this returns, the old one is not running
  * and will not be called. on_abort must not block or call this client. */

@@ -35,6 +35,6 @@ endforeach()
 string(SHA256 sources "${digests}")
 string(SUBSTRING ${sources} 0 16 sources)
 
-file(CONFIGURE OUTPUT ${HEADER} CONTENT "#define LAUNCH_BUILD_COMMIT  \"@commit@\"
-#define LAUNCH_BUILD_SOURCES \"@sources@\"
+file(CONFIGURE OUTPUT ${HEADER} CONTENT "#define BASE_BUILD_COMMIT  \"@commit@\"
+#define BASE_BUILD_SOURCES \"@sources@\"
 " @ONLY)
