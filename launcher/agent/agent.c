@@ -83,6 +83,7 @@ static int64_t prepare(launch_agent *agent, int64_t now_ns)
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         prepared.files = (uint32_t)agent->files.fetched_files;
         prepared.bytes = agent->files.fetched_bytes;
+        prepared.knows_room = agent_files_room(&agent->files, &prepared.room_bytes);
         proto_set_body(&envelope.base, &prepared.base);
         (void)agent_send(agent, &envelope);
         agent->state = AGENT_PREPARED;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "agent/agent_impl.h"
@@ -313,6 +314,17 @@ uint64_t agent_files_have(const agent_files *files)
 {
     return files->have_bytes +
            (files->incoming != NULL ? launch_incoming_bytes(files->incoming) : 0);
+}
+
+bool agent_files_room(const agent_files *files, uint64_t *bytes)
+{
+    struct statvfs disk;
+    const char *directory = files->placed.output.directory;
+    if (directory[0] == '\0' || statvfs(directory, &disk) != 0 || disk.f_blocks == 0) {
+        return false;
+    }
+    *bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+    return true;
 }
 
 static void show(launch_agent *agent, int64_t now_ns)

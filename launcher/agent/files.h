@@ -65,6 +65,9 @@ bool agent_files_chunk(struct launch_agent *agent, const Ringfence__Control__Chu
 /* Bytes of the job's files that are on this host. */
 uint64_t agent_files_have(const agent_files *files);
 
+/* What the disk has free where ranks save their states. False: they save none here, or it is not known. */
+bool agent_files_room(const agent_files *files, uint64_t *bytes);
+
 /* Frees, and removes the agent's directory. Partial files stay. */
 void agent_files_close(agent_files *files);
 

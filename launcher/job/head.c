@@ -175,11 +175,11 @@ static bool on_one_host(const launch_node *a, const launch_node *b)
            a->net_namespace == b->net_namespace;
 }
 
-/* Ranks of nodes before `end` on the host of `node`. */
-static int ranks_before(const launch_head *head, int node, int end)
+/* Ranks of nodes from `first` up to `end` on the host of `node`. */
+static int ranks_between(const launch_head *head, int node, int first, int end)
 {
     int ranks = 0;
-    for (int other = 0; other < end; other++) {
+    for (int other = first; other < end; other++) {
         ranks +=
             on_one_host(&head->nodes[other], &head->nodes[node]) ? head->nodes[other].ranks : 0;
     }
@@ -188,7 +188,12 @@ static int ranks_before(const launch_head *head, int node, int end)
 
 int launch_head_local_ranks(const launch_head *head, int node)
 {
-    return ranks_before(head, node, head->node_count);
+    return ranks_between(head, node, 0, head->node_count);
+}
+
+int head_ranks_beside(const launch_head *head, int node)
+{
+    return ranks_between(head, node, 1, head->node_count);
 }
 
 base_status launch_head_begin(launch_session *session,
@@ -207,7 +212,7 @@ base_status launch_head_begin(launch_session *session,
         begin.collectives_key =
             (ProtobufCBinaryData){PROTO_KEY_BYTES, (uint8_t *)(uintptr_t)collectives_key};
         begin.master_port = (uint32_t)session->master_port;
-        begin.local_first = (uint32_t)ranks_before(head, node, node);
+        begin.local_first = (uint32_t)ranks_between(head, node, 0, node);
         begin.local_ranks = (uint32_t)launch_head_local_ranks(head, node);
         proto_set_body(&envelope.base, &begin.base);
         base_status status =

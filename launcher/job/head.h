@@ -32,6 +32,11 @@ BASE_MUST_CHECK base_status launch_head_begin(launch_session *session,
 /* The secret that a node's ranks have their keys from. */
 const uint8_t *launch_head_seed(const launch_head *head, int node);
 
+/* Whether each agent's disk has room for the states that its ranks save there before they are fetched. NULL is
+ * fine. BASE_ERR_LIMIT names the first host that has not. */
+BASE_MUST_CHECK base_status launch_head_check_room(const launch_session *session,
+                                                   base_error *reterr);
+
 /* Where to bind the ranks' ROUTER: numeric, or "*". */
 const char *launch_head_address(const launch_head *head);
 

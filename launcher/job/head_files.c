@@ -74,6 +74,30 @@ void head_show_files(launch_session *session, int node,
 
 /* ---- what ranks have saved ---- */
 
+base_status launch_head_check_room(const launch_session *session, base_error *reterr)
+{
+    const launch_head *head = session->head;
+    const proto_job *job = session->job;
+    const uint64_t state_bytes = session->result->trained_params * sizeof(float);
+    if (head == NULL || job->output.directory[0] == '\0' ||
+        proto_mode_get(job->job.mode)->pipelined) { /* there rank 0 saves, on this host */
+        return BASE_OK;
+    }
+    for (int node = 1; node < head->node_count; node++) {
+        const launch_node *one = &head->nodes[node];
+        const uint64_t bytes = (uint64_t)head_ranks_beside(head, node) * state_bytes;
+        if (one->knows_room && one->room_bytes < bytes) {
+            return base_fail(reterr, BASE_ERR_LIMIT,
+                             NODE_FORMAT ": the disk of its --cache has room for %.1f MB, and its "
+                                         "ranks save %.1f MB at the job's end: make room there, or "
+                                         "name another directory",
+                             NODE_ARGS(head, node), (double)one->room_bytes / MB,
+                             (double)bytes / MB);
+        }
+    }
+    return BASE_OK;
+}
+
 static base_status open_state(launch_session *session, int rank, launch_incoming **incoming,
                               base_error *reterr)
 {

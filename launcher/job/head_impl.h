@@ -39,6 +39,8 @@ typedef struct launch_node {
     /* files */
     uint64_t files_bytes; /* that it looks for; 0: it has none to look for */
     uint64_t have_bytes;
+    bool knows_room;
+    uint64_t room_bytes;       /* on its disk, for what its ranks save */
     int state_rank;            /* whose state is fetched */
     launch_incoming *incoming; /* NULL: none is fetched now */
 } launch_node;
@@ -68,6 +70,9 @@ typedef Ringfence__Control__Envelope envelope_type;
 
 /* Sends to an agent. Nobody needs to know if it fails: an agent that is gone shows otherwise. */
 void head_send(launch_head *head, int node, envelope_type *envelope);
+
+/* The ranks of all agents on the host of a node. */
+int head_ranks_beside(const launch_head *head, int node);
 
 /* Gives a node up: its ranks count as ended. The format says what has happened to the host. */
 void head_lose(launch_session *session, int node, const char *what);

@@ -133,6 +133,8 @@ static bool handle_prepared(launch_session *session, int node,
         return false;
     }
     from->state = LAUNCH_NODE_PREPARED;
+    from->knows_room = prepared->knows_room;
+    from->room_bytes = prepared->room_bytes;
     if (prepared->files > 0 && !session->options->quiet) {
         launch_screen_say(&session->screen, NODE_FORMAT " has fetched %" PRIu32 " %s (%.1f MB)",
                           NODE_ARGS(session->head, node), prepared->files,

@@ -9,6 +9,7 @@
 #include "base/exitcode.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "job/head.h"
 #include "job/rendezvous.h"
 #include "proto/body.h"
 
@@ -174,15 +175,17 @@ static void check_ready(launch_session *session)
     }
     note_instruction_sets(session);
     session->progress_step = (int64_t)session->result->first_step + 1;
-    if (session->options->on_ready != NULL) {
-        base_error error;
+    base_error error;
+    base_status status = launch_head_check_room(session, &error);
+    if (status == BASE_OK && session->options->on_ready != NULL) {
         launch_screen_clear(&session->screen);
-        if (session->options->on_ready(session->options->user, &error) != BASE_OK) {
-            launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
-                         error.message);
-            session->cause.fails_again = true;
-            return;
-        }
+        status = session->options->on_ready(session->options->user, &error);
+    }
+    if (status != BASE_OK) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
+                     error.message);
+        session->cause.fails_again = true;
+        return;
     }
     launch_steps_go_on_from(session->steps, session->result->first_step); /* as the record does */
     session->result->ready = true;

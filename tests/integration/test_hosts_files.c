@@ -312,6 +312,29 @@ static void a_full_disk_is_named(void **state)
     test_program_assert_no_children();
 }
 
+/* What the agent's rank will save does not fit: that is said before the first step. */
+static void too_little_room_for_a_state_is_named(void **state)
+{
+    (void)state;
+    char cache[SEVERAL_PATH_BYTES];
+    base_error error;
+    (void)snprintf(cache, sizeof cache, "%s",
+                   test_directory_path(&test_shared_directory, "small-cache"));
+    assert_ok(base_mkdirs(cache, &error), &error);
+    test_hosts_unmount_all();
+    test_hosts_mount("64k", cache);
+    several_make_key("room");
+    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    several_start_head(&job, "room");
+    several_start(1, &job, FLAGS("--cache", cache));
+    several_expect(0, 1);
+    several_expect(1, 1);
+    several_assert_says(0, "host host-1 (node 1): the disk of its --cache has room for 0.1 MB, and "
+                           "its ranks save 0.");
+    assert_silent(0, "step 1/");
+    test_program_assert_no_children();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +345,7 @@ int main(void)
         cmocka_unit_test(an_interrupted_fetch_is_continued),
         cmocka_unit_test(a_file_that_changes_is_refused),
         cmocka_unit_test(a_full_disk_is_named),
+        cmocka_unit_test(too_little_room_for_a_state_is_named),
     };
     const int skipped = test_hosts_skip(2);
     return skipped != 0 ? skipped
