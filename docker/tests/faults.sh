@@ -121,5 +121,5 @@ test_out_of_memory() {
     agent 1 2
     ends head 137 60
     ends agent-1 137
-    result "$(said head 'out of memory in this control group (its oom_kill count rose) [host agent-1, node 1]')"
+    result "$(said head '(its oom_kill count rose) [host agent-1, node 1]')"
 }

@@ -121,6 +121,8 @@ static void handle_end(launch_agent *agent, const Ringfence__Control__End *end)
 {
     if (end->reason[0] != '\0' && !is_beside_head(agent)) {
         base_log(BASE_LOG_ERROR, "%s", end->reason);
+    } else if (end->exit_code == 0 && !is_beside_head(agent) && !agent->options->quiet) {
+        base_log(BASE_LOG_INFO, "run %s is done", agent->bootstrap.run_id);
     }
     /* where an engine ends all launchers once one fails, the head comes last, with its record */
     agent_end_ranks(agent, is_beside_head(agent) ? BASE_EXIT_DONE : (int)end->exit_code);

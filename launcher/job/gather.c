@@ -251,9 +251,10 @@ void launch_head_gather(launch_session *session)
     set_join_deadline(session);
     head->gathering = true;
     if (!session->options->quiet) {
-        launch_screen_say(&session->screen, "run %s: waiting at %s for %d more %s",
+        launch_screen_say(&session->screen, "run %s: waiting at %s for %d more %s%s",
                           head->bootstrap.run_id, proto_bus_endpoint(head->bus),
-                          head->node_count - 1, head->node_count == 2 ? "host" : "hosts");
+                          head->node_count - 1, head->node_count == 2 ? "host" : "hosts",
+                          head->others);
     }
     while (session->cause.blame == 0) {
         struct pollfd polls[PROTO_BUS_FDS + 1];

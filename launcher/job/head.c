@@ -40,6 +40,20 @@ static base_status listen_everywhere(launch_head *head, int port, base_error *re
     return status == BASE_OK ? status : listen_at(head, "0.0.0.0", port, reterr);
 }
 
+/* A name may mean an IPv6 and an IPv4 address, and another host look up the second one alone. */
+static void note_others(launch_head *head, int bound)
+{
+    const launch_addresses *found = &head->bootstrap.addresses;
+    size_t used = 0;
+    for (int i = 0; i < found->count; i++) {
+        if (i != bound && !launch_address_is_loopback(found->numeric[i]) &&
+            used < sizeof head->others) {
+            used += (size_t)snprintf(head->others + used, sizeof head->others - used, "%s%s",
+                                     used == 0 ? ", not at " : ", ", found->numeric[i]);
+        }
+    }
+}
+
 /* Listens on the rendezvous' address, as far as it is known. If that is a name which means only loopback here (as hosts
  * often have their own name), listens on all addresses. localhost is no name by which other hosts could mean this one. */
 static base_status listen_somewhere(launch_head *head, const launch_wait *wait, base_error *reterr)
@@ -66,6 +80,7 @@ static base_status listen_somewhere(launch_head *head, const launch_wait *wait, 
         tried = true;
         status = listen_at(head, found->numeric[i], address.port, reterr);
         if (status == BASE_OK) {
+            note_others(head, i);
             return status;
         }
     }

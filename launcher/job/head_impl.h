@@ -50,6 +50,7 @@ struct launch_head {
     launch_bootstrap bootstrap;
     proto_bus *bus;
     char address[LAUNCH_NUMERIC_BYTES]; /* bound; "*": all */
+    char others[256];                   /* that the name means as well: ", not at …"; "": none */
     int node_count;
     launch_node *nodes; /* (node_count); nodes[0] is the head */
     int64_t seen_ns;    /* when the loop last came by */

@@ -22,6 +22,9 @@
  * reported: 1 s was 0.68. */
 enum { TIME_USED_PERCENT = 50 };
 
+/* From here on a limit of version 1 means none. */
+#define LIMIT_BYTES_MAX ((int64_t)1 << 60)
+
 /* Takes the first group that is there: in version 2 a count includes those of all groups below. */
 static bool take_kills(const char *directory, void *user)
 {
@@ -57,28 +60,69 @@ void launch_oom_close(launch_oom *oom)
     oom->kmsg_fd = -1;
 }
 
-/* Whether the kernel's log says that memory ran out and it killed this process. The log may be
- * unreadable. */
-static bool kmsg_says_oom(const launch_oom *oom, pid_t pid)
+static bool take_limit(const char *directory, void *user)
+{
+    int64_t *least = user;
+    int64_t limit = 0;
+    if ((base_kernel_number(&limit, "", "%s/memory.max", directory) ||
+         base_kernel_number(&limit, "", "%s/memory.limit_in_bytes", directory)) &&
+        limit > 0 && limit < LIMIT_BYTES_MAX && (*least == 0 || limit < *least)) {
+        *least = limit;
+    }
+    return true;
+}
+
+int64_t launch_oom_limit_bytes(const char *root)
+{
+    int64_t least = 0;
+    base_cgroup_walk(root, "memory", take_limit, &least);
+    return least;
+}
+
+launch_oom_said launch_oom_read(const char *record, pid_t pid)
+{
+    char wanted[64];
+    (void)snprintf(wanted, sizeof wanted, "Killed process %d ", pid);
+    if (strstr(record, wanted) == NULL || strstr(record, "emory") == NULL) {
+        return LAUNCH_OOM_SAID_NOTHING;
+    }
+    return strstr(record, "Memory cgroup out of memory") != NULL ? LAUNCH_OOM_SAID_GROUP
+                                                                 : LAUNCH_OOM_SAID_KERNEL;
+}
+
+/* What the kernel's log, which may be unreadable, says of the process. */
+static launch_oom_said kmsg_says(const launch_oom *oom, pid_t pid)
 {
     char record[2048];
-    char wanted[64];
-    bool found = false;
+    launch_oom_said said = LAUNCH_OOM_SAID_NOTHING;
     if (oom->kmsg_fd < 0) {
-        return false;
+        return said;
     }
-    (void)snprintf(wanted, sizeof wanted, "Killed process %d ", pid);
     for (;;) {
         const ssize_t got = read(oom->kmsg_fd, record, sizeof record - 1);
         if (got < 0 && (errno == EINTR || errno == EPIPE)) {
             continue;
         }
         if (got <= 0) {
-            return found;
+            return said;
         }
         record[got] = '\0';
-        found = found || (strstr(record, "emory") != NULL && strstr(record, wanted) != NULL);
+        const launch_oom_said here = launch_oom_read(record, pid);
+        said = here != LAUNCH_OOM_SAID_NOTHING ? here : said;
     }
+}
+
+/* ": out of memory in this control group, whose limit is 512.0 MB (why)" */
+static const char *group_reason(launch_oom *oom, const char *why)
+{
+    char limit[64] = "";
+    const int64_t bytes = launch_oom_limit_bytes("");
+    if (bytes > 0) {
+        (void)snprintf(limit, sizeof limit, ", whose limit is %.1f MB", (double)bytes / 1e6);
+    }
+    (void)snprintf(oom->reason, sizeof oom->reason, ": out of memory in this control group%s (%s)",
+                   limit, why);
+    return oom->reason;
 }
 
 static int64_t to_ns(struct timeval time)
@@ -108,13 +152,17 @@ const char *launch_oom_reason(launch_oom *oom, int signal_number, pid_t pid)
     if (signal_number != SIGKILL) {
         return "";
     }
-    if (kmsg_says_oom(oom, pid)) {
+    const launch_oom_said said = kmsg_says(oom, pid);
+    if (said == LAUNCH_OOM_SAID_KERNEL) {
         return ": the kernel ran out of memory and chose it (its log says so)";
+    }
+    if (said == LAUNCH_OOM_SAID_GROUP) {
+        return group_reason(oom, "the kernel's log says so");
     }
     const int64_t kills = launch_oom_kills("");
     if (kills > oom->kills && oom->kills >= 0) {
         oom->kills = kills;
-        return ": out of memory in this control group (its oom_kill count rose)";
+        return group_reason(oom, "its oom_kill count rose");
     }
     return has_used_its_time(pid) ? LAUNCH_TIME_MOSTLY_USED_UP : "";
 }

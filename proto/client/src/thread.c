@@ -272,7 +272,8 @@ static void handle_event(proto_client *client, const proto_bus_event *event)
         try_again(client);
         break;
     case PROTO_BUS_UNREACHABLE:
-        end_link(client, BASE_ERR_PEER, "no launcher listens there");
+        end_link(client, BASE_ERR_PEER,
+                 "no connection: no launcher listens there, or a firewall stands between");
         break;
     case PROTO_BUS_DISCONNECTED:
         if (client->said) {
