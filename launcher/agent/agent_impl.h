@@ -58,6 +58,7 @@ typedef struct agent_part {
     int ranks;
     int world_size;
     int64_t host_timeout_ns;
+    char ports[BASE_PORTS_BYTES];  /* where its ranks may listen; empty: anywhere */
     char keyring[BASE_PATH_BYTES]; /* of this host, in a mode that may cost money */
 } agent_part;
 

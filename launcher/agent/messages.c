@@ -57,6 +57,9 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
     part->first_rank = (int)assign->first_rank;
     part->ranks = (int)assign->ranks;
     part->world_size = (int)assign->world_size;
+    const char *own_ports = agent->options->hosts.ports;
+    (void)snprintf(part->ports, sizeof part->ports, "%s",
+                   own_ports[0] != '\0' ? own_ports : assign->ports);
     part->host_timeout_ns = assign->host_timeout_ms * BASE_NS_PER_MS;
     if (status == BASE_OK) {
         status = launch_descriptors_ensure(part->world_size, agent->options->hosts.nodes, reterr);

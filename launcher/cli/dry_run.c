@@ -83,6 +83,7 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
             .root = options->root,
             .files = "",
             .interface = "",
+            .ports = options->hosts.ports,
             .address = "127.0.0.1",
             .port = "(chosen by the system)",
             .job_fd = -1,

@@ -76,6 +76,20 @@ static base_status set_logprobs(const base_field *field, void *record, const cha
     return BASE_OK;
 }
 
+static base_status set_ports(const base_field *field, void *record, const char *value,
+                             base_error *reterr)
+{
+    launch_options *options = record;
+    base_ports ports;
+    (void)field;
+    if (value[0] == '\0' || !base_ports_parse(value, &ports)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "'%s': must be two ports from 1 to 65535, as in 29500-29599", value);
+    }
+    (void)snprintf(options->hosts.ports, sizeof options->hosts.ports, "%s", value);
+    return BASE_OK;
+}
+
 /* Reads numbers of ranks: "1,2,4". */
 static base_status set_scaling(const base_field *field, void *record, const char *value,
                                base_error *reterr)
@@ -183,6 +197,9 @@ static const base_field rows[] = {
     {HOSTS(SECONDS, host_timeout_ms), .least = LAUNCH_HOST_TIMEOUT_MIN_MS,
      .most = PROTO_HOST_TIMEOUT_MAX_MS, .option = "host-timeout", .value = "SECONDS",
      .help = "a host that says nothing so long is lost"},
+    {CALL(set_ports), .marks = LAUNCH_MARK_HOSTS | PROTO_FIELD_PROGRAM, .option = "listen-ports",
+     .value = "LOW-HIGH",
+     .help = "where ranks listen, and the head for them: for firewalls (any port)"},
     {HOSTS(PATH, cache), .option = "cache", .value = "DIR",
      .help = "where other hosts than the head's keep files that they fetch from it "
              "($XDG_CACHE_HOME/ringfence)"},

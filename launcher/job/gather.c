@@ -118,6 +118,7 @@ static base_status send_assign(launch_session *session, int node, base_error *re
         assign.ranks = (uint32_t)to->ranks;
         assign.world_size = (uint32_t)session->world_size;
         assign.job = (ProtobufCBinaryData){text_bytes, (uint8_t *)text};
+        assign.ports = (char *)(uintptr_t)session->head->options->ports;
         assign.host_timeout_ms = session->head->options->host_timeout_ms;
         proto_set_body(&envelope.base, &assign.base);
         status = proto_bus_send(session->head->bus, node, &envelope, reterr);

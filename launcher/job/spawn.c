@@ -88,6 +88,10 @@ int launch_spawn_variables(const launch_spawn_options *options,
         (void)snprintf(variables[count++], LAUNCH_VARIABLE_BYTES, "%s=%s", texts[i][0],
                        texts[i][1]);
     }
+    if (options->ports[0] != '\0') { /* else the user's own variable counts */
+        (void)snprintf(variables[count++], LAUNCH_VARIABLE_BYTES, "RINGFENCE_COLL_PORTS=%s",
+                       options->ports);
+    }
     BASE_ASSERT(count <= LAUNCH_VARIABLES);
     return count;
 }

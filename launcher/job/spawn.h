@@ -30,6 +30,7 @@ typedef struct launch_spawn_options {
     const char *files;     /* where this host has the job's files (proto_job_relocate); "": where
                             * the job says */
     const char *interface; /* this host's --interface, in place of the job's; "": the job's */
+    const char *ports;     /* of this host's ranks: "29500-29599"; "": any */
     const char *address;   /* MASTER_ADDR: the control socket's, "127.0.0.1" */
     const char *port; /* MASTER_PORT: "40123"; of a user's program, one where rank 0 may listen */
     int job_fd;       /* readable, at its start; these four descriptors stay the caller's */
@@ -58,7 +59,7 @@ void launch_process_signal(const launch_process *process, int signal_number);
 /* Waits for the process, ends what is left of its group, and closes pidfd. */
 void launch_process_reap(launch_process *process);
 
-enum { LAUNCH_VARIABLES = 17, LAUNCH_VARIABLE_BYTES = BASE_PATH_BYTES + 32 };
+enum { LAUNCH_VARIABLES = 18, LAUNCH_VARIABLE_BYTES = BASE_PATH_BYTES + 32 };
 
 /* The variables that a rank gets besides the launcher's own environment, as "NAME=VALUE". Returns
  * how many. */

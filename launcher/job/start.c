@@ -59,6 +59,7 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
             .root = session->root,
             .files = "",
             .interface = "",
+            .ports = session->head != NULL ? session->options->hosts->ports : "",
             .rank = rank,
             .world_size = session->world_size,
             .local_rank = rank,
@@ -148,17 +149,31 @@ static base_status start_here(launch_session *session, const job_keys *keys, bas
     return status;
 }
 
+/* Where ranks of other hosts may connect to this one. */
+static base_ports allowed_ports(const launch_session *session)
+{
+    base_ports ports = {.low = 0};
+    if (session->head != NULL) {
+        (void)base_ports_parse(session->options->hosts->ports,
+                               &ports); /* --listen-ports was checked */
+    }
+    return ports;
+}
+
 static base_status start_all(launch_session *session, const job_keys *keys, base_error *reterr)
 {
+    const base_ports ports = allowed_ports(session);
     const proto_bus_listen_options options = {
         .address = session->head != NULL ? launch_head_address(session->head) : "127.0.0.1",
+        .ports = ports,
         .keys = &keys->launcher,
         .world_size = session->world_size,
         .rank_public_keys = (const uint8_t(*)[PROTO_KEY_BYTES])keys->public_ranks,
     };
     base_status status = proto_bus_listen(&options, &session->bus, reterr);
     if (status == BASE_OK && session->options->program != NULL) {
-        status = launch_master_port_hold(&session->master_port_fd, &session->master_port, reterr);
+        status = launch_master_port_hold(&ports, &session->master_port_fd, &session->master_port,
+                                         reterr);
     }
     if (status == BASE_OK && session->head != NULL) {
         status = launch_head_begin(session, keys->launcher.public_key, keys->collectives, reterr);

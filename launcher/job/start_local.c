@@ -72,6 +72,7 @@ base_status launch_start_local(const launch_local_rank *options, launch_process 
             .root = options->root,
             .files = options->files,
             .interface = options->interface,
+            .ports = options->ports,
             .address = address,
             .port = port,
             .job_fd = job_fd,

@@ -24,6 +24,7 @@ typedef struct launch_local_rank {
     int host_timeout_ms;   /* as in spawn.h */
     const cpu_set_t *cpus; /* NULL: not bound */
     bool bind_to_gpu;      /* as in spawn.h */
+    const char *ports;     /* as in spawn.h */
     int master_port;       /* 0: the control socket's */
     int job_fd;            /* of launch_start_job_bytes; these descriptors stay the caller's */
     int lifeline_fd;

@@ -134,9 +134,15 @@ static base_status bind_to(proto_bus *bus, const proto_bus_listen_options *optio
 {
     size_t endpoint_bytes = sizeof bus->endpoint;
     const bool brackets = strchr(options->address, ':') != NULL;
-    (void)snprintf(bus->endpoint, sizeof bus->endpoint, "tcp://%s%s%s:%d", brackets ? "[" : "",
-                   options->address, brackets ? "]" : "", options->port);
-    if (zmq_bind(bus->socket, bus->endpoint) != 0) {
+    int port = options->port > 0 ? options->port : options->ports.low;
+    const int last = options->port > 0 ? port : options->ports.high;
+    bool bound = false;
+    do {
+        (void)snprintf(bus->endpoint, sizeof bus->endpoint, "tcp://%s%s%s:%d", brackets ? "[" : "",
+                       options->address, brackets ? "]" : "", port);
+        bound = zmq_bind(bus->socket, bus->endpoint) == 0;
+    } while (!bound && zmq_errno() == EADDRINUSE && port++ < last);
+    if (!bound) {
         return base_fail(reterr, zmq_errno() == EADDRINUSE ? BASE_ERR_BUSY : BASE_ERR_IO,
                          "cannot listen on %s: %s", bus->endpoint, zmq_strerror(zmq_errno()));
     }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/ports.h"
 #include "proto/digest.h"
 #include "proto/job.h"
 #include "proto/job_key.h"
@@ -111,12 +112,13 @@ static bool files_fit(Ringfence__Control__File *const *files, size_t count)
 
 static bool assign_fits(const Ringfence__Control__Assign *assign)
 {
+    base_ports ports;
     return assign->world_size > 0 && assign->world_size <= BASE_RANKS_MAX && assign->ranks > 0 &&
            assign->ranks <= assign->world_size &&
            assign->first_rank <= assign->world_size - assign->ranks &&
            assign->job.len <= PROTO_JOB_BYTES_MAX && assign->host_timeout_ms > 0 &&
            assign->host_timeout_ms <= PROTO_HOST_TIMEOUT_MAX_MS &&
-           files_fit(assign->files, assign->n_files);
+           base_ports_parse(assign->ports, &ports) && files_fit(assign->files, assign->n_files);
 }
 
 static bool begin_fits(const Ringfence__Control__Begin *begin)

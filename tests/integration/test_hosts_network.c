@@ -270,6 +270,127 @@ static void a_silent_host_is_named_soon(void **state)
     test_program_assert_no_children();
 }
 
+/* Adds the connections of this thread's host to another one; and those of them of which neither end is at a
+ * port that a firewall would let pass. */
+static void count_connections(const char *table_path, int *all, int *outside)
+{
+    char line[512];
+    FILE *table = fopen(table_path, "re");
+    assert_non_null(table);
+    while (fgets(line, sizeof line, table) != NULL) {
+        char addresses[2][33];
+        unsigned ports[2];
+        unsigned state = 0;
+        if (sscanf(line, " %*d: %32[0-9A-F]:%X %32[0-9A-F]:%X %X", /* NOLINT(cert-err34-c) */
+                   addresses[0], &ports[0], addresses[1], &ports[1], &state) != 5 ||
+            state != 1 || strcmp(addresses[0], addresses[1]) == 0) {
+            continue;
+        }
+        bool allowed = false;
+        for (int end = 0; end < 2; end++) {
+            allowed =
+                allowed || ports[end] == 29400 || (ports[end] >= 29500 && ports[end] <= 29507);
+        }
+        *outside += allowed ? 0 : 1;
+        (*all)++;
+    }
+    (void)fclose(table);
+}
+
+/* Of two hosts with two ranks each: every connection is to a port of --listen-ports, or the rendezvous. */
+static void ranks_keep_to_the_ports(void **state)
+{
+    static const char *const transports[] = {"tcp", "zmq"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        int all = 0;
+        int outside = 0;
+        several_make_key(transports[i]);
+        const several job = {several_address,
+                             "2",
+                             NULL,
+                             {"--ranks", "4", "--transport", transports[i], "--listen-ports",
+                              "29500-29507", "--steps", "1000000", NULL}};
+        several_start_head(&job, transports[i]);
+        several_start(1, &job, several_no_flags);
+        several_wait_says(0, "\nstep 1/");
+        test_hosts_enter(0);
+        count_connections("/proc/thread-self/net/tcp", &all, &outside);
+        count_connections("/proc/thread-self/net/tcp6", &all, &outside);
+        test_hosts_enter(-1);
+        assert_int_equal(outside, 0);
+        assert_int_equal(
+            all, 1 + 2 + 4); /* the launchers', of ranks 2 and 3 to the head, between ranks */
+        assert_int_equal(kill(several_runs[0].program.pid, SIGINT), 0);
+        several_expect(0, 128 + SIGINT);
+        several_expect(1, 128 + SIGINT);
+    }
+    test_program_assert_no_children();
+}
+
+static void expect_too_few(const char *name, const several *job, const char *const *agents_flags,
+                           const char *says)
+{
+    several_make_key(name);
+    several_start_head(job, name);
+    several_start(1, job, agents_flags);
+    several_expect(0, 1);
+    several_expect(1, 1);
+    several_assert_says(0, says);
+    test_program_assert_no_children();
+}
+
+/* Where they are too few, the line says so. An agent's own ones count on its host. */
+static void too_few_ports_are_named(void **state)
+{
+    (void)state;
+    const several one = {
+        several_address,
+        "2",
+        NULL,
+        {"--ranks", "2", "--transport", "tcp", "--listen-ports", "29500-29500", NULL}};
+    expect_too_few("few", &one, several_no_flags, "all ports from 29500 to 29500 of ");
+    const several two = {
+        several_address,
+        "2",
+        NULL,
+        {"--ranks", "4", "--transport", "tcp", "--listen-ports", "29500-29509", NULL}};
+    expect_too_few("own-few", &two, FLAGS("--listen-ports", "29600-29600"),
+                   "all ports from 29600 to 29600 of ");
+}
+
+/* Rank 0 of a program listens at the last one. */
+static void a_program_meets_at_the_last_port(void **state)
+{
+    (void)state;
+    static const char script[] = "echo port $MASTER_PORT && exec \"$0\"";
+    const char *const flags[] = {"--listen-ports", "29500-29507",       "--", "/bin/sh", "-c",
+                                 script,           MEET_AT_MASTER_PATH, NULL};
+    several_make_key("master");
+    const several job = {several_address, "2", NULL, {NULL}};
+    several_start(0, &job, flags);
+    several_start(1, &job, flags);
+    several_expect_all(2);
+    assert_has(several_runs[0].program.text[TEST_STDOUT], "port 29507\n");
+    test_program_assert_no_children();
+}
+
+/* The head listens on the first address of a name, and says which it leaves out. */
+static void a_name_of_both_kinds_is_explained(void **state)
+{
+    (void)state;
+    char file[SEVERAL_PATH_BYTES];
+    (void)snprintf(file, sizeof file, "%s",
+                   test_directory_path(&test_shared_directory, "hosts-both"));
+    write_file(file, "fd77:1::1 host-0\n10.77.0.1 host-0\n10.77.0.2 host-1\n");
+    several_make_key("both");
+    const several job = {"tcp://host-0:29400", "2", file, {"--ranks", "2", NULL}};
+    several_start_head(&job, "both");
+    several_wait_says(0, "waiting at tcp://[fd77:1::1]:29400 for 1 more host, not at 10.77.0.1\n");
+    several_start(1, &job, several_no_flags);
+    several_expect_all(2);
+}
+
 /* libfaketime's file, for LD_PRELOAD. */
 static bool find_faketime(char *variable, size_t size_bytes)
 {
@@ -338,6 +459,10 @@ int main(void)
         cmocka_unit_test(a_cut_between_ranks_is_no_ranks_fault),
         cmocka_unit_test(a_silent_host_is_named_soon),
         cmocka_unit_test(a_firewall_between_two_hosts_is_named),
+        cmocka_unit_test(ranks_keep_to_the_ports),
+        cmocka_unit_test(too_few_ports_are_named),
+        cmocka_unit_test(a_program_meets_at_the_last_port),
+        cmocka_unit_test(a_name_of_both_kinds_is_explained),
         cmocka_unit_test(clocks_may_differ_by_five_minutes),
     };
     const int skipped = test_hosts_skip(3);

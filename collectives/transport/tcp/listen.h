@@ -12,7 +12,7 @@ struct addrinfo;
 COLL_MUST_CHECK coll_status coll_tcp_resolve(const char *address, uint16_t port,
                                              struct addrinfo **to, coll_error *reterr);
 
-/* Listens on a port that the system picks. *listener is the caller's to close also after a failure, if it is not
+/* Listens on a port that the system picks, of those in transport/socket/ports.h. *listener is the caller's to close also after a failure, if it is not
  * negative. */
 COLL_MUST_CHECK coll_status coll_tcp_listen(const char *address, int64_t host_timeout_ns,
                                             int *listener, uint16_t *port, coll_error *reterr);

@@ -17,6 +17,7 @@
 #include "core/text.h"
 #include "transport/socket/interface.h"
 #include "transport/socket/silence.h"
+#include "transport/zmq/bind.h"
 #include "transport/zmq/descriptors.h"
 #include "transport/zmq/frames.h"
 #include "transport/zmq/monitor.h"
@@ -130,29 +131,19 @@ static coll_status make_socket(coll_zmq_links *links, int peer, coll_error *rete
 static coll_status listen_for(coll_zmq_links *links, int peer, const key_pair *keys,
                               link_record *mine, coll_error *reterr)
 {
-    char endpoint[ENDPOINT_BYTES];
-    size_t endpoint_bytes = sizeof endpoint;
     coll_status status = make_socket(links, peer, reterr);
     void *socket = links->sockets[peer];
     if (status == COLL_OK) {
         status = set_options(socket, keys, NULL, peer, reterr);
     }
+    if (status == COLL_OK) {
+        status = coll_zmq_bind(socket, mine->address, &mine->ports[peer], reterr);
+    }
     if (status != COLL_OK) {
         return status;
     }
-    const bool ipv6 = strchr(mine->address, ':') != NULL;
-    (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:*" : "tcp://%s:*", mine->address);
-    if (zmq_bind(socket, endpoint) != 0) {
-        return coll_fail(reterr, COLL_ERR_IO, "cannot listen on %s: %s", endpoint,
-                         zmq_strerror(zmq_errno()));
-    }
-    if (zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &endpoint_bytes) != 0) {
-        return zmq_fail(reterr, "cannot learn a socket's port");
-    }
-    const char *colon = strrchr(endpoint, ':');
     (void)coll_zmq_monitor_read(links->monitors[peer], 0, links->host_timeout_ns,
                                 &links->fds[peer]);
-    mine->ports[peer] = colon != NULL ? (uint16_t)strtoul(colon + 1, NULL, 10) : 0;
     return COLL_OK;
 }
 

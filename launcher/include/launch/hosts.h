@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "base/ports.h"
 #include "base/status.h"
 #include "launch/place.h"
 #include "proto/limits.h"
@@ -45,8 +46,9 @@ typedef struct launch_hosts_options {
     char rendezvous[LAUNCH_RENDEZVOUS_BYTES]; /* "tcp://host:port", as given; empty: not given */
     char job_key[BASE_PATH_BYTES];            /* the file; empty: not given */
     int64_t host_timeout_ms;
-    char cache[BASE_PATH_BYTES]; /* of files fetched from the head; empty: the default */
-    bool has_flags;              /* the command line has flags of the job */
+    char ports[BASE_PORTS_BYTES]; /* --listen-ports, "29500-29599", valid; empty: any */
+    char cache[BASE_PATH_BYTES];  /* of files fetched from the head; empty: the default */
+    bool has_flags;               /* the command line has flags of the job */
     launch_flag_digests flag_digests;
 } launch_hosts_options;
 

@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/ports.h"
 #include "base/status.h"
 #include "proto/envelope.h"
 #include "proto/key.h"
@@ -33,7 +34,8 @@ enum {
 
 typedef struct proto_bus_listen_options {
     const char *address; /* numeric: "127.0.0.1", "fd00::1"; "*": all of this host's */
-    int port;            /* 0: the system chooses it */
+    int port;            /* 0: one of `ports` */
+    base_ports ports;
     const proto_keypair *keys;
     int world_size;
     const uint8_t (*rank_public_keys)[PROTO_KEY_BYTES]; /* (world_size), copied */
