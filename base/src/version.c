@@ -3,6 +3,7 @@
 #include "base/version.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "build_commit.h"
 
@@ -24,4 +25,13 @@ const char *base_version_build(void)
 void base_version_print(const char *program)
 {
     (void)printf("%s (Ringfence) %s\n", program, base_version_build());
+}
+
+bool base_version_asked(int argc, char *const *argv, const char *program)
+{
+    const bool asked = argc == 2 && strcmp(argv[1], "--version") == 0;
+    if (asked) {
+        base_version_print(program);
+    }
+    return asked;
 }

@@ -5,6 +5,7 @@
 
 #include "base/nearest.h"
 #include "base/options.h"
+#include "base/version.h"
 #include "budget/codings.h"
 #include "cli.h"
 
@@ -160,7 +161,8 @@ static void print_help(const cli_command *command, FILE *stream)
 static void print_help_all(FILE *stream)
 {
     (void)fputs("Usage: budget-service COMMAND [ARGUMENTS]\n"
-                "       budget-service COMMAND --help\n\n"
+                "       budget-service COMMAND --help\n"
+                "       budget-service --version\n\n"
                 "Guards the money: no token, no cloud.\n",
                 stream);
     for (int g = 0; g < GROUP_COUNT; g++) {
@@ -371,6 +373,9 @@ int cli_main(int argument_count, char **arguments)
         strcmp(arguments[1], "help") == 0 || strcmp(arguments[1], "-h") == 0) {
         print_help_all(argument_count < 2 ? stderr : stdout);
         return finish_output(argument_count < 2 ? BASE_EXIT_USAGE : BASE_EXIT_DONE);
+    }
+    if (base_version_asked(argument_count, arguments, "budget-service")) {
+        return finish_output(BASE_EXIT_DONE);
     }
     args.command = find_command(argument_count - 1, arguments + 1, &used);
     if (args.command == NULL && argument_count > 2 && strcmp(arguments[2], "--help") == 0 &&

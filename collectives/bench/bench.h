@@ -49,6 +49,7 @@ typedef struct bench_options {
     bool by_counts; /* the variable forms, with equal counts */
     bool tune;
     bool help;
+    bool version;
     char json_path[BASE_PATH_BYTES]; /* empty: none */
     char plot_path[BASE_PATH_BYTES]; /* the same */
 } bench_options;

@@ -5,6 +5,7 @@
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "launched_run.h"
 #include "nccl_run.h"
 #include "options.h"
@@ -25,6 +26,10 @@ int main(int argc, char **argv)
     }
     if (options.help) {
         bench_options_help(stdout);
+        return BASE_EXIT_DONE;
+    }
+    if (options.version) {
+        base_version_print("coll-bench");
         return BASE_EXIT_DONE;
     }
     if ((int)options.transport == BENCH_TRANSPORT_NCCL) {

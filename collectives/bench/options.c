@@ -209,6 +209,8 @@ static const base_field rows[] = {
     {OWN(PATH, plot_path), .filled = true, .option = "plot", .value = "FILE",
      .help = "draws latency and bandwidth against size, as .svg"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
+    {OWN(BOOL, version), .option = "version",
+     .help = "the version, and which sources it was built from"},
 };
 
 const base_fields bench_option_fields = {
@@ -402,7 +404,7 @@ base_status bench_options_parse(int argc, char **argv, int launched_ranks, bench
                                     .seen = note_option,
                                     .user = &noted};
     base_status status = base_options_parse(&line, &rest, reterr);
-    if (status != BASE_OK || options->help) {
+    if (status != BASE_OK || options->help || options->version) {
         return status;
     }
     if (rest + 1 < argc) {

@@ -4,6 +4,7 @@
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "options.h"
 
 int main(int argc, char **argv)
@@ -19,6 +20,10 @@ int main(int argc, char **argv)
     }
     if (options.help) {
         sweep_options_help(stdout);
+        return BASE_EXIT_DONE;
+    }
+    if (options.version) {
+        base_version_print("coll-simulate");
         return BASE_EXIT_DONE;
     }
     if (options.plot_path[0] != '\0' &&

@@ -70,6 +70,8 @@ static const base_field rows[] = {
     {OWN(PATH, plot_path), .filled = true, .option = "plot", .value = "FILE",
      .help = "draws the table, as .svg"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
+    {OWN(BOOL, version), .option = "version",
+     .help = "the version, and which sources it was built from"},
 
     {OWN(BOOL, trace.asked), .option = "trace",
      .help = "instead: one algorithm round by round: who sends what, and what each rank then holds",
@@ -143,7 +145,7 @@ base_status sweep_options_parse(int argc, char **argv, sweep_options *options, b
     if (status == BASE_OK && !options->help) {
         status = check_trace(&options->trace, options->plot_path, reterr);
     }
-    if (status != BASE_OK || options->help || rest == argc) {
+    if (status != BASE_OK || options->help || options->version || rest == argc) {
         return status;
     }
     if (rest + 1 < argc) {

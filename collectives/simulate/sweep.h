@@ -27,6 +27,7 @@ typedef struct sweep_options {
     char plot_path[BASE_PATH_BYTES]; /* empty: none */
     trace_request trace;
     bool help;
+    bool version;
 } sweep_options;
 
 typedef struct sweep_row {

@@ -5,6 +5,7 @@
 
 #include "base/exitcode.h"
 #include "base/number.h"
+#include "base/version.h"
 #include "bench/inference.h"
 #include "coll/launched.h"
 #include "ringfence/coll_error.h"
@@ -21,6 +22,9 @@ int main(int argc, char **argv)
     base_error failure;
     coll_launched *launched = NULL;
     int64_t rounds = 10;
+    if (base_version_asked(argc, argv, "inference-bench")) {
+        return BASE_EXIT_DONE;
+    }
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         (void)fputs(usage, stdout);
         return 0;

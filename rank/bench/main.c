@@ -6,6 +6,7 @@
 
 #include "base/exitcode.h"
 #include "base/number.h"
+#include "base/version.h"
 #include "bench/bench.h"
 
 static const char usage[] =
@@ -16,7 +17,8 @@ static const char usage[] =
     "  --batch N        rows of `context` tokens in a batch (default 16)\n"
     "  --json FILE      also write the figures as JSON\n"
     "  --profile        also show where a step's time goes\n"
-    "  --help           this text\n";
+    "  --help           this text\n"
+    "  --version        the version, and which sources it was built from\n";
 
 enum { OPT_ROUNDS = 256, OPT_BATCH, OPT_JSON, OPT_PROFILE, OPT_HELP };
 
@@ -38,6 +40,9 @@ static int parse_count(const char *text, int max)
 int main(int argc, char **argv)
 {
     bench_options options = {.rounds = 60, .batch = 16};
+    if (base_version_asked(argc, argv, "rank-bench")) {
+        return BASE_EXIT_DONE;
+    }
     for (int option; (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         switch (option) {
         case OPT_ROUNDS:

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/number.h"
 #include "base/path.h"
+#include "base/version.h"
 #include "rank/checkpoint.h"
 #include "rank/tokenizer.h"
 
@@ -29,7 +30,8 @@ static const char usage[] =
     "  --seed N         (default 35200)\n"
     "  --bfloat16       numbers of 16 bits in place of float32\n"
     "  --overwrite      in place of the model that DIRECTORY has\n"
-    "  --help           this text\n";
+    "  --help           this text\n"
+    "  --version        the version, and which sources it was built from\n";
 
 enum { VALUE_MAX = 1 << 20 };
 
@@ -165,6 +167,9 @@ int main(int argc, char **argv)
                                             {"bfloat16", no_argument, NULL, BFLOAT16},
                                             {"overwrite", no_argument, NULL, OVERWRITE},
                                             {NULL, 0, NULL, 0}};
+    if (base_version_asked(argc, argv, "random-checkpoint")) {
+        return BASE_EXIT_DONE;
+    }
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == HELP) {
             (void)fputs(usage, stdout);

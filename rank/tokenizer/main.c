@@ -7,6 +7,7 @@
 #include "base/exitcode.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/version.h"
 #include "program.h"
 
 static const char usage[] =
@@ -21,7 +22,8 @@ static const char usage[] =
     "\n"
     "  --vocab-size N   tokens, all counted (257 to 65536)\n"
     "  --out FILE       the tokenizer; its directory is made where it is missing\n"
-    "  --help           this text\n";
+    "  --help           this text\n"
+    "  --version        the version, and which sources it was built from\n";
 
 static int refuse(const char *what)
 {
@@ -57,6 +59,9 @@ int main(int argc, char **argv)
     rank_learn_options options = {.vocab_size = 0};
     int64_t size = 0;
     base_log_init("tokenizer-learn: ", BASE_LOG_INFO);
+    if (base_version_asked(argc, argv, "tokenizer-learn")) {
+        return BASE_EXIT_DONE;
+    }
     for (int option; (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         switch (option) {
         case VOCAB_SIZE:

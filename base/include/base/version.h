@@ -2,6 +2,8 @@
 #ifndef BASE_VERSION_H
 #define BASE_VERSION_H
 
+#include <stdbool.h>
+
 /* "0.1.0" */
 const char *base_version(void);
 
@@ -14,5 +16,8 @@ const char *base_version_build(void);
 
 /* Answers --version: prints "NAME (Ringfence) " and the build. */
 void base_version_print(const char *program);
+
+/* Answers it where --version is the only argument. False: it is not. */
+bool base_version_asked(int argc, char *const *argv, const char *program);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "pipeline/picture.h"
 #include "pipeline/simulate/options.h"
 
@@ -118,6 +119,10 @@ int main(int argc, char **argv)
     }
     if (options.help) {
         pipeline_options_help(stdout);
+        return BASE_EXIT_DONE;
+    }
+    if (options.version) {
+        base_version_print("pipeline-simulate");
         return BASE_EXIT_DONE;
     }
     if ((options.sweep ? sweep : compare)(&options, &error) != BASE_OK) {

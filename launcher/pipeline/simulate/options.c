@@ -28,6 +28,8 @@ static const base_field rows[] = {
     {OWN(PATH, picture_path), .filled = true, .option = "picture", .value = "FILE",
      .help = "also draws the schedules; .svg"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
+    {OWN(BOOL, version), .option = "version",
+     .help = "the version, and which sources it was built from"},
 };
 
 static const base_fields fields = {

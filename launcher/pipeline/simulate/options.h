@@ -18,6 +18,7 @@ typedef struct pipeline_options {
     bool sweep;
     char picture_path[BASE_PATH_BYTES]; /* .svg; empty: none */
     bool help;
+    bool version;
 } pipeline_options;
 
 void pipeline_options_help(FILE *stream);
