@@ -7,13 +7,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 
-enum { CHILDREN_BYTES = 4096 };
+enum {
+    CHILDREN_BYTES = 4096,
+    PAUSE_MS_MAX = 16, /* between two looks whether a killed child has ended */
+};
 
 /* The child's descriptor `number` is fd, or /dev/null. Returns 0 or an errno. */
 static int add_fd(posix_spawn_file_actions_t *actions, int number, int fd)
@@ -133,7 +137,8 @@ base_status base_child_run(const base_child *child, int *wait_status, base_error
     return wait_and_reap(child, pid, wait_status, reterr);
 }
 
-/* Kills every child of this thread, which is the only one. False if the kernel does not list them. */
+/* Kills every child of this thread, which is the only one, where it may. False if the kernel does not list
+ * them. */
 static bool kill_children(void)
 {
     char list[CHILDREN_BYTES];
@@ -157,14 +162,40 @@ static bool kill_children(void)
     return true;
 }
 
-/* The children of a killed process become ours, and are killed next. */
-bool base_child_kill_all(void)
+/* Reaps what has ended. *reaped: something had. False: there is no child. */
+static bool reap(bool *reaped)
 {
-    siginfo_t info;
-    do {
-        if (!kill_children()) {
-            return false;
+    siginfo_t info = {0};
+    *reaped = false;
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0) {
+        if (info.si_pid == 0) {
+            return true;
         }
-    } while (waitid(P_ALL, 0, &info, WEXITED) == 0 || errno != ECHILD);
-    return true;
+        *reaped = true;
+        info.si_pid = 0;
+    }
+    return errno != ECHILD;
+}
+
+/* The children of a killed process become ours, and are killed next. */
+base_status base_child_kill_all(int64_t timeout_ns)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(timeout_ns);
+    int pause_ms = 1;
+    for (;;) {
+        bool reaped = false;
+        if (!kill_children()) {
+            return BASE_ERR_UNSUPPORTED;
+        }
+        if (!reap(&reaped)) {
+            return BASE_OK;
+        }
+        if (base_now_ns() >=
+            deadline_ns) { /* also where new ones come as fast as they are killed */
+            return BASE_ERR_TIMEOUT;
+        }
+        pause_ms = reaped ? 0 : pause_ms > 0 ? pause_ms : 1;
+        (void)poll(NULL, 0, pause_ms);
+        pause_ms = pause_ms * 2 < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
+    }
 }

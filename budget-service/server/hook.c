@@ -25,10 +25,12 @@
 enum {
     MESSAGE_BYTES = 16 << 10, /* an alarm names BUDGET_INSTANCES_MAX instances at most */
     FIRST_OTHER_FD = 3,
-    STOP_MS = 4000, /* the helper's own end takes GRACE_MS at most */
+    STOP_MS = 4000, /* the helper's own end takes GRACE_MS and LEFT_MS at most */
     GRACE_MS = 1500,
+    LEFT_MS = 2000, /* for the end of what the command leaves behind */
     STOP_LOOK_MS = 20,
 };
+_Static_assert(GRACE_MS + LEFT_MS < STOP_MS, "the helper ends before it is killed");
 
 static const char GONE[] = "the process of the policy's hook is gone";
 
@@ -60,6 +62,19 @@ static bool describe_end(int wait_status, char text[BASE_ERROR_MESSAGE_BYTES])
     return WEXITSTATUS(wait_status) != 0;
 }
 
+/* What cannot be ended (it is another user's, say) is left: the next alarm must be heard. */
+static void end_what_is_left(void)
+{
+    const base_status status = base_child_kill_all(LEFT_MS * BASE_NS_PER_MS);
+    if (status == BASE_ERR_TIMEOUT) {
+        base_log(BASE_LOG_WARNING, "what the policy's hook has started does not end, or is another "
+                                   "user's: it goes on");
+    } else if (status != BASE_OK) {
+        base_log(BASE_LOG_WARNING, "this system lists no children: what the policy's hook has left "
+                                   "behind outside its process group goes on");
+    }
+}
+
 /* Runs the command with the alarm on its standard input, and ends what it leaves behind. stop_fd: the
  * service's end; -1: none. */
 static base_status run_command(const char *const *command, const char *json, int stop_fd,
@@ -86,10 +101,7 @@ static base_status run_command(const char *const *command, const char *json, int
         put ? base_child_run(&child, wait_status, reterr)
             : base_fail(reterr, BASE_ERR_IO, "an alarm does not fit into a pipe");
     (void)close(input[0]);
-    if (!base_child_kill_all()) {
-        base_log(BASE_LOG_WARNING, "this system lists no children: what the policy's hook has left "
-                                   "behind outside its process group goes on");
-    }
+    end_what_is_left();
     return status;
 }
 

@@ -16,9 +16,13 @@
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/status.h"
 
-enum { EXIT_NOT_STARTED = 127 };
+enum {
+    EXIT_NOT_STARTED = 127,
+    LEFT_S = 10, /* for the end of what the program leaves behind */
+};
 
 /* Ends this process the way in which the program ended. */
 static BASE_NORETURN void leave(const siginfo_t *info)
@@ -86,7 +90,8 @@ static BASE_NORETURN void watch(pid_t program, int lifeline_fd)
     if (waitid(P_PID, (id_t)program, &info, WEXITED) != 0) {
         info = (siginfo_t){.si_code = CLD_EXITED, .si_status = EXIT_NOT_STARTED};
     }
-    if (!base_child_kill_all()) {
+    /* What does not end in time (another user's) is left: its rank must not hang the job's end. */
+    if (base_child_kill_all(LEFT_S * BASE_NS_PER_S) == BASE_ERR_UNSUPPORTED) {
         /* the whole group, this process included: nothing else is possible */
         (void)kill(0, SIGKILL);
     }

@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -147,12 +149,50 @@ static void all_descendants_are_ended(void **state)
     struct pollfd left = {.fd = pidfd_open((pid_t)strtol(said, NULL, 10), 0), .events = POLLIN};
     assert_true(left.fd >= 0);
     assert_int_equal(poll(&left, 1, 0), 0); /* it goes on */
-    assert_true(base_child_kill_all());
+    assert_int_equal(base_child_kill_all(10 * BASE_NS_PER_S), BASE_OK);
     assert_int_equal(poll(&left, 1, 0), 1);
     (void)close(left.fd);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+}
+
+/* A child that does not go away when it is killed: its tracer, this process, does not reap it. */
+static void what_cannot_be_ended_does_not_block(void **state)
+{
+    (void)state;
+    int pids[2];
+    int go[2];
+    pid_t child = -1;
+    int ended = 0;
+    assert_int_equal(pipe2(pids, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(go, O_CLOEXEC), 0);
+    const pid_t parent = fork();
+    assert_true(parent >= 0);
+    if (parent == 0) {
+        char byte = 0;
+        const pid_t made = fork();
+        if (made == 0) {
+            for (;;) {
+                (void)pause();
+            }
+        }
+        const bool told = write(pids[1], &made, sizeof made) == (ssize_t)sizeof made &&
+                          read(go[0], &byte, 1) == 1;
+        const base_status status = base_child_kill_all(20 * BASE_NS_PER_MS);
+        _exit(told && status == BASE_ERR_TIMEOUT ? 0 : 1);
+    }
+    assert_int_equal(read(pids[0], &child, sizeof child), sizeof child);
+    assert_int_equal(ptrace(PTRACE_SEIZE, child, NULL, NULL), 0);
+    assert_int_equal(write(go[1], "", 1), 1);
+    assert_int_equal(waitpid(parent, &ended, 0), parent);
+    assert_int_equal(ended, 0);
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_true(WIFSIGNALED(ended));
+    for (int i = 0; i < 2; i++) {
+        (void)close(pids[i]);
+        (void)close(go[i]);
+    }
 }
 
 /* The parent has no descriptor left to watch the program with. That is no lack of time. */
@@ -199,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_program_that_hangs_is_ended),
         cmocka_unit_test(a_group_is_ended_as_a_whole),
         cmocka_unit_test(all_descendants_are_ended),
+        cmocka_unit_test(what_cannot_be_ended_does_not_block),
         cmocka_unit_test(a_program_that_cannot_be_watched_is_ended),
         cmocka_unit_test(a_missing_program_is_named),
     };

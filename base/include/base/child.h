@@ -3,7 +3,6 @@
 #ifndef BASE_CHILD_H
 #define BASE_CHILD_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -31,10 +30,12 @@ typedef struct base_child {
 BASE_MUST_CHECK base_status base_child_run(const base_child *child, int *wait_status,
                                            base_error *reterr);
 
-/* Kills all children of this process until there is none, and waits for each. In a process that is a
+/* Kills all children of this process until there is none, and reaps each. In a process that is a
  * subreaper (PR_SET_CHILD_SUBREAPER) those are all its descendants in the end, whatever group or session
- * they made for themselves. False if the kernel does not list children: some may be left then. Makes only
+ * they made for themselves. Blocks until timeout_ns is over. BASE_ERR_TIMEOUT: some are left, because they
+ * are another user's (a setuid program), cannot end now (uninterruptible), or fork faster than they are
+ * killed. BASE_ERR_UNSUPPORTED: the kernel does not list children, and some may be left. Makes only
  * system calls that are safe after a fork. */
-BASE_MUST_CHECK bool base_child_kill_all(void);
+BASE_MUST_CHECK base_status base_child_kill_all(int64_t timeout_ns);
 
 #endif
