@@ -118,9 +118,13 @@ static base_status wait_and_reap(const base_child *child, pid_t pid, int *wait_s
     if (pidfd >= 0) {
         (void)close(pidfd);
     }
-    while (waitpid(pid, wait_status, 0) < 0 && errno == EINTR) {
-    }
-    return status;
+    pid_t reaped = -1;
+    do {
+        reaped = waitpid(pid, wait_status, 0);
+    } while (reaped < 0 && errno == EINTR);
+    return reaped < 0 && status == BASE_OK
+               ? base_fail_errno(reterr, errno, "cannot wait for %s", child->program)
+               : status; /* the caller ignores SIGCHLD, say: how it ended is not known */
 }
 
 base_status base_child_run(const base_child *child, int *wait_status, base_error *reterr)

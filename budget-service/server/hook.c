@@ -82,7 +82,6 @@ static base_status run_command(const char *const *command, const char *json, int
 {
     int input[2];
     const size_t json_bytes = strlen(json);
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* for what the command starts and leaves alone */
     if (pipe2(input, O_CLOEXEC) != 0) {
         return base_fail_errno(reterr, errno, "no pipe for the policy's hook");
     }
@@ -105,23 +104,24 @@ static base_status run_command(const char *const *command, const char *json, int
     return status;
 }
 
-base_status budget_hook_try(const char *const *command, const char *json, int *exit_code,
-                            char text[BASE_ERROR_MESSAGE_BYTES], base_error *reterr)
-{
-    int wait_status = 0;
-    base_status status = check_program(command[0], reterr);
-    if (status == BASE_OK) {
-        status = run_command(command, json, -1, &wait_status, reterr);
-    }
-    if (status == BASE_OK) {
-        (void)describe_end(wait_status, text);
-        *exit_code =
-            WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
-    }
-    return status;
-}
-
 /* ---- the helper process ---- */
+
+static void become_helper(int fd)
+{
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGINT, SIG_IGN);  /* a terminal's Ctrl-C is for the budget_service, */
+    (void)signal(SIGTERM, SIG_IGN); /* and the helper ends with it: its socket says so */
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGCHLD, SIG_DFL);         /* ignored, it would hide how the command ended */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* for what the command starts and leaves alone */
+    (void)prctl(PR_SET_NAME, "budget-hook");
+    (void)dup2(fd, FIRST_OTHER_FD);
+    (void)close_range(FIRST_OTHER_FD + 1, ~0U, 0);
+    (void)fcntl(FIRST_OTHER_FD, F_SETFD, FD_CLOEXEC);
+}
 
 static bool service_has_ended(int fd)
 {
@@ -172,19 +172,63 @@ _Noreturn static void serve_alarms(int fd, const char *const *command)
     _exit(0);
 }
 
-static void become_helper(int fd)
+/* ---- one run by hand ---- */
+
+/* What the helper of a trial sends. */
+typedef struct trial {
+    base_status status;
+    int wait_status;
+    base_error error;
+} trial;
+
+/* In a process of its own: whoever starts this program may have left it children, which the hook's end
+ * must not end. */
+static base_status run_in_helper(const char *const *command, const char *json, trial *result,
+                                 base_error *reterr)
 {
-    sigset_t none;
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)signal(SIGINT, SIG_IGN);  /* a terminal's Ctrl-C is for the budget_service, */
-    (void)signal(SIGTERM, SIG_IGN); /* and the helper ends with it: its socket says so */
-    (void)signal(SIGHUP, SIG_IGN);
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)prctl(PR_SET_NAME, "budget-hook");
-    (void)dup2(fd, FIRST_OTHER_FD);
-    (void)close_range(FIRST_OTHER_FD + 1, ~0U, 0);
-    (void)fcntl(FIRST_OTHER_FD, F_SETFD, FD_CLOEXEC);
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        return base_fail_errno(reterr, errno, "cannot make a socket for the policy's hook");
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        become_helper(pair[1]);
+        result->status =
+            run_command(command, json, FIRST_OTHER_FD, &result->wait_status, &result->error);
+        (void)send(FIRST_OTHER_FD, result, sizeof *result, MSG_NOSIGNAL);
+        _exit(0);
+    }
+    const int code = errno;
+    ssize_t got = -1;
+    (void)close(pair[1]);
+    while (child > 0 && (got = recv(pair[0], result, sizeof *result, 0)) < 0 && errno == EINTR) {
+    }
+    (void)close(pair[0]);
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+    }
+    if (child < 0) {
+        return base_fail_errno(reterr, code, "cannot start the process of the policy's hook");
+    }
+    return got == (ssize_t)sizeof *result ? BASE_OK : base_fail(reterr, BASE_ERR_IO, "%s", GONE);
+}
+
+base_status budget_hook_try(const char *const *command, const char *json, int *exit_code,
+                            char text[BASE_ERROR_MESSAGE_BYTES], base_error *reterr)
+{
+    trial result = {0};
+    base_status status = check_program(command[0], reterr);
+    if (status == BASE_OK) {
+        status = run_in_helper(command, json, &result, reterr);
+    }
+    if (status == BASE_OK && result.status != BASE_OK) {
+        return base_fail(reterr, result.status, "%s", result.error.message);
+    }
+    if (status == BASE_OK) {
+        const int ended = result.wait_status;
+        (void)describe_end(ended, text);
+        *exit_code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
+    }
+    return status;
 }
 
 /* ---- the service's side ---- */

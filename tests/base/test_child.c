@@ -80,6 +80,20 @@ static void signals_are_as_a_program_expects_them(void **state)
     assert_int_equal(mask_of(said, "SigIgn:") >> (SIGPIPE - 1) & 1, 0);
 }
 
+/* Whoever ignores SIGCHLD learns nothing of an end: that is no success. */
+static void an_end_that_nobody_is_told_of_is_an_error(void **state)
+{
+    (void)state;
+    base_error error;
+    char said[256];
+    int ended = 0;
+    void (*handler)(int) = signal(SIGCHLD, SIG_IGN);
+    const base_status status = run("exit 7", BASE_NO_DEADLINE, said, &ended, &error);
+    (void)signal(SIGCHLD, handler);
+    assert_status(status, BASE_ERR_IO);
+    assert_non_null(strstr(error.message, "cannot wait for sh"));
+}
+
 static void a_program_that_hangs_is_ended(void **state)
 {
     (void)state;
@@ -236,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_says_something_and_ends),
         cmocka_unit_test(signals_are_as_a_program_expects_them),
+        cmocka_unit_test(an_end_that_nobody_is_told_of_is_an_error),
         cmocka_unit_test(a_program_that_hangs_is_ended),
         cmocka_unit_test(a_group_is_ended_as_a_whole),
         cmocka_unit_test(all_descendants_are_ended),

@@ -48,7 +48,11 @@ grep -q '^{"at":"20.*Z","event":"test"}$' told || fail "the hook heard: $(cat to
 echo 3 >code
 budget 1 hook test --json
 out_has '"hook_exit":3' '"exit":1'
+(trap '' CHLD && budget 1 hook test)
+out_has "the policy's hook ended with exit code 3"
 rm code
+bash -c 'sleep 1000 & echo $! >other; exec budget-service hook test' >out
+kill "$(cat other)" || fail "hook test has ended a process that is not its own"
 
 echo "== serve"
 start_service --passphrase-file passphrase

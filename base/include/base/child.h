@@ -25,7 +25,8 @@ typedef struct base_child {
 } base_child;
 
 /* *wait_status is waitpid's. BASE_ERR_NOTFOUND: there is no such program. BASE_ERR_IO: it could not be
- * started, or was killed because it could not be watched. BASE_ERR_TIMEOUT: it was killed, because its time
+ * started, was killed because it could not be watched, or nothing says how it ended (the caller ignores
+ * SIGCHLD). BASE_ERR_TIMEOUT: it was killed, because its time
  * was over. BASE_ERR_ABORTED: it was killed, because the other end of stop_fd was closed. */
 BASE_MUST_CHECK base_status base_child_run(const base_child *child, int *wait_status,
                                            base_error *reterr);

@@ -44,16 +44,18 @@ typedef struct budget_serve_options {
 BASE_MUST_CHECK base_status budget_service_init(const char *dir, const unsigned char *secret,
                                                 base_error *reterr);
 
-/* Serves until SIGTERM or SIGINT (BASE_OK, all answers sent); SIGHUP is logged, and ends nothing. BASE_ERR_BUSY: another service has
- * the directory; BASE_ERR_MISMATCH: the ledger does not fit its checkpoint, or does not audit;
+/* Serves until SIGTERM or SIGINT (BASE_OK, all answers sent); SIGHUP is logged, and ends nothing.
+ * BASE_ERR_BUSY: another service has the directory; BASE_ERR_MISMATCH: the ledger does not fit its checkpoint, or does not audit;
  * BASE_ERR_LIMIT: a path is too long for a socket; BASE_ERR_AUTH: a file's owner or
  * mode is wrong, or a key is not one. Never returns after a failed fsync: the process ends, since
  * nobody can say what is on disk. */
 BASE_MUST_CHECK base_status budget_serve(const budget_serve_options *options, base_error *reterr);
 
 /* Runs the policy's hook (program and arguments, then NULL) once, as the service does at an alarm: json
- * is on its standard input. Afterwards all children of the calling process are ended: it has no others. text says how it ended, and *exit_code with what: 128 and the signal's
- * number if one ended it. BASE_ERR_INVALID: it cannot be run. BASE_ERR_TIMEOUT: it took too long. */
+ * is on its standard input. A forked process does it, and ends all that the hook leaves behind; other
+ * children of the caller go on. text says how it ended, and *exit_code with what: 128 and the signal's
+ * number if one ended it. Blocks until then. BASE_ERR_INVALID: it cannot be run. BASE_ERR_TIMEOUT: it
+ * took too long. */
 BASE_MUST_CHECK base_status budget_hook_try(const char *const *command, const char *json,
                                             int *exit_code, char text[BASE_ERROR_MESSAGE_BYTES],
                                             base_error *reterr);
