@@ -32,6 +32,16 @@ void service_alarm(budget_service *service, json_t *alarm, const char *format, .
     service_hook_tell(&service->hook, alarm);
 }
 
+static void answer(void *user, uint64_t number, bool heard)
+{
+    service_unheard_answer(user, number, heard);
+}
+
+void service_alarm_look(budget_service *service)
+{
+    service_hook_look(&service->hook, answer, service);
+}
+
 /* What a person must know of a run's instances: "instances i-a, i-b", as many as fit. */
 static void name_instances(char (*ids)[BUDGET_INSTANCE_BYTES], size_t count,
                            char text[INSTANCES_SHOWN_BYTES])

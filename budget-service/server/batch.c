@@ -142,6 +142,9 @@ static base_status commit(budget_service *service, base_status filled, const bas
     base_error error = *why;
     base_status status = filled;
     if (status == BASE_OK) {
+        status = service_unheard_prepare(service, &error);
+    }
+    if (status == BASE_OK) {
         status = budget_ledger_commit(service->ledger, &error);
     } else {
         budget_ledger_rollback(service->ledger);
@@ -150,6 +153,7 @@ static base_status commit(budget_service *service, base_status filled, const bas
         return base_fail(reterr, BASE_ERR_IO,
                          "%s; what is on disk is not known, so the service ends", error.message);
     }
+    service_unheard_settle(service, status == BASE_OK);
     const bool clients_changed = service->clients_changed;
     service->clients_changed = false;
     if (status != BASE_OK) {
@@ -197,6 +201,7 @@ base_status service_batch(budget_service *service, int *count, base_error *reter
     const base_status filled = fill(service, &received, &error);
     if (!received) {
         budget_ledger_rollback(service->ledger);
+        service_unheard_settle(service, false);
         return base_fail(reterr, BASE_ERR_IO, "%s", error.message);
     }
     status = commit(service, filled, &error, reterr);

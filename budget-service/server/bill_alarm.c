@@ -9,7 +9,7 @@
 #include "budget/money.h"
 #include "service.h"
 
-enum { NAMES_SHOWN_BYTES = 512 };
+enum { NAMES_SHOWN_BYTES = 512, LINE_BYTES = 1024 };
 
 /* A frozen account has an alarm of its own (usage.c), and its sums are no bill's. */
 static bool costs(const budget_finding *finding)
@@ -118,6 +118,7 @@ static void raise_one(budget_service *service, budget_finding_kind kind,
 {
     char money[BUDGET_MONEY_BYTES];
     char names[NAMES_SHOWN_BYTES];
+    char line[LINE_BYTES];
     const bool of_run = kind == BUDGET_FINDING_DIFFERING || kind == BUDGET_FINDING_AFTER_THE_END;
     budget_money_show(sum->bill_usd_micro, money);
     list_names(of_run || sum->instances.count == 0 ? &sum->labels : &sum->instances, names);
@@ -127,8 +128,9 @@ static void raise_one(budget_service *service, budget_finding_kind kind,
                   "bill_usd_micro", (json_int_t)sum->bill_usd_micro, "ledger_usd_micro",
                   (json_int_t)sum->ledger_usd_micro, "labels", names_json(&sum->labels),
                   "instances", names_json(&sum->instances));
-    service_alarm(service, alarm, "a bill%s%s has %s%s%s: %s", vendor[0] != '\0' ? " of " : "",
-                  vendor, money, names[0] != '\0' ? " for " : "", names, what_to_do(kind));
+    (void)snprintf(line, sizeof line, "a bill%s%s has %s%s%s: %s", vendor[0] != '\0' ? " of " : "",
+                   vendor, money, names[0] != '\0' ? " for " : "", names, what_to_do(kind));
+    service_unheard_add(service, alarm, line);
 }
 
 void service_bill_alarm(budget_service *service, const service_bill_sums *sums, const char *vendor)

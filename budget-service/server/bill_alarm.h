@@ -34,7 +34,7 @@ typedef struct service_bill_sums {
 /* Adds a finding, if it costs money. */
 void service_bill_note(service_bill_sums *sums, const budget_finding *finding);
 
-/* Raises the alarms. vendor: of the bill; NULL or "": it does not say. */
+/* Raises the alarms once the batch is committed (unheard.h). vendor: of the bill; NULL or "": it does not say. */
 struct budget_service;
 void service_bill_alarm(struct budget_service *service, const service_bill_sums *sums,
                         const char *vendor);

@@ -298,11 +298,25 @@ base_status service_list(budget_service *service, const service_question *questi
     return status;
 }
 
+/* Empty: the hook has heard all, as far as is known. */
+static void hook_failure(const budget_service *service, char text[BASE_ERROR_MESSAGE_BYTES])
+{
+    const size_t count = service_unheard_count(service);
+    (void)snprintf(text, BASE_ERROR_MESSAGE_BYTES, "%s", service->hook.failure);
+    if (text[0] == '\0' && count > 0) {
+        (void)snprintf(text, BASE_ERROR_MESSAGE_BYTES,
+                       "the policy's hook has not heard of %zu findings on bills; their alarms are "
+                       "raised again",
+                       count);
+    }
+}
+
 static base_status put_status(budget_service *service, const account_page *accounts,
                               const entry_page *alarms, service_item *item, base_error *reterr)
 {
     Ringfence__Budget__StatusReport report = RINGFENCE__BUDGET__STATUS_REPORT__INIT;
     char clock_alarm[BUDGET_ANSWER_MESSAGE_BYTES] = "";
+    char unheard[BASE_ERROR_MESSAGE_BYTES];
     int64_t overdue = 0;
     int64_t frozen = 0;
     base_status status = budget_ledger_attention(service->ledger, &overdue, &frozen, reterr);
@@ -312,7 +326,8 @@ static base_status put_status(budget_service *service, const account_page *accou
     if (status != BASE_OK) {
         return status;
     }
-    service_hook_look(&service->hook);
+    service_alarm_look(service);
+    hook_failure(service, unheard);
     report.accounts = accounts->pointers;
     report.n_accounts = accounts->count;
     report.accounts_total = accounts->total;
@@ -322,7 +337,7 @@ static base_status put_status(budget_service *service, const account_page *accou
     report.frozen_total = (uint64_t)frozen;
     report.clock_alarm = clock_alarm;
     report.audit_finding = service->finding;
-    report.hook_failure = service->hook.failure;
+    report.hook_failure = unheard;
     return service_item_done(item, &report.base, reterr);
 }
 

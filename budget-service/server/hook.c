@@ -32,7 +32,16 @@ enum {
 };
 _Static_assert(GRACE_MS + LEFT_MS < STOP_MS, "the helper ends before it is killed");
 
+/* Those of bills stand in a file, and the others come from what is still so. */
+static const char RECURS[] =
+    "unless its cause has ended, its alarm is raised again at the next start";
 static const char GONE[] = "the process of the policy's hook is gone";
+
+/* What the helper says of an alarm. */
+typedef struct hook_report {
+    uint64_t number;                     /* the first alarm is 1 */
+    char text[BASE_ERROR_MESSAGE_BYTES]; /* what has failed; empty: nothing */
+} hook_report;
 
 /* ---- running the command ---- */
 
@@ -123,16 +132,18 @@ static void become_helper(int fd)
     (void)fcntl(FIRST_OTHER_FD, F_SETFD, FD_CLOEXEC);
 }
 
+/* It has closed its end; alarms may still wait in this one. */
 static bool service_has_ended(int fd)
 {
     struct pollfd watched = {.fd = fd};
     return poll(&watched, 1, 0) > 0;
 }
 
-/* Runs the command for one alarm, and reports what became of it: an empty text is all well. */
-static void handle_alarm(int fd, const char *const *command, const char *json)
+/* Runs the command for one alarm, and reports what became of it. */
+static void handle_alarm(int fd, const char *const *command, const char *json, uint64_t number)
 {
-    char text[BASE_ERROR_MESSAGE_BYTES];
+    hook_report report = {.number = number};
+    char *text = report.text;
     base_error why = {0};
     int wait_status = 0;
     bool failed = true;
@@ -140,25 +151,24 @@ static void handle_alarm(int fd, const char *const *command, const char *json)
     if (status == BASE_OK) {
         failed = describe_end(wait_status, text);
     } else if (status == BASE_ERR_ABORTED) {
-        (void)snprintf(text, sizeof text,
-                       "the policy's hook was ended, because the service ends: its alarm is raised "
-                       "again at the next start");
+        (void)snprintf(text, sizeof report.text,
+                       "the policy's hook was ended, because the service ends: %s", RECURS);
     } else {
-        (void)snprintf(text, sizeof text, "the policy's hook: %.400s", why.message);
+        (void)snprintf(text, sizeof report.text, "the policy's hook: %.400s", why.message);
     }
     if (failed) {
         base_log(BASE_LOG_ERROR, "%s, at the alarm %s", text, json);
     } else {
         text[0] = '\0';
     }
-    (void)send(fd, text, strlen(text) + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)send(fd, &report, sizeof report, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* One alarm after the other, until the service closes its end. */
 _Noreturn static void serve_alarms(int fd, const char *const *command)
 {
     static char message[MESSAGE_BYTES + 1];
-    while (!service_has_ended(fd)) {
+    for (uint64_t number = 1;;) {
         const ssize_t got = recv(fd, message, MESSAGE_BYTES, 0);
         if (got < 0 && errno == EINTR) {
             continue;
@@ -167,7 +177,14 @@ _Noreturn static void serve_alarms(int fd, const char *const *command)
             break;
         }
         message[got] = '\0';
-        handle_alarm(fd, command, message);
+        if (service_has_ended(fd)) { /* what waits is named, and not run: the end must come */
+            base_log(
+                BASE_LOG_ERROR,
+                "the service ends, and the policy's hook was not notified: %s, at the alarm %s",
+                RECURS, message);
+        } else {
+            handle_alarm(fd, command, message, number++);
+        }
     }
     _exit(0);
 }
@@ -265,6 +282,11 @@ base_status service_hook_start(service_hook *hook, const char *const *command, b
     return BASE_OK;
 }
 
+bool service_hook_is_set(const service_hook *hook)
+{
+    return hook->pid > 0;
+}
+
 static const char *tell(const service_hook *hook, const char *json)
 {
     if (json == NULL) {
@@ -276,9 +298,8 @@ static const char *tell(const service_hook *hook, const char *json)
     if (send(hook->fd, json, strlen(json), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
         return NULL;
     }
-    return errno == EAGAIN || errno == ENOBUFS
-               ? "the policy's hook is busy: it was not notified of an alarm"
-               : GONE;
+    return errno == EAGAIN || errno == ENOBUFS ? "the policy's hook is busy: it was not notified"
+                                               : GONE;
 }
 
 void service_hook_tell(service_hook *hook, json_t *alarm)
@@ -286,7 +307,7 @@ void service_hook_tell(service_hook *hook, json_t *alarm)
     char *json = alarm != NULL ? json_dumps(alarm, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     const char *failure = hook->fd >= 0 ? tell(hook, json) : NULL;
     if (failure != NULL) {
-        base_log(BASE_LOG_ERROR, "%s", failure);
+        base_log(BASE_LOG_ERROR, "%s, at the alarm %s", failure, json != NULL ? json : "");
         (void)snprintf(hook->failure, sizeof hook->failure, "%s", failure);
         hook->dropped = hook->sent;
     } else if (hook->fd >= 0) {
@@ -307,29 +328,29 @@ static void lose(service_hook *hook)
     }
 }
 
-void service_hook_look(service_hook *hook)
+void service_hook_look(service_hook *hook, service_hook_answer *answer, void *user)
 {
-    char report[BASE_ERROR_MESSAGE_BYTES];
+    hook_report report;
     struct pollfd watched = {.fd = hook->fd, .events = POLLIN};
     while (hook->fd >= 0 && poll(&watched, 1, 0) > 0) {
-        const ssize_t got = recv(hook->fd, report, sizeof report - 1, MSG_DONTWAIT);
+        const ssize_t got = recv(hook->fd, &report, sizeof report, MSG_DONTWAIT);
         if (got == 0) {
             lose(hook);
         }
-        if (got <= 0) {
+        if (got != (ssize_t)sizeof report) {
             return;
         }
-        report[got] = '\0';
-        hook->heard++;
-        if (report[0] == '\0' && hook->heard <= hook->dropped) {
+        const bool heard = report.text[0] == '\0';
+        answer(user, report.number, heard);
+        if (heard && report.number <= hook->dropped) {
             continue; /* of an alarm before the one that was dropped */
         }
-        (void)snprintf(hook->failure, sizeof hook->failure, "%s", report);
+        (void)snprintf(hook->failure, sizeof hook->failure, "%s", report.text);
         base_text_escape(hook->failure, sizeof hook->failure); /* a path is any text */
     }
 }
 
-/* A hook that takes long does not hold up the end: its alarm is raised again at the next start. */
+/* A hook that takes long does not hold up the end: its alarm comes again (RECURS). */
 void service_hook_stop(service_hook *hook)
 {
     const int64_t deadline_ns = base_deadline_after_ns(STOP_MS * BASE_NS_PER_MS);

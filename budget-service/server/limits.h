@@ -21,6 +21,7 @@ enum {
     SERVICE_USAGE_MAX = 32,            /* accounts notified of at one look */
     SERVICE_EXPIRE_MAX = 64,           /* deadlines handled, and alarms raised, at one look */
     SERVICE_ALARM_AGAIN_S = 15 * 60,   /* until the end is proven, so often */
+    SERVICE_UNHEARD_MAX = 256,         /* alarms of bills that the hook has not heard */
     SERVICE_FAILURE_AGAIN_S = 60,      /* the same failure is logged so often at most */
     SERVICE_HOOK_S = 60,               /* the policy's hook may take so long for an alarm */
     SERVICE_NBF_LEEWAY_S = 60,         /* a rented host's clock may be behind by so much */

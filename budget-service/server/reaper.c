@@ -28,6 +28,7 @@ static base_status raise_overdue(budget_service *service, budget_reservation run
     if (base_now_ns() >= service->alarms_due_ns) {
         service->alarms_due_ns = base_now_ns() + SERVICE_ALARM_AGAIN_S * BASE_NS_PER_S;
         service->overdue = (budget_ledger_moment){0};
+        service_unheard_raise(service);
     }
     const base_status status = budget_ledger_overdue(service->ledger, &service->overdue,
                                                      SERVICE_EXPIRE_MAX, runs, &count, reterr);
@@ -97,7 +98,7 @@ base_status service_reap(budget_service *service, base_error *reterr)
     if (base_now_ns() < service->reaper_due_ns) {
         return BASE_OK;
     }
-    service_hook_look(&service->hook);
+    service_alarm_look(service);
     base_status status = write_rows(service, runs, &written, reterr);
     if (status == BASE_OK) {
         status = raise_overdue(service, runs, reterr);

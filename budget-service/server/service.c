@@ -175,6 +175,7 @@ static base_status open_all(budget_service *service, base_error *reterr)
         status = open_ledger(service, reterr);
     }
     if (status == BASE_OK) {
+        service_unheard_load(service);
         status = service_audit_first(service, reterr);
     }
     if (status == BASE_OK) {
@@ -271,6 +272,7 @@ static void close_all(budget_service *service)
     }
     sodium_free(service->curve);
     service_hook_stop(&service->hook);
+    service_unheard_free(service);
     budget_policy_destroy(service->policy);
     service_admission_fini(&service->admission);
     proto_arena_fini(&service->arena);

@@ -22,6 +22,7 @@
 #include "proto/arena.h"
 #include "proto/key.h"
 #include "proto/zap.h"
+#include "unheard.h"
 
 typedef enum service_endpoint {
     SERVICE_ENDPOINT_ASK,    /* clients on the list */
@@ -80,6 +81,7 @@ typedef struct budget_service {
     char failure_logged[BASE_ERROR_MESSAGE_BYTES];
     struct service_usage *usage; /* accounts near their caps */
     service_hook hook;
+    service_unheard unheard;
 } budget_service;
 
 /* What a handler gets: a question that has passed the checks of its sender. */
@@ -182,6 +184,9 @@ BASE_MUST_CHECK base_status service_alarm_overdue(budget_service *service,
                                                   base_error *reterr);
 BASE_MUST_CHECK base_status service_alarm_ending(budget_service *service,
                                                  const budget_reservation *run, base_error *reterr);
+
+/* Takes what the hook has said of its alarms. */
+void service_alarm_look(budget_service *service);
 
 /* What is wrong with the wall clock; empty: nothing. */
 BASE_MUST_CHECK base_status service_clock_text(budget_service *service,

@@ -289,6 +289,100 @@ static void test_bill_findings_are_told(void **state)
     (void)close(self.fifo);
 }
 
+static const budget_charge stray = {
+    .line_id = "1", .instance_id = "pod-90aa", .usd_micro = USD(0.25)};
+
+static budget_verdict reconcile_with(const service_fixture *fixture, const budget_charge *line)
+{
+    base_error why;
+    budget_reconciliation result;
+    const budget_bill bill = {.as_of = 4000000000, .vendor = "runpod", .charges = line, .count = 1};
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    const budget_verdict verdict = budget_reconcile(admin, &bill, NULL, NULL, &result, &why);
+    budget_client_close(admin);
+    return verdict;
+}
+
+/* Asks for status until the hook's failure has this text, or is none. */
+static void await_hook_failure(const hooked *self, const char *part)
+{
+    base_error why;
+    budget_report report = {0};
+    const budget_status_sinks sinks = {0};
+    budget_client *client = fixture_client(self->fixture, "request", 0);
+    const int64_t deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
+    bool found = false;
+    while (!found && base_now_ns() < deadline_ns) {
+        assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
+        found = part == NULL ? report.hook_failure[0] == '\0'
+                             : strstr(report.hook_failure, part) != NULL;
+    }
+    budget_client_close(client);
+    if (!found) {
+        fail_msg("the hook's failure is: %s", report.hook_failure);
+    }
+}
+
+/* The next reconcile would say "matched": the alarm of a bill comes until the hook has ended with 0. */
+static void test_bill_alarm_outlives_a_hook_that_fails(void **state)
+{
+    service_fixture *fixture = *state;
+    char file[BASE_PATH_BYTES];
+    const hooked self = make(fixture, "{ cat; echo; } >FIFO; exit 3", no_reminder);
+    (void)snprintf(file, sizeof file, "%s/alarms.json", fixture->dir);
+    start(&self, NULL);
+    assert_int_equal(reconcile_with(fixture, &stray), BUDGET_GRANTED);
+    (void)assert_event(&self, "bill-finding", "\"instances\":[\"pod-90aa\"]");
+    await_hook_failure(&self, "exit code 3");
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_int_equal(access(file, F_OK), 0);
+
+    put_policy(&self, says_it, no_reminder);
+    start(&self, NULL);
+    (void)assert_event(&self, "bill-finding", "\"instances\":[\"pod-90aa\"]");
+    const int64_t deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
+    while (access(file, F_OK) == 0 && base_now_ns() < deadline_ns) {
+        await_hook_failure(&self, NULL);
+    }
+    assert_int_equal(fixture_stop(fixture), 0);
+
+    start(&self, NULL);
+    await_hook_failure(&self, NULL);
+    await_hook_failure(&self, NULL); /* the loop has raised between two answers what it has */
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_int_equal(count_in_log(&self, "ALARM: a bill of runpod has $0.25 for pod-90aa"), 2);
+    (void)close(self.fifo);
+}
+
+/* What is undone was not found. */
+static void test_bill_alarm_follows_the_commit(void **state)
+{
+    service_fixture *fixture = *state;
+    char setting[BASE_PATH_BYTES + 64];
+    char full[BASE_PATH_BYTES];
+    base_error why;
+    const hooked self = make(fixture, says_it, no_reminder);
+    (void)snprintf(setting, sizeof setting, "BUDGET_FULL_FILE=%s/ledger.db-wal", fixture->dir);
+    (void)snprintf(full, sizeof full, "%s/ledger.db-wal.full", fixture->dir);
+    start(&self, setting);
+    fixture_account(fixture, "phase35", USD(50));
+    fixture_begin_run(fixture, "said", 3600);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    const budget_actual said = {.label = "said", .usd_micro = USD(0.30)};
+    assert_verdict(budget_record_actual(admin, &said, &why), BUDGET_GRANTED, &why);
+    budget_client_close(admin);
+    const budget_charge more = {.line_id = "6", .label = "said", .usd_micro = USD(0.50)};
+    assert_ok(base_file_write(full, "", 0, &why), &why);
+    assert_int_not_equal(reconcile_with(fixture, &more), BUDGET_GRANTED);
+    assert_int_equal(count_in_log(&self, "ALARM: "), 0);
+    assert_int_equal(unlink(full), 0);
+    assert_int_equal(reconcile_with(fixture, &more), BUDGET_GRANTED);
+    (void)assert_event(&self, "bill-finding", "\"finding\":\"differing\"");
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_int_equal(count_in_log(&self, "ALARM: "), 1);
+    (void)close(self.fifo);
+}
+
 /* A process whose number comes through the pipe: readable when it has ended. */
 static int open_process(const hooked *self)
 {
@@ -343,7 +437,7 @@ static void test_hook_that_hangs_is_ended(void **state)
     (void)close(self.fifo);
 }
 
-/* Neither a hook nor what it has started outlives the service. */
+/* Neither a hook nor what it has started outlives the service. What waited is named. */
 static void test_nothing_outlives_the_service(void **state)
 {
     service_fixture *fixture = *state;
@@ -355,11 +449,13 @@ static void test_nothing_outlives_the_service(void **state)
     fixture_begin_run(fixture, "run-1", 1);
     const int left = open_process(&self);
     const int hook = open_process(&self);
+    assert_int_equal(reconcile_with(fixture, &stray), BUDGET_GRANTED);
     assert_int_equal(fixture_stop(fixture), 0);
     assert_ends(hook);
     assert_ends(left);
     assert_int_equal(count_in_log(&self, "was ended, because the service ends"), 1);
     assert_int_equal(count_in_log(&self, "took longer"), 0);
+    assert_int_equal(count_in_log(&self, "was not notified: unless its cause has ended"), 1);
     (void)close(self.fifo);
 }
 
@@ -391,6 +487,8 @@ int main(void)
         SERVICE_TEST(test_reminder_can_be_switched_off),
         SERVICE_TEST(test_accounts_and_clock_are_told),
         SERVICE_TEST(test_bill_findings_are_told),
+        SERVICE_TEST(test_bill_alarm_outlives_a_hook_that_fails),
+        SERVICE_TEST(test_bill_alarm_follows_the_commit),
         SERVICE_TEST(test_hook_that_hangs_is_ended),
         SERVICE_TEST(test_nothing_outlives_the_service),
         SERVICE_TEST(test_hook_that_is_no_program_is_refused),

@@ -16,7 +16,8 @@
 #define BUDGET_FILE_LEDGER  "ledger.db"
 #define BUDGET_FILE_CURVE   "service.curve"
 #define BUDGET_FILE_ADDRESS "service.json"
-#define BUDGET_FILE_LOCK    "run/lock" /* held by the service that runs */
+#define BUDGET_FILE_ALARMS  "alarms.json" /* of bills, that the hook has not heard */
+#define BUDGET_FILE_LOCK    "run/lock"    /* held by the service that runs */
 
 /* A client's key file: JSON, 0600, made with O_EXCL. Holds a secret: wipe it (proto_wipe). */
 typedef struct budget_client_key {
