@@ -176,6 +176,11 @@ static int64_t added(const matched_line *line)
     return line->charge->usd_micro - line->recorded;
 }
 
+bool reconcile_is_news(const matched_line *line)
+{
+    return !line->known || added(line) != 0;
+}
+
 static int by_reservation(const void *a, const void *b)
 {
     const matched_line *left = a;
@@ -217,14 +222,9 @@ static label_sums add_up(int64_t billed_before, const matched_line *lines, size_
     return sums;
 }
 
-static bool is_news(const matched_line *line)
-{
-    return !line->known || added(line) != 0;
-}
-
 static size_t last_news(const matched_line *lines, size_t count)
 {
-    while (count > 0 && !is_news(&lines[count - 1])) {
+    while (count > 0 && !reconcile_is_news(&lines[count - 1])) {
         count--;
     }
     return count > 0 ? count - 1 : 0;
@@ -252,7 +252,7 @@ static base_status record_lines(reconciler *self, const recording *what,
     for (size_t i = 0; i < what->count && status == BASE_OK; i++) {
         budget_answer answer;
         const matched_line *line = &what->lines[i];
-        if (!is_news(line)) {
+        if (!reconcile_is_news(line)) {
             continue;
         }
         const int64_t taken = i == last || !what->at_once ? left : added(line);
@@ -346,6 +346,7 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
     const int64_t by_hand = found.rule.total - found.billed_usd_micro;
     const bool matched = lines_match(&found, &sums, by_hand);
     const bool credited = matched && sums.total < 0;
+    const bool recorded = matched || is_more(&found, &sums);
     const budget_finding finding = {
         .kind = matched && !credited ? BUDGET_FINDING_MATCHED : BUDGET_FINDING_DIFFERING,
         .label = found.entry.label,
@@ -353,10 +354,11 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
         .line_id = count == 1 ? lines[0].charge->line_id : "",
         .ledger_usd_micro = credited ? 0 : sums.recorded + by_hand,
         .bill_usd_micro = sums.bill,
+        .posted = recorded,
     };
     reconcile_report(self, &finding);
     const bool goes_on = reconcile_look_after_the_end(self, &found, lines, count);
-    if (matched || is_more(&found, &sums)) {
+    if (recorded) {
         const recording what = {.label = found.entry.label,
                                 .lines = lines,
                                 .count = count,

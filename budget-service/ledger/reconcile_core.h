@@ -29,6 +29,9 @@ typedef struct reconciler {
 /* Counts a finding, and shows it to the caller unless the line matched. */
 void reconcile_report(reconciler *self, const budget_finding *finding);
 
+/* Whether no bill before has shown the line with this amount. */
+bool reconcile_is_news(const matched_line *line);
+
 /* Whether a line of this vendor (NULL: not known) may be about a run of that one. */
 bool reconcile_is_vendors(const char *vendor, const char *of_run);
 

@@ -79,7 +79,11 @@ bool reconcile_look_after_the_end(reconciler *self, const budget_reservation *fo
                                   const matched_line *lines, size_t count)
 {
     budget_finding finding = {
-        .kind = BUDGET_FINDING_AFTER_THE_END, .label = found->entry.label, .line_id = ""};
+        .kind = BUDGET_FINDING_AFTER_THE_END,
+        .label = found->entry.label,
+        .line_id = "",
+        .known = found->rule.final,
+    };
     const int64_t granularity_s =
         budget_policy_granularity_seconds(self->options->policy, found->entry.vendor);
     const int64_t end_s =
@@ -91,6 +95,7 @@ bool reconcile_look_after_the_end(reconciler *self, const budget_reservation *fo
                 finding.instance_id == NULL ? charge->instance_id : finding.instance_id;
             finding.ledger_usd_micro += lines[i].recorded;
             finding.bill_usd_micro += charge->usd_micro;
+            finding.known = finding.known && !reconcile_is_news(&lines[i]);
         }
     }
     if (finding.instance_id == NULL && found->rule.refuted) {

@@ -21,7 +21,7 @@ static bool costs(const budget_finding *finding)
     case BUDGET_FINDING_AMBIGUOUS:
         return finding->bill_usd_micro > finding->ledger_usd_micro;
     case BUDGET_FINDING_AFTER_THE_END: /* what is recorded already was charged all the same */
-        return finding->bill_usd_micro > 0;
+        return finding->bill_usd_micro > 0 && !finding->known;
     case BUDGET_FINDING_MATCHED:
     case BUDGET_FINDING_MISSING_IN_BILL:
     case BUDGET_FINDING_FROZEN:
@@ -58,20 +58,31 @@ void service_bill_note(service_bill_sums *sums, const budget_finding *finding)
     }
     service_bill_sum *sum = &sums->kinds[finding->kind];
     sum->count++;
+    sum->posted_count += finding->posted;
     add_money(&sum->bill_usd_micro, finding->bill_usd_micro);
     add_money(&sum->ledger_usd_micro, finding->ledger_usd_micro);
     add_name(&sum->labels, finding->label);
     add_name(&sum->instances, finding->instance_id);
 }
 
-static const char *what_to_do(budget_finding_kind kind)
+static const char *what_to_do_about_more(const service_bill_sum *sum)
+{
+    if (sum->posted_count == sum->count) {
+        return "that is more than the ledger had: find out why. The bill is posted";
+    }
+    return sum->posted_count == 0
+               ? "that is more than the ledger had, and nothing of it is posted: find out why"
+               : "that is more than the ledger had, and not all of it is posted: find out why";
+}
+
+static const char *what_to_do(budget_finding_kind kind, const service_bill_sum *sum)
 {
     switch (kind) {
     case BUDGET_FINDING_MISSING_IN_LEDGER:
         return "the ledger knows no such run: somebody created it without a token. End it at the "
                "vendor, and find out who";
     case BUDGET_FINDING_DIFFERING:
-        return "that is more than the ledger had: find out why. What is new on it is posted";
+        return what_to_do_about_more(sum);
     case BUDGET_FINDING_AFTER_THE_END:
         return "that is for a time after the proven end: look at the vendor's list, end the "
                "instance, then: budget-service terminated LABEL --evidence FILE";
@@ -129,7 +140,7 @@ static void raise_one(budget_service *service, budget_finding_kind kind,
                   (json_int_t)sum->ledger_usd_micro, "labels", names_json(&sum->labels),
                   "instances", names_json(&sum->instances));
     (void)snprintf(line, sizeof line, "a bill%s%s has %s%s%s: %s", vendor[0] != '\0' ? " of " : "",
-                   vendor, money, names[0] != '\0' ? " for " : "", names, what_to_do(kind));
+                   vendor, money, names[0] != '\0' ? " for " : "", names, what_to_do(kind, sum));
     service_unheard_add(service, alarm, line);
 }
 

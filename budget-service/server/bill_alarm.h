@@ -20,6 +20,7 @@ _Static_assert((int)BUDGET_LABEL_BYTES >= (int)BUDGET_INSTANCE_BYTES, "either is
 /* Of the findings of one kind that cost money. */
 typedef struct service_bill_sum {
     size_t count;
+    size_t posted_count; /* of them: those whose bill is posted */
     int64_t bill_usd_micro;
     int64_t ledger_usd_micro;
     service_bill_names labels;

@@ -26,6 +26,8 @@ static void note(void *context, const budget_finding *finding)
     findings_seen *seen = context;
     if (seen->count < FINDINGS) {
         seen->findings[seen->count].kind = finding->kind;
+        seen->findings[seen->count].posted = finding->posted;
+        seen->findings[seen->count].known = finding->known;
         (void)snprintf(seen->findings[seen->count].label, BUDGET_LABEL_BYTES, "%s", finding->label);
     }
     seen->count++;

@@ -12,6 +12,8 @@ typedef struct findings_seen {
     struct {
         budget_finding_kind kind;
         char label[BUDGET_LABEL_BYTES];
+        bool posted;
+        bool known;
     } findings[FINDINGS];
 } findings_seen;
 

@@ -70,6 +70,7 @@ static void a_bill_of_more_than_was_said_is_posted(void **state)
         assert_int_equal(result.counts[BUDGET_FINDING_DIFFERING], 1);
         assert_int_equal(result.counts[BUDGET_FINDING_MATCHED], 0);
         assert_int_equal(result.recorded, 1);
+        assert_true(found.findings[0].posted);
         result = reconcile(fixture, bills[i], &found);
         assert_int_equal(result.counts[BUDGET_FINDING_DIFFERING], 0);
         assert_int_equal(result.counts[BUDGET_FINDING_MATCHED], 1);
@@ -79,6 +80,7 @@ static void a_bill_of_more_than_was_said_is_posted(void **state)
     assert_granted(fixture_actual(fixture, "a", -20000)); /* a person, who is not overruled again */
     const budget_reconciled result = reconcile(fixture, bills[0], &found);
     assert_int_equal(result.counts[BUDGET_FINDING_DIFFERING], 1);
+    assert_false(found.findings[0].posted);
     assert_int_equal(spent(fixture), 990000 + 300000);
 }
 

@@ -286,6 +286,7 @@ static void lines_after_the_end_are_found_and_freeze(void **state)
         expect_counts(&result, 1, 0, 0, 0, 0);
         assert_int_equal(result.counts[BUDGET_FINDING_AFTER_THE_END], 1);
         assert_string_equal(found.findings[0].label, "a");
+        assert_int_equal(found.findings[0].known, again == 1);
         assert_int_equal(result.counts[BUDGET_FINDING_FROZEN], again == 0);
     }
     check_phase(fixture, 800000, 49700000);
@@ -310,6 +311,7 @@ static void lines_after_the_end_release_nothing(void **state)
     (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,0.10,2,%lld\n", end_s - 60);
     (void)reconcile(fixture, bill, &found); /* an earlier bill, which does not show it */
     assert_int_equal(found.count, 1);
+    assert_false(found.findings[0].known);
     assert_int_equal(found.findings[0].kind, BUDGET_FINDING_AFTER_THE_END);
     check_phase(fixture, 300000, 1700000);
 }

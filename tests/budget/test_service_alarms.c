@@ -280,12 +280,19 @@ static void test_bill_findings_are_told(void **state)
         line = assert_event(&self, "bill-finding", "\"finding\":\"after_the_end\"");
         assert_non_null(strstr(line, "\"labels\":[\"ended\"]"));
     }
+    const budget_actual all = {.label = "ended"}; /* a person has looked: it is all */
+    assert_verdict(budget_terminated(admin, "ended", "gone", 4, false, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_record_actual(admin, &all, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_reconcile(admin, &bill, NULL, NULL, &result, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(result.after_the_end, 1);
     budget_client_close(admin);
     assert_int_equal(fixture_stop(fixture), 0);
+    assert_int_equal(count_in_log(&self, "find out why. The bill is posted"), 1);
+    assert_int_equal(count_in_log(&self, "ALARM: a bill of runpod has $0.20 for ended"), 2);
     assert_int_equal(
         count_in_log(&self, "ALARM: a bill of runpod has $0.41 for pod-90aa, pod-77: the ledger"),
-        2);
-    assert_int_equal(count_in_log(&self, "ALARM: "), 7);
+        3);
+    assert_int_equal(count_in_log(&self, "ALARM: "), 9);
     (void)close(self.fifo);
 }
 

@@ -70,6 +70,8 @@ typedef struct budget_finding {
     const char *line_id;
     int64_t ledger_usd_micro;
     int64_t bill_usd_micro;
+    bool posted;         /* DIFFERING: the bill is posted; else nothing of it */
+    bool known;          /* AFTER_THE_END: a bill before had all of it, and the cost is final */
     const char *account; /* FROZEN: which; else NULL */
     const char *message; /* FROZEN: why; else NULL */
 } budget_finding;
