@@ -51,8 +51,20 @@ static double log_tick(int i)
     return (within == 0 ? 1 : within == 1 ? 2 : 5) * pow(10, decade);
 }
 
+/* Ends of which both have a logarithm. */
+static void make_positive(double *low, double *high)
+{
+    if (!isfinite(*high) || !(*high > 0)) {
+        *high = 1;
+    }
+    if (!isfinite(*low) || !(*low > 0) || *low > *high) {
+        *low = *high;
+    }
+}
+
 chart_axis chart_axis_log(double low, double high)
 {
+    make_positive(&low, &high);
     int first = LOG_TICK_COUNT * (int)floor(log10(low));
     while (log_tick(first + 1) <= low * (1 + 1e-9)) {
         first++;
@@ -76,6 +88,7 @@ chart_axis chart_axis_log(double low, double high)
 chart_axis chart_axis_doubling(double low, double high, bool bytes)
 {
     const double margin = sqrt(2);
+    make_positive(&low, &high);
     chart_axis axis = {.low = log10(low / margin),
                        .high = log10(high * margin),
                        .tick = 1,

@@ -75,6 +75,20 @@ void chart_figure_add_row(chart_figure *figure, const char *name, const double *
     }
 }
 
+void chart_figure_keep_positive(chart_figure *figure)
+{
+    for (int s = 0; s < figure->series_count; s++) {
+        chart_series *series = &figure->series[s];
+        int kept = 0;
+        for (int i = 0; i < series->point_count; i++) {
+            if (series->points[i].low > 0) {
+                series->points[kept++] = series->points[i];
+            }
+        }
+        series->point_count = kept;
+    }
+}
+
 bool chart_figure_range(const chart_figure *figure, double *low, double *high)
 {
     *low = INFINITY;

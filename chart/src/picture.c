@@ -132,9 +132,14 @@ base_status chart_picture_write(const chart_picture *picture, const char *path, 
 {
     base_buffer text = {0};
     chart_picture_svg(&text, picture);
-    const base_status status =
-        text.failed ? base_fail(reterr, BASE_ERR_MEMORY, "no memory to draw %s", path)
-                    : base_file_write(path, text.data, text.length_bytes, reterr);
+    base_status status = BASE_OK;
+    if (text.failed) {
+        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory to draw %s", path);
+    } else if (text.length_bytes == 0) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s: there is nothing to draw", path);
+    } else {
+        status = base_file_write(path, text.data, text.length_bytes, reterr);
+    }
     base_buffer_fini(&text);
     return status;
 }

@@ -93,6 +93,7 @@ static base_status draw(const char *path, const bench_options *options, const be
     double low = 0;
     double high = 0;
     fill(panels, shared);
+    chart_figure_keep_positive(panels[TIME]);
     if (!chart_figure_range(panels[TIME], &low, &high)) {
         return base_fail(reterr, BASE_ERR_INVALID, "no plot: all sizes are 0");
     }

@@ -145,6 +145,7 @@ coll_status sweep_plot(const sweep_options *options, const sweep *result, coll_e
     (void)snprintf(title, sizeof title, "%s of %zu bytes, %d ranks per host",
                    coll_kind_name(options->kind), options->whole_bytes, options->ranks_per_host);
     fill(figure, result);
+    chart_figure_keep_positive(figure);
     if (chart_figure_range(figure, &low, &high)) {
         figure->height = 460;
         figure->x = chart_axis_doubling(result->rows[0].ranks,

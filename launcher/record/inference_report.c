@@ -280,6 +280,7 @@ chart_figure *launch_curve_figure(const launch_curve *curve)
                            at->x);
         }
     }
+    chart_figure_keep_positive(figure);
     if (chart_figure_range(figure, &low, &high)) {
         figure->x.low = log10(curve->points[0].d_model / MARGIN);
         figure->x.high = log10(curve->points[curve->point_count - 1].d_model * MARGIN);

@@ -31,7 +31,8 @@ static void logarithmic_axes_end_at_ticks(void **state)
     (void)state;
     static const double CASES[][4] = {
         {0.9, 6.3, 0.5, 10},  {1, 2, 1, 2},       {0.03, 0.04, 0.02, 0.05}, {5, 5, 5, 10},
-        {12, 3000, 10, 5000}, {2e-9, 1, 1e-9, 1}, {0.3, 2e4, 0.1, 1e5},     {1, 1e5, 1, 1e5}};
+        {12, 3000, 10, 5000}, {2e-9, 1, 1e-9, 1}, {0.3, 2e4, 0.1, 1e5},     {1, 1e5, 1, 1e5},
+        {0, 4, 2, 5},         {-1, 0, 1, 2},      {NAN, INFINITY, 1, 2},    {3, -INFINITY, 1, 2}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         const chart_axis axis = chart_axis_log(CASES[i][0], CASES[i][1]);
         assert_true(axis.logarithmic);

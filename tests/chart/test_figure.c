@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support.h"
 
@@ -237,6 +238,35 @@ static void a_long_key_is_wrapped(void **state)
     free(figure);
 }
 
+/* Nothing drawn is no success, and leaves no empty file. */
+static void of_nothing_no_file_is_written(void **state)
+{
+    (void)state;
+    base_error error;
+    test_directory directory;
+    double low = 0;
+    double high = 0;
+    chart_figure *figure = chart_figure_make("t", "x", "y", 1, 3);
+    assert_non_null(figure);
+    chart_series *series = chart_figure_add(figure, "s", "accent", CHART_STROKE_DOTS);
+    (void)chart_series_add(series, 1, 0);
+    (void)chart_series_add(series, 2, -1);
+    (void)chart_series_add(series, 3, 5);
+    chart_figure_keep_positive(figure);
+    assert_true(chart_figure_range(figure, &low, &high));
+    assert_true(low == 5 && high == 5 && series->points[0].x == 3);
+    series->points[0].low = 0;
+    chart_figure_keep_positive(figure);
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "none.svg");
+    const chart_picture picture = {"t", "", &(const chart_figure *){figure}, 1};
+    assert_status(chart_picture_write(&picture, path, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "there is nothing to draw"));
+    assert_int_not_equal(access(path, F_OK), 0);
+    test_directory_remove(&directory);
+    free(figure);
+}
+
 static void a_picture_has_the_ending_svg(void **state)
 {
     (void)state;
@@ -259,6 +289,7 @@ int main(void)
         cmocka_unit_test(panels_lie_under_each_other),
         cmocka_unit_test(of_nothing_there_is_no_picture),
         cmocka_unit_test(a_long_key_is_wrapped),
+        cmocka_unit_test(of_nothing_no_file_is_written),
         cmocka_unit_test(a_picture_has_the_ending_svg),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

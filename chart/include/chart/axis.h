@@ -32,10 +32,11 @@ chart_axis chart_axis_make(double low, double high, int tick_count, bool round);
 chart_axis chart_axis_count(double high, int tick_count);
 
 /* A logarithmic axis of values above 0. It ends at 1, 2 or 5 times a power of ten, or at powers if it is
- * long. */
+ * long. An end that is not above 0 or not finite becomes the other one, or 1. */
 chart_axis chart_axis_log(double low, double high);
 
-/* A logarithmic axis of values above 0 with ticks at powers of two, and a margin. */
+/* A logarithmic axis of values above 0 with ticks at powers of two, and a margin. For ends the
+ * same holds. */
 chart_axis chart_axis_doubling(double low, double high, bool bytes);
 
 /* The ticks of the axis, from below. Returns how many. */

@@ -80,6 +80,10 @@ chart_point *chart_series_add(chart_series *series, double x, double y);
  * the x axis, with room for a label behind the longest row. */
 void chart_figure_add_row(chart_figure *figure, const char *name, const double *parts_ms);
 
+/* Leaves out points whose value, or whose bar's lower end, is not above 0: a logarithmic axis has no
+ * place for them. */
+void chart_figure_keep_positive(chart_figure *figure);
+
 /* The least and the greatest y of all points and their bars. False if there is no point. */
 bool chart_figure_range(const chart_figure *figure, double *low, double *high);
 

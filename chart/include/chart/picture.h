@@ -15,7 +15,7 @@ typedef struct chart_picture {
 /* Nothing if no figure has a point. */
 void chart_picture_svg(base_buffer *text, const chart_picture *picture);
 
-/* Writes it to a file, completely or not at all. */
+/* Writes it to a file, completely or not at all. BASE_ERR_INVALID: no figure has a point. */
 BASE_MUST_CHECK base_status chart_picture_write(const chart_picture *picture, const char *path,
                                                 base_error *reterr);
 
