@@ -127,11 +127,11 @@ static coll_status check_support(const coll_comm *comm, const coll_op_desc *desc
     const bool knows = has(backend->kinds, (int)desc->kind) &&
                        (desc->kind == COLL_BARRIER || has(backend->types, (int)desc->type)) &&
                        (!coll_kind_reduces(desc->kind) || has(backend->reduces, (int)desc->reduce));
-    if (!knows || desc->counts != NULL || coll_kind_is_p2p(desc->kind)) {
+    const bool counted = desc->counts != NULL || desc->recv_counts != NULL;
+    if (!knows || counted || coll_kind_is_p2p(desc->kind)) {
         return coll_fail(reterr, COLL_ERR_UNSUPPORTED, "%s does not have %s%s of %s%s%s on streams",
-                         backend->name, coll_kind_name(desc->kind),
-                         desc->counts != NULL ? " with counts" : "", coll_type_name(desc->type),
-                         coll_kind_reduces(desc->kind) ? ", " : "",
+                         backend->name, coll_kind_name(desc->kind), counted ? " with counts" : "",
+                         coll_type_name(desc->type), coll_kind_reduces(desc->kind) ? ", " : "",
                          coll_kind_reduces(desc->kind) ? coll_reduce_name(desc->reduce) : "");
     }
     if (desc->algorithm != COLL_ALGORITHM_AUTO && desc->algorithm != COLL_ALGORITHM_DIRECT &&

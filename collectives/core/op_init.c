@@ -105,6 +105,10 @@ static coll_status measure_whole(coll_op *op, coll_error *reterr)
                base_mul_size(op->total_bytes, parts, &op->whole_bytes);
         op->shown_bytes = op->total_bytes;
     }
+    if ((!fits || op->whole_bytes > SIZE_MAX / 2) && op->varies) {
+        return coll_fail(reterr, COLL_ERR_INVALID, "counts%s: together they are too many elements",
+                         op->pairwise ? " or recv_counts" : "");
+    }
     if (!fits || op->whole_bytes > SIZE_MAX / 2) {
         return coll_fail(reterr, COLL_ERR_INVALID, "%zu elements are too many", desc->count);
     }

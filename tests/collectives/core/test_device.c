@@ -243,6 +243,10 @@ static void refused_body(device_rank *r)
     desc.recv_counts = counts;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
     RANK_CHECK(rank, device_says(r, "fake does not have alltoall with counts of float"));
+    desc.kind = COLL_ALL_GATHER;
+    desc.counts = NULL;
+    RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
+    RANK_CHECK(rank, device_says(r, "fake does not have all_gather with counts of float"));
     desc = good;
     desc.recv = r->send + 1;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_INVALID);

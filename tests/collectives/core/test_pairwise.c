@@ -297,7 +297,7 @@ static void refused_body(test_rank *rank)
     desc = good;
     desc.counts = huge;
     desc.recv_counts = huge;
-    refuse(rank, &desc, "too many");
+    refuse(rank, &desc, "counts or recv_counts: together they are too many elements");
     desc.counts = wide;
     desc.recv_counts = wide;
     refuse(rank, &desc, "too many");
