@@ -46,6 +46,8 @@ static base_status check_fields(json_t *object, base_error *reterr)
                                               "frequency_penalty",
                                               "repetition_penalty",
                                               "logit_bias",
+                                              "logprobs",
+                                              "chat_template_kwargs",
                                               "seed",
                                               "ignore_eos",
                                               "stop_token_ids",
