@@ -59,6 +59,8 @@ static void clients_defaults_are_taken(void **state)
         "\"add_generation_prompt\":true,\"continue_final_message\":false,\"stream\":true,"
         "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":false},\"tools\":"
         "null}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+        "\"spaces_between_special_tokens\":false}",
     };
     static const char *const completions[] = {
         /* LangChain: a list of prompts, always */
@@ -107,6 +109,8 @@ static void what_cannot_be_done_is_named(void **state)
         {false, "\"reasoning_effort\":\"low\"", "reasoning_effort: a completion has no such"},
         {false, "\"min_tokens\":3", "min_tokens: must be 0"},
         {false, "\"skip_special_tokens\":false", "skip_special_tokens: must be true"},
+        {false, "\"spaces_between_special_tokens\":1",
+         "spaces_between_special_tokens: must be true"},
         {false, "\"use_beam_search\":true", "use_beam_search: must be false"},
         {false, "\"stream_options\":{\"continuous_usage_stats\":true}", "stream_options: has"},
         {false, "\"top_logprobs\":2", "top_logprobs: goes with chats"},
