@@ -145,6 +145,7 @@ static bool handle_tokens(launch_session *session, const Ringfence__Control__Tok
         .tokens = tokens->token_ids,
         .token_count = tokens->n_token_ids,
         .text = tokens->text,
+        .cached_tokens = tokens->cached_tokens,
         .logprob_count =
             tokens->n_logprob_ids > 0 ? tokens->n_logprob_ids / tokens->n_token_ids : 0,
         .logprobs = logprobs,

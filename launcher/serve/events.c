@@ -135,6 +135,8 @@ static void take_tokens(launch_completion *one, launch_choice *choice,
         return;
     }
     choice->usage.completion_tokens += (uint32_t)event->token_count;
+    /* now, because a stop ends the answer before FINISHED comes */
+    choice->usage.cached_tokens = event->cached_tokens;
     put_text(&one->stops, choice, event->text);
     launch_logprobs_add(&choice->logprobs, event);
     check_room(one, choice);

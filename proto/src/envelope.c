@@ -188,7 +188,7 @@ static bool tokens_fit(const Ringfence__Control__Tokens *tokens)
         return false;
     }
     mend(tokens->text, true); /* who prints it tames it */
-    return tokens->id > 0 &&
+    return tokens->id > 0 && tokens->cached_tokens < PROTO_CONTEXT_MAX &&
            ids_fit(tokens->token_ids, tokens->n_token_ids, PROTO_EVENT_TOKENS_MAX) &&
            logprobs_fit(tokens);
 }

@@ -60,6 +60,7 @@ static bool send_tokens(const rank_worker *worker, const rank_request_event *eve
     tokens.n_token_ids = event->token_count;
     tokens.token_ids = (int32_t *)(uintptr_t)event->tokens;
     tokens.text = (char *)(uintptr_t)event->text;
+    tokens.cached_tokens = (uint32_t)event->cached_tokens;
     ProtobufCBinaryData bytes[PROTO_EVENT_LOGPROBS_MAX];
     const rank_event_logprobs *logprobs = event->logprobs;
     if (logprobs != NULL) {

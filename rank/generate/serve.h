@@ -49,11 +49,12 @@ typedef struct rank_request_event {
     size_t token_count;
     const char *text;                    /* whole characters, at most PROTO_EVENT_TEXT_BYTES_MAX */
     const rank_event_logprobs *logprobs; /* of each token in turn; NULL: none are wanted */
+    /* tokens and answered */
+    size_t cached_tokens; /* of the prompt */
     /* answered */
     rank_finish finish;
     size_t completion_tokens;
-    size_t drawn;         /* the stop token too */
-    size_t cached_tokens; /* of the prompt */
+    size_t drawn; /* the stop token too */
     size_t drafted;
     size_t accepted;
     int64_t queued_ns; /* as in control.proto */

@@ -18,6 +18,7 @@ typedef struct texts {
     int events;
     json_int_t prompt_tokens;
     json_int_t completion_tokens;
+    json_int_t cached_tokens;
 } texts;
 
 static void take_object(json_t *object, texts *all)
@@ -42,6 +43,8 @@ static void take_object(json_t *object, texts *all)
         assert_int_equal(all->prompt_tokens, 0);
         all->prompt_tokens = json_integer_value(json_object_get(usage, "prompt_tokens"));
         all->completion_tokens = json_integer_value(json_object_get(usage, "completion_tokens"));
+        all->cached_tokens = json_integer_value(
+            json_object_get(json_object_get(usage, "prompt_tokens_details"), "cached_tokens"));
         assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")),
                          all->prompt_tokens + all->completion_tokens);
     }
@@ -158,6 +161,34 @@ static void a_prompt_is_computed_once(void **state)
         assert_string_equal(again.of[i], all.of[i]);
     }
     serving_wait_metric("ringfence_cached_prompt_tokens_total 0\n");
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
+/* Also where a text that was asked for ends the answer, before rank 0 has said its last. */
+static void a_stopped_answer_says_what_was_cached(void **state)
+{
+    (void)state;
+    static const char long_prompt[] = "\"she do not like apples and he do not like the pears\"";
+    static const char forced[] =
+        ",\"max_tokens\":12,\"ignore_eos\":true,\"logit_bias\":{\"70\":100}";
+    static texts all;
+    char fields[256];
+    serving_start(&inference_model, "2", FLAGS(NULL));
+    ask(long_prompt, forced, false, &all);
+    const json_int_t shared = (all.prompt_tokens - 1) / 16 * 16;
+    assert_true(shared >= 16);
+    assert_int_equal(all.cached_tokens, 0);
+    json_t *stop = json_stringn(all.of[0], strlen(all.of[0]) / 6);
+    char *text = json_dumps(stop, JSON_ENCODE_ANY);
+    assert_true(json_string_length(stop) > 0);
+    (void)snprintf(fields, sizeof fields, "%s,\"stop\":%s", forced, text);
+    for (int i = 0; i < 4; i++) {
+        ask(long_prompt, fields, i % 2 == 1, &all);
+        assert_string_equal(all.ends[0], "stop");
+        assert_int_equal(all.cached_tokens, shared);
+    }
+    free(text);
+    json_decref(stop);
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
@@ -281,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_are_those_of_a_file),
         cmocka_unit_test(a_prompt_is_computed_once),
+        cmocka_unit_test(a_stopped_answer_says_what_was_cached),
         cmocka_unit_test(choices_end_by_themselves),
         cmocka_unit_test(a_client_that_goes_cancels_all),
         cmocka_unit_test(one_prompt_that_is_refused_refuses_all),

@@ -323,6 +323,10 @@ static void log_probabilities_are_whole(void **state)
     bytes[3].len++;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
     bytes[3].len = 0;
+    tokens.cached_tokens = PROTO_CONTEXT_MAX; /* more than a prompt has */
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    tokens.cached_tokens--;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
     char four[] = "four";
     tokens.text = four;
     text_bytes[0] = 1;

@@ -47,7 +47,7 @@ typedef struct launch_request_event {
     const char *finish_reason; /* FINISHED: "stop", "length", "cancelled", "error" */
     uint32_t completion_tokens;
     uint32_t drawn;         /* the stop token too */
-    uint32_t cached_tokens; /* of the prompt: they were not computed again */
+    uint32_t cached_tokens; /* TOKENS, too: of the prompt, they were not computed again */
     uint32_t drafted;       /* tokens, */
     uint32_t accepted;      /* and of them those that saved a step */
     int64_t queued_ns;
