@@ -5,15 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "serve/server_impl.h"
 
-static void free_completion(launch_completion *one)
+void launch_completion_forget_texts(launch_completion *one)
 {
     for (int i = 0; i < one->choice_count; i++) {
-        base_buffer_fini(&one->choices[i].text);
-        launch_logprobs_fini(&one->choices[i].logprobs);
+        launch_choice *choice = &one->choices[i];
+        base_buffer_fini(&choice->text);
+        launch_logprobs_fini(&choice->logprobs);
+        choice->held_bytes = 0;
+        choice->logprobs = (launch_logprobs){.each = choice->logprobs.each};
     }
+}
+
+static void free_completion(launch_completion *one)
+{
+    launch_completion_forget_texts(one);
     for (int i = 0; i < one->choice_count / one->choices_each; i++) {
         free(one->requests[i]);
     }
@@ -45,6 +54,7 @@ launch_completion *launch_completion_add(launch_server *server, launch_completio
     one->came_ns = base_now_ns();
     one->choices_each = body->choices_each;
     one->choice_count = count;
+    one->open_count = count;
     memcpy(one->requests, body->requests, sizeof one->requests);
     memset(body->requests, 0, sizeof body->requests); /* they are the completion's now */
     for (int i = 0; i < count; i++) {
@@ -57,9 +67,39 @@ launch_completion *launch_completion_add(launch_server *server, launch_completio
     }
     *end = one;
     server->last_id += (uint64_t)count;
-    server->count += count;
+    server->open_count += count;
     server->held++;
     return one;
+}
+
+/* The memory of a finished completion. */
+static size_t unread_bytes(const launch_completion *one)
+{
+    size_t bytes = one->answer_bytes + one->out.capacity_bytes;
+    for (int i = 0; i < one->choice_count; i++) {
+        const launch_logprobs *logprobs = &one->choices[i].logprobs;
+        bytes += one->choices[i].text.capacity_bytes + logprobs->texts_room +
+                 logprobs->room * sizeof *logprobs->kept;
+    }
+    return bytes;
+}
+
+bool launch_completions_have_room(const launch_server *server, int choices)
+{
+    size_t bytes = 0;
+    for (const launch_completion *one = server->completions; one != NULL; one = one->next) {
+        bytes += one->open_count == 0 ? unread_bytes(one) : 0;
+    }
+    return choices <= server->open_max - server->open_count &&
+           bytes <= LAUNCH_SERVE_FINISHED_BYTES_MAX;
+}
+
+void launch_completion_end_choice(launch_completion *one, launch_choice *choice, launch_stage stage)
+{
+    BASE_ASSERT(choice->stage < LAUNCH_STAGE_DROPPED);
+    choice->stage = stage;
+    one->open_count--;
+    one->server->open_count--;
 }
 
 void launch_completion_take_request(launch_completion *one, launch_choice *choice,
@@ -146,7 +186,7 @@ void launch_completion_cancel(launch_completion *one)
     for (int i = 0; i < one->choice_count; i++) {
         launch_choice *choice = &one->choices[i];
         if (choice->stage == LAUNCH_STAGE_WAITING) {
-            choice->stage = LAUNCH_STAGE_DROPPED;
+            launch_completion_end_choice(one, choice, LAUNCH_STAGE_DROPPED);
             one->server->metrics.requests[LAUNCH_OUTCOME_CANCELLED]++;
         }
         choice->cancel_due = choice->cancel_due || !launch_choice_is_over(choice);
@@ -163,29 +203,18 @@ void launch_completion_fail(launch_completion *one, launch_trouble trouble, cons
     }
 }
 
-/* Whether rank 0 will say more of it. */
-static bool is_known(const launch_completion *one)
-{
-    bool known = false;
-    for (int i = 0; i < one->choice_count; i++) {
-        known = known || one->choices[i].stage == LAUNCH_STAGE_SENT ||
-                one->choices[i].stage == LAUNCH_STAGE_ACCEPTED;
-    }
-    return known && !one->server->over;
-}
-
 void launch_completion_drop(launch_completion *one)
 {
     launch_server *server = one->server;
-    if (one->connection != NULL || is_known(one)) {
-        return;
+    if (one->connection != NULL || (one->open_count > 0 && !server->over)) {
+        return; /* rank 0 will say more of an open choice */
     }
     launch_completion **at = &server->completions;
     while (*at != one) {
         at = &(*at)->next;
     }
     *at = one->next;
-    server->count -= one->choice_count;
+    server->open_count -= one->open_count;
     free_completion(one);
     launch_server_wake(server); /* the last one may end a drain */
 }

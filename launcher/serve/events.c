@@ -52,7 +52,7 @@ static launch_feed_kind choose(launch_server *server, proto_request *request)
     launch_choice *waiting = NULL;
     int unjudged = 0;
     for (launch_completion *one = server->completions; one != NULL; one = one->next) {
-        for (int i = 0; i < one->choice_count; i++) {
+        for (int i = 0; i < one->choice_count && one->open_count > 0; i++) {
             launch_choice *choice = &one->choices[i];
             unjudged += choice->stage == LAUNCH_STAGE_SENT ? 1 : 0;
             if (waiting == NULL && choice->stage == LAUNCH_STAGE_WAITING) {
@@ -152,7 +152,7 @@ static void take_refused(launch_completion *one, launch_choice *choice,
     const launch_trouble trouble = one->server->draining          ? LAUNCH_TROUBLE_ENDING
                                    : event->finish_reason != NULL ? LAUNCH_TROUBLE_FAILED
                                                                   : LAUNCH_TROUBLE_REQUEST;
-    choice->stage = LAUNCH_STAGE_DROPPED;
+    launch_completion_end_choice(one, choice, LAUNCH_STAGE_DROPPED);
     launch_completion_fail(one, trouble, event->reason);
     one->server->metrics.requests[trouble == LAUNCH_TROUBLE_REQUEST ? LAUNCH_OUTCOME_REFUSED
                                                                     : LAUNCH_OUTCOME_FAILED]++;
@@ -193,7 +193,7 @@ static void take_finished(launch_completion *one, launch_choice *choice,
     while (strcmp(event->finish_reason, ends[end].reason) != 0 && end < 3) {
         end++;
     }
-    choice->stage = LAUNCH_STAGE_FINISHED;
+    launch_completion_end_choice(one, choice, LAUNCH_STAGE_FINISHED);
     choice->usage.cached_tokens = event->cached_tokens;
     choice->held_bytes = 0;
     if (choice->stopped) { /* rank 0 calls it cancelled, or its own end came meanwhile */

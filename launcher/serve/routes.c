@@ -64,7 +64,7 @@ static int begin(launch_server *server, struct MHD_Connection *connection, call 
     (void)pthread_mutex_lock(&server->lock);
     if (server->draining || server->over) {
         status = MHD_HTTP_SERVICE_UNAVAILABLE;
-    } else if (body->prompt_count * body->choices_each > server->open_max - server->count) {
+    } else if (!launch_completions_have_room(server, body->prompt_count * body->choices_each)) {
         status = MHD_HTTP_TOO_MANY_REQUESTS;
     } else {
         launch_completion *one = launch_completion_add(server, body, connection);
@@ -180,7 +180,7 @@ static const char *field_of(const launch_completion *one)
                             : "prompt";
 }
 
-/* The whole answer. NULL: no memory. */
+/* The whole answer, after which the choices have no texts any more. NULL: no memory. */
 static char *write_answer(launch_completion *one)
 {
     launch_reply_choice choices[LAUNCH_SERVE_CHOICES_MAX];
@@ -193,7 +193,10 @@ static char *write_answer(launch_completion *one)
                                   .finish_reason = choice->finish_reason,
                                   .logprobs = &choice->logprobs};
     }
-    return launch_reply_completion(&one->head, choices, one->choice_count, &usage);
+    char *answer = launch_reply_completion(&one->head, choices, one->choice_count, &usage);
+    one->answer_bytes = answer != NULL ? strlen(answer) : 0;
+    launch_completion_forget_texts(one);
+    return answer;
 }
 
 /* Goes on with a completion that was suspended: a stream was accepted, or the whole text is there. */

@@ -75,11 +75,13 @@ typedef struct launch_completion {
     bool ended;      /* the stream's last text stands in `out` */
     base_buffer out; /* what is being sent of a stream */
     size_t out_sent;
+    size_t answer_bytes; /* what is being sent of an answer as a whole; libmicrohttpd has it */
     /* what is asked for: of each prompt in turn so many choices */
     proto_request *requests[LAUNCH_SERVE_CHOICES_MAX]; /* NULL: all its choices were sent */
     bool seeded;
     int choices_each;
     int choice_count;
+    int open_count;          /* of them: neither dropped nor finished */
     launch_choice choices[]; /* (choice_count) */
 } launch_completion;
 
@@ -90,7 +92,7 @@ struct launch_server {
     int listen_fd;
     int events_fd; /* an epoll of wake_fd and of the connections that wait */
     int wake_fd;
-    int open_max; /* choices */
+    int open_max; /* choices that are open */
     launch_connections connections;
     size_t large_bytes; /* the HTTP thread's alone: room for bodies that are not small */
     char url[LAUNCH_SERVE_URL_BYTES];
@@ -106,7 +108,7 @@ struct launch_server {
     pthread_mutex_t lock;
     pthread_cond_t idle;            /* there are no connections' completions */
     launch_completion *completions; /* in the order of their ids */
-    int count;                      /* of their choices */
+    int open_count;                 /* of their choices */
     int held;                       /* completions, by connections */
     uint64_t last_id;
     bool ready;    /* the model is loaded */
@@ -124,6 +126,16 @@ void launch_server_wake(const launch_server *server); /* the job's loop */
 /* A new completion at the end of the list, which takes the body's requests. NULL: no memory. */
 launch_completion *launch_completion_add(launch_server *server, launch_completion_body *body,
                                          struct MHD_Connection *connection);
+
+/* Whether so many choices more may be open, and not too much waits for its readers. */
+bool launch_completions_have_room(const launch_server *server, int choices);
+
+/* A choice is dropped or finished. It gives its place back, whoever has yet to read it. */
+void launch_completion_end_choice(launch_completion *one, launch_choice *choice,
+                                  launch_stage stage);
+
+/* Frees what the choices have said: it stands elsewhere. */
+void launch_completion_forget_texts(launch_completion *one);
 
 /* The request of a choice that waits; it is sent now. Choices are taken in turn. */
 void launch_completion_take_request(launch_completion *one, launch_choice *choice,

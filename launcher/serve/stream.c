@@ -78,6 +78,7 @@ static void refill(launch_completion *one)
     if (!one->ended && launch_completion_is_over(one)) {
         put_end(one);
         one->ended = true;
+        launch_completion_forget_texts(one);
     }
 }
 

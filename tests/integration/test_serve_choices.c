@@ -1,8 +1,11 @@
 /* --serve: requests for several texts, of one prompt and of several, and requests whose logits are changed. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -234,6 +237,29 @@ static void a_client_that_goes_cancels_all(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
+/* An answer that waits for its reader takes no places of open requests. */
+static void a_slow_reader_takes_no_places(void **state)
+{
+    (void)state;
+    serving_start(&serving_wide, "2", FLAGS("--max-num-seqs", "4"));
+    const int fd =
+        serving_send_with("{\"prompt\":\"he goed\",\"max_tokens\":80,\"ignore_eos\":true,"
+                          "\"logprobs\":5,\"n\":64}",
+                          true);
+    serving_wait_metric("{result=\"length\"} 64\n");
+    assert_int_equal(
+        serving_ask("/v1/completions", "-d '{\"prompt\":\"a\",\"max_tokens\":1,\"n\":64}'"), 200);
+    char byte = 0;
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    assert_int_equal(recv(fd, &byte, 1, MSG_PEEK), 1);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes), 0);
+    assert_int_equal(info.tcpi_state, TCP_ESTABLISHED); /* the server has not sent it all */
+    serving_read_all(fd);
+    assert_has(serving_reply, "\"index\":63");
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
 /* One prompt that does not fit is the whole request's end, and there is room for as many texts as before, once rank
  * 0 has let go of the others. */
 static void one_prompt_that_is_refused_refuses_all(void **state)
@@ -315,6 +341,7 @@ int main(void)
         cmocka_unit_test(a_stopped_answer_says_what_was_cached),
         cmocka_unit_test(choices_end_by_themselves),
         cmocka_unit_test(a_client_that_goes_cancels_all),
+        cmocka_unit_test(a_slow_reader_takes_no_places),
         cmocka_unit_test(one_prompt_that_is_refused_refuses_all),
         cmocka_unit_test(biases_and_penalties_decide),
     };
