@@ -156,6 +156,7 @@ int launch_completion_status(const launch_completion *one)
     case LAUNCH_TROUBLE_NONE:
         return MHD_HTTP_OK;
     case LAUNCH_TROUBLE_REQUEST:
+    case LAUNCH_TROUBLE_LARGE: /* not 5xx: clients would ask again for the same */
         return MHD_HTTP_BAD_REQUEST;
     case LAUNCH_TROUBLE_ENDING:
         return MHD_HTTP_SERVICE_UNAVAILABLE;

@@ -130,6 +130,7 @@ static base_status read_field(const char *key, const json_t *value, const char *
         const base_status status =
             launch_request_integer(key, value, 1, PROTO_NEW_TOKENS_MAX, &tokens, reterr);
         request->max_new_tokens = (int32_t)tokens;
+        body->limited = true;
         return status;
     }
     if (body->chat && strcmp(key, "chat_template_kwargs") == 0) {
@@ -282,6 +283,24 @@ static base_status check_fields(const launch_completion_body *body, const char *
     return BASE_OK;
 }
 
+/* Whether the answer fits into one piece even where it is as long as the request says. Where it says nothing the
+ * answer may be short: events.c counts. */
+static base_status check_size(const launch_completion_body *body, const char **field,
+                              base_error *reterr)
+{
+    const int texts = body->prompt_count * body->choices_each;
+    const int64_t logprobs =
+        (int64_t)texts * body->request.max_new_tokens * body->request.logprob_count;
+    if (body->stream || !body->limited || logprobs <= LAUNCH_SERVE_LOGPROBS_MAX) {
+        return BASE_OK;
+    }
+    *field = "max_tokens";
+    return base_fail(reterr, BASE_ERR_LIMIT,
+                     "max_tokens: %d of %d texts may have more than %d log-probabilities%s",
+                     body->request.max_new_tokens, texts, LAUNCH_SERVE_LOGPROBS_MAX,
+                     LAUNCH_ASK_FOR_LESS);
+}
+
 /* Reads all members of the object. */
 static base_status read_object(const json_t *object, const char *model,
                                launch_completion_body *body, const char **field, base_error *reterr)
@@ -305,7 +324,7 @@ static base_status read_object(const json_t *object, const char *model,
         body->request.logprob_count = body->logprobs ? 1 + body->logprobs_best : 0;
         status = read_input(input, json_object_get(object, input), body, reterr);
     }
-    return status;
+    return status == BASE_OK ? check_size(body, field, reterr) : status;
 }
 
 base_status launch_completion_body_read(const char *text, size_t text_bytes, const char *model,

@@ -17,6 +17,9 @@ enum { LAUNCH_FIELD_BYTES = 64 };
 
 #define LAUNCH_NO_SUCH_MODEL "model: there is only \"%s\" here" /* the model's name */
 
+/* How an answer as a whole, which would be too large, can be had. */
+#define LAUNCH_ASK_FOR_LESS ": lower n, max_tokens or logprobs, or set stream"
+
 /* A chat's reasoning_effort. */
 typedef enum launch_effort {
     LAUNCH_EFFORT_UNSAID,
@@ -33,7 +36,8 @@ typedef struct launch_completion_body {
     int choices_each;
     int best_of; /* 0: it says nothing */
     launch_stop_texts stops;
-    bool chat; /* before: it has messages, and no prompt */
+    bool chat;    /* before: it has messages, and no prompt */
+    bool limited; /* it says max_tokens */
     bool stream;
     bool include_usage; /* of a stream */
     bool seeded;        /* it has a seed */

@@ -121,8 +121,12 @@ static void check_room(launch_completion *one, const launch_choice *choice)
         base_error why;
         (void)base_fail(&why, BASE_ERR_LIMIT,
                         "the answer has more than %zu bytes or %d log-probabilities%s", most,
-                        LAUNCH_SERVE_LOGPROBS_MAX, one->stream ? " that were not read" : "");
-        launch_completion_fail(one, failed ? LAUNCH_TROUBLE_FAILED : LAUNCH_TROUBLE_UNREAD,
+                        LAUNCH_SERVE_LOGPROBS_MAX,
+                        one->stream ? " that were not read" : LAUNCH_ASK_FOR_LESS);
+        launch_completion_fail(one,
+                               failed        ? LAUNCH_TROUBLE_FAILED
+                               : one->stream ? LAUNCH_TROUBLE_UNREAD
+                                             : LAUNCH_TROUBLE_LARGE,
                                why.message);
     }
 }

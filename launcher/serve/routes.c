@@ -170,7 +170,7 @@ static bool send_stream(struct MHD_Connection *connection, launch_completion *on
 static const char *field_of(const launch_completion *one)
 {
     if (one->trouble != LAUNCH_TROUBLE_REQUEST) {
-        return NULL;
+        return one->trouble == LAUNCH_TROUBLE_LARGE ? "max_tokens" : NULL;
     }
     return strncmp(one->reason.message, PROTO_STOPS_KEY, sizeof PROTO_STOPS_KEY - 1) == 0
                ? PROTO_STOPS_KEY

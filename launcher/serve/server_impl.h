@@ -36,7 +36,8 @@ typedef enum launch_trouble {
     LAUNCH_TROUBLE_REQUEST, /* it cannot be answered */
     LAUNCH_TROUBLE_ENDING,  /* the server ends */
     LAUNCH_TROUBLE_FAILED,  /* the job has failed, or the launcher has no memory */
-    LAUNCH_TROUBLE_UNREAD,  /* too much waits for its reader */
+    LAUNCH_TROUBLE_UNREAD,  /* too much of a stream waits for its reader */
+    LAUNCH_TROUBLE_LARGE,   /* an answer as a whole would be too large */
 } launch_trouble;
 
 /* One text of a completion: a request of rank 0's, whose id is the completion's and the index. */

@@ -260,6 +260,32 @@ static void a_slow_reader_takes_no_places(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
+/* Clients ask again where the server fails, but not where their request is wrong. */
+static void an_answer_that_is_too_large_is_the_clients_error(void **state)
+{
+    (void)state;
+    serving_start(&serving_wide, "2", FLAGS("--max-num-seqs", "16", "--max-new-tokens", "1000"));
+    assert_int_equal(
+        serving_ask(
+            "/v1/completions",
+            "-d "
+            "'{\"prompt\":\"a\",\"n\":16,\"ignore_eos\":true,\"logprobs\":5,\"max_tokens\":1000}'"),
+        400);
+    assert_has(serving_reply, "max_tokens: 1000 of 16 texts");
+    serving_wait_metric("ringfence_requests_total{result=\"refused\"} 1\n");
+    assert_has(serving_reply, "requests_total{result=\"cancelled\"} 0\n");
+    assert_int_equal(
+        serving_ask("/v1/completions",
+                    "-d '{\"prompt\":\"a\",\"n\":16,\"ignore_eos\":true,\"logprobs\":5}'"),
+        400);
+    assert_has(serving_reply, "\"param\":\"max_tokens\"");
+    assert_has(serving_reply,
+               "65536 log-probabilities: lower n, max_tokens or logprobs, or set stream");
+    assert_has(serving_reply, "invalid_request_error");
+    serving_wait_metric("requests_running 0\n");
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
 /* One prompt that does not fit is the whole request's end, and there is room for as many texts as before, once rank
  * 0 has let go of the others. */
 static void one_prompt_that_is_refused_refuses_all(void **state)
@@ -342,6 +368,7 @@ int main(void)
         cmocka_unit_test(choices_end_by_themselves),
         cmocka_unit_test(a_client_that_goes_cancels_all),
         cmocka_unit_test(a_slow_reader_takes_no_places),
+        cmocka_unit_test(an_answer_that_is_too_large_is_the_clients_error),
         cmocka_unit_test(one_prompt_that_is_refused_refuses_all),
         cmocka_unit_test(biases_and_penalties_decide),
     };

@@ -163,6 +163,48 @@ static void prompts_have_the_same_options(void **state)
     assert_string_equal(field, "messages");
 }
 
+/* A whole answer has room for so many log-probabilities. Where the request's fields exceed them, it is refused before any work. */
+static void what_would_be_too_large_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members;
+        bool fits;
+    } cases[] = {
+        {"\"n\":64,\"max_tokens\":170,\"logprobs\":5", true},
+        {"\"n\":64,\"max_tokens\":171,\"logprobs\":5", false},
+        {"\"n\":64,\"max_tokens\":171,\"logprobs\":5,\"stream\":true", true},
+        {"\"n\":64,\"max_tokens\":171,\"logprobs\":4", true},
+        {"\"n\":64,\"max_tokens\":65536", true}, /* how long its text is, is not known */
+        {"\"max_tokens\":65536,\"logprobs\":0", true},
+        {"\"max_tokens\":65536,\"logprobs\":1", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "{%s,\"prompt\":\"a\"}", cases[i].members);
+        const base_status status = read_body(text, false);
+        if (status != (cases[i].fits ? BASE_OK : BASE_ERR_LIMIT)) {
+            fail_msg("%s: %s", text, error.message);
+        }
+        if (!cases[i].fits) {
+            assert_string_equal(field, "max_tokens");
+            assert_has(error.message, "lower n, max_tokens or logprobs, or set stream");
+        }
+    }
+    assert_status(
+        read_body("{\"prompt\":[\"a\",\"b\"],\"n\":32,\"max_tokens\":171,\"logprobs\":5}", false),
+        BASE_ERR_LIMIT);
+    /* a chat that does not say how long has what room there is: its answer may be short */
+    assert_ok(read_body("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"logprobs\":true,"
+                        "\"top_logprobs\":20}",
+                        true),
+              &error);
+    assert_status(read_body("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"logprobs\":"
+                            "true,\"top_logprobs\":20,\"max_completion_tokens\":3121}",
+                            true),
+                  BASE_ERR_LIMIT);
+}
+
 #define MESSAGES "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
 
 /* An effort of none is the switch of a template that has one, and others are the model's thoughts; the switch
@@ -200,6 +242,7 @@ int main(void)
         cmocka_unit_test(clients_defaults_are_taken),
         cmocka_unit_test(what_cannot_be_done_is_named),
         cmocka_unit_test(prompts_have_the_same_options),
+        cmocka_unit_test(what_would_be_too_large_is_refused),
         cmocka_unit_test(an_effort_is_the_switch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
