@@ -12,17 +12,28 @@
 #include "record/architecture.h"
 #include "record/scaling_point.h"
 
-static void print_accuracy(const launch_job_result *result, int ranks)
+/* What --eval found, and in which file. The ranks have summed the loss already. */
+static void print_heldout(const proto_job *job, const launch_job_result *result)
 {
+    const int ranks = (int)job->job.world_size;
     uint64_t total = 0;
     uint64_t correct = 0;
+    double loss = NAN;
     for (int rank = 0; result->ranks != NULL && rank < ranks; rank++) {
         total += result->ranks[rank].eval_total;
         correct += result->ranks[rank].eval_correct;
+        if (result->ranks[rank].eval_measured > 0) {
+            loss = result->ranks[rank].eval_loss;
+        }
+    }
+    if (isfinite(loss)) {
+        launch_writer_result("held-out loss: %.4f (perplexity %.4g) on %s\n", loss, exp(loss),
+                             job->data.heldout);
     }
     if (total > 0) {
-        launch_writer_result("held-out exact match: %" PRIu64 "/%" PRIu64 " (%.1f %%)\n", correct,
-                             total, 100.0 * (double)correct / (double)total);
+        launch_writer_result("held-out exact match: %" PRIu64 "/%" PRIu64 " (%.1f %%) on %s\n",
+                             correct, total, 100.0 * (double)correct / (double)total,
+                             job->data.heldout);
     }
 }
 
@@ -167,7 +178,7 @@ void launch_summary_print(const launch_options *options, const launch_job_result
         print_drafts(&options->job, result);
     }
     if (options->job.infer.eval) {
-        print_accuracy(result, (int)options->job.job.world_size);
+        print_heldout(&options->job, result);
     }
     if (!options->quiet && recorded) {
         launch_writer_result("record: %s\n", options->job.output.directory);

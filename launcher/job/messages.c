@@ -33,6 +33,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
         .heldout_loss = step->heldout_loss,
         .heldout_sentences = step->heldout_sentences,
         .heldout_correct = step->heldout_correct,
+        .heldout_measured = step->heldout_measured,
         .stage_number = proto_job_place(session->job, rank).stage,
         .stage = {.forward_ns = step->forward_ns,
                   .backward_ns = step->backward_ns,
@@ -57,6 +58,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
     }
     session->ranks[rank].steps_reported++;
     launch_progress_step(session);
+    launch_progress_heldout(session, &reported);
     if (session->options->on_step != NULL) {
         status = session->options->on_step(session->options->user, &reported, &error);
         if (status != BASE_OK) {
@@ -322,6 +324,8 @@ static void handle_finished(launch_session *session, int rank,
     info->startup_ns = finished->startup_ns;
     info->eval_total = finished->eval_total;
     info->eval_correct = finished->eval_correct;
+    info->eval_loss = finished->eval_loss;
+    info->eval_measured = finished->eval_measured;
     info->tokens_drawn = finished->tokens_drawn;
     info->tokens_drafted = finished->tokens_drafted;
     info->tokens_accepted = finished->tokens_accepted;

@@ -146,6 +146,22 @@ void launch_progress_step(launch_session *session)
     launch_screen_progress(&session->screen, text);
 }
 
+void launch_progress_heldout(launch_session *session, const launch_step *step)
+{
+    char exact[64] = "";
+    const uint64_t done = session->steps->first + launch_steps_count(session->steps);
+    if (!step->evaluated || done != step->step + 1 || session->screen.quiet ||
+        session->options->label != NULL) {
+        return;
+    }
+    if (step->heldout_sentences > 0) {
+        (void)snprintf(exact, sizeof exact, "  exact match %" PRIu64 "/%" PRIu64,
+                       step->heldout_correct, step->heldout_sentences);
+    }
+    launch_screen_note(&session->screen, "step %" PRIu64 "/%" PRId64 "  held-out loss %.4f%s",
+                       step->step + 1, session->job->train.steps, step->heldout_loss, exact);
+}
+
 void launch_progress_update(launch_session *session, int64_t now_ns, bool last)
 {
     char text[TEXT_BYTES];

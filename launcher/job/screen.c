@@ -76,6 +76,16 @@ void launch_screen_say(launch_screen *screen, const char *format, ...)
     put_line(screen, STDERR_FILENO, LAUNCH_TEXT_OWN, line, strlen(line));
 }
 
+void launch_screen_note(launch_screen *screen, const char *format, ...)
+{
+    char line[LAUNCH_LINE_BYTES_MAX];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    put_line(screen, STDERR_FILENO, LAUNCH_TEXT_OWN, line, strlen(line));
+}
+
 size_t launch_screen_width(void)
 {
     struct winsize size;

@@ -24,6 +24,9 @@ void launch_screen_write(launch_screen *screen, int fd, const char *line, size_t
 /* A line of the launcher's own on stderr: "launcher: …". */
 void launch_screen_say(launch_screen *screen, const char *format, ...) BASE_PRINTF(2, 3);
 
+/* A line of progress that stays. */
+void launch_screen_note(launch_screen *screen, const char *format, ...) BASE_PRINTF(2, 3);
+
 /* Columns of the terminal; 80 if that is not known. */
 size_t launch_screen_width(void);
 

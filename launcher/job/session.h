@@ -348,4 +348,7 @@ void launch_progress_update(launch_session *session, int64_t now_ns, bool last);
  * after each step that a rank has reported. */
 void launch_progress_step(launch_session *session);
 
+/* Prints what --eval-every found after the step, as a line that stays, if this report is the last one of it. */
+void launch_progress_heldout(launch_session *session, const launch_step *step);
+
 #endif

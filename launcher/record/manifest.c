@@ -281,18 +281,26 @@ static void put_experts(launch_sheet *page, const launch_run *run)
     sheet_part(page, "experts", experts);
 }
 
+/* How many sentences were to be corrected, and were. Of what has no pairs: how many the loss is of. */
+static void put_exact(launch_sheet *page, uint64_t total, uint64_t correct, uint64_t measured)
+{
+    sheet_int(page, "sentences", total > 0 ? total : measured);
+    sheet_known(page, "correct", total > 0, correct);
+    sheet_real(page, "exact_match", total > 0 ? (double)correct / (double)total : NAN);
+}
+
 static void put_eval(launch_sheet *page, const launch_run *run)
 {
     const uint64_t total = run->summary->eval_total;
     const uint64_t correct = run->summary->eval_correct;
-    if (total == 0) {
+    const uint64_t measured = run->summary->eval_measured;
+    if (total == 0 && measured == 0) {
         sheet_put(page, "eval", json_null());
         return;
     }
     launch_sheet eval = sheet_make();
-    sheet_int(&eval, "sentences", total);
-    sheet_int(&eval, "correct", correct);
-    sheet_real(&eval, "exact_match", (double)correct / (double)total);
+    sheet_real(&eval, "loss", run->summary->eval_loss);
+    put_exact(&eval, total, correct, measured);
     sheet_part(page, "eval", eval);
 }
 
@@ -310,9 +318,7 @@ static void put_eval_curve(launch_sheet *page, const launch_run *run)
         sheet_int(&point, "step", steps->first + found->index);
         sheet_real(&point, "loss", steps->losses[found->index]);
         sheet_real(&point, "heldout_loss", found->heldout_loss);
-        sheet_int(&point, "sentences", found->sentences);
-        sheet_int(&point, "correct", found->correct);
-        sheet_real(&point, "exact_match", (double)found->correct / (double)found->sentences);
+        put_exact(&point, found->sentences, found->correct, found->measured);
         sheet_row(page, curve, point);
     }
     sheet_put(page, "eval_curve", curve);

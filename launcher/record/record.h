@@ -66,8 +66,9 @@ typedef struct launch_step {
     double router_loss; /* 0: the model has no experts */
     bool evaluated; /* with --eval-every: the fields below are valid, and the same for all ranks */
     double heldout_loss;
-    uint64_t heldout_sentences;
+    uint64_t heldout_sentences; /* that were to be corrected; 0: there are no pairs */
     uint64_t heldout_correct;
+    uint64_t heldout_measured; /* sentences or windows that the loss is of */
     int64_t context_ns; /* exchanging with ranks that share the micro-batches; in compute_ns */
     int64_t expert_ns;  /* exchanging with ranks that share out the experts; in compute_ns */
     int64_t barrier_ns; /* with --timing bracketed: waiting for all ranks before the exchange */
@@ -146,7 +147,9 @@ typedef struct launch_rank_info {
     int64_t startup_ns;
     uint64_t eval_total;
     uint64_t eval_correct;
-    uint64_t tokens_drawn; /* answering prompts */
+    double eval_loss;       /* over all ranks */
+    uint64_t eval_measured; /* held-out sentences or windows that it is of; 0: not measured */
+    uint64_t tokens_drawn;  /* answering prompts */
     uint64_t tokens_drafted;
     uint64_t tokens_accepted;
     uint64_t checkpoints; /* written by this job; all ranks wait for each */

@@ -148,6 +148,31 @@ static void put_experts_card(const launch_experts *of, base_buffer *text)
                        busiest / of->count, (unsigned long long)of->steps, 100.0 / of->count);
 }
 
+/* What --eval found at the end. */
+static void put_heldout_cards(const launch_run *run, base_buffer *text)
+{
+    const launch_summary *summary = run->summary;
+    const bool windows = run->job->data.windows || run->job->data.heldout_plain;
+    if (isfinite(summary->eval_loss)) {
+        launch_report_card_begin(text, "Held-out loss");
+        base_buffer_number(text, summary->eval_loss, 3);
+        base_buffer_put(text, "</b><span class=\"more\">of ");
+        base_buffer_count(text, summary->eval_measured);
+        base_buffer_printf(text, " %s; perplexity ", windows ? "windows" : "sentences");
+        base_buffer_number(text, exp(summary->eval_loss), 3);
+        base_buffer_put(text, "</span></div>\n");
+    }
+    if (summary->eval_total > 0) {
+        launch_report_card_begin(text, "Held-out accuracy");
+        base_buffer_printf(text, "%.1f\xc2\xa0%%</b><span class=\"more\">",
+                           100 * (double)summary->eval_correct / (double)summary->eval_total);
+        base_buffer_count(text, summary->eval_correct);
+        base_buffer_put(text, " of ");
+        base_buffer_count(text, summary->eval_total);
+        base_buffer_put(text, " sentences exact</span></div>\n");
+    }
+}
+
 static void put_outcome_cards(const launch_run *run, base_buffer *text)
 {
     const launch_summary *summary = run->summary;
@@ -159,15 +184,7 @@ static void put_outcome_cards(const launch_run *run, base_buffer *text)
     base_buffer_put(text, "</b><span class=\"more\">at the start ");
     base_buffer_number(text, summary->loss_first, 3);
     base_buffer_put(text, "</span></div>\n");
-    if (summary->eval_total > 0) {
-        launch_report_card_begin(text, "Held-out accuracy");
-        base_buffer_printf(text, "%.1f\xc2\xa0%%</b><span class=\"more\">",
-                           100 * (double)summary->eval_correct / (double)summary->eval_total);
-        base_buffer_count(text, summary->eval_correct);
-        base_buffer_put(text, " of ");
-        base_buffer_count(text, summary->eval_total);
-        base_buffer_put(text, " sentences exact</span></div>\n");
-    }
+    put_heldout_cards(run, text);
     if (run->end->experts != NULL && run->end->experts->load_count > 0) {
         put_experts_card(run->end->experts, text);
     }

@@ -137,7 +137,8 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
             (launch_evaluation){.index = rank->count,
                                 .heldout_loss = step->heldout_loss,
                                 .sentences = step->heldout_sentences,
-                                .correct = step->heldout_correct};
+                                .correct = step->heldout_correct,
+                                .measured = step->heldout_measured};
     }
     rank->count++;
     return BASE_OK;

@@ -38,8 +38,9 @@ typedef struct launch_rank_steps {
 typedef struct launch_evaluation {
     size_t index; /* of the step */
     double heldout_loss;
-    uint64_t sentences;
+    uint64_t sentences; /* that were to be corrected; 0: there are no pairs */
     uint64_t correct;
+    uint64_t measured; /* sentences or windows that the loss is of */
 } launch_evaluation;
 
 typedef struct launch_steps {

@@ -89,6 +89,20 @@ static void find_equivalence(launch_summary *summary, int world_size, const laun
     summary->max_abs_difference = difference;
 }
 
+/* Each rank has corrected sentences of its own, and all know the loss. */
+static void take_evaluation(launch_summary *summary, int world_size, const launch_rank_info *ranks)
+{
+    summary->eval_loss = NAN;
+    for (int r = 0; ranks != NULL && r < world_size; r++) {
+        summary->eval_total += ranks[r].eval_total;
+        summary->eval_correct += ranks[r].eval_correct;
+        if (ranks[r].eval_measured > 0) {
+            summary->eval_loss = ranks[r].eval_loss;
+            summary->eval_measured = ranks[r].eval_measured;
+        }
+    }
+}
+
 static void total_up(launch_summary *summary, const launch_steps *steps, size_t first)
 {
     const size_t measured = summary->measured_first;
@@ -158,10 +172,7 @@ base_status launch_summary_init(launch_summary *summary, const launch_steps *ste
     total_up(summary, steps, first);
     gather_scaling(summary, steps->world_size, end);
     find_equivalence(summary, steps->world_size, end->ranks);
-    for (int r = 0; end->ranks != NULL && r < steps->world_size; r++) {
-        summary->eval_total += end->ranks[r].eval_total;
-        summary->eval_correct += end->ranks[r].eval_correct;
-    }
+    take_evaluation(summary, steps->world_size, end->ranks);
     return BASE_OK;
 }
 

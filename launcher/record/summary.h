@@ -32,8 +32,10 @@ typedef struct launch_summary {
     char suspect[LAUNCH_SUSPECT_BYTES]; /* why the speed-ups say nothing; empty: they may stand */
     launch_answer byte_equivalent;      /* all ranks ended with the same parameters */
     double max_abs_difference;          /* NaN when unknown */
-    uint64_t eval_total;                /* held-out sentences evaluated by all ranks; 0: none */
+    uint64_t eval_total; /* held-out sentences that all ranks were to correct; 0: none */
     uint64_t eval_correct;
+    double eval_loss;       /* held-out, at the end; NaN: not measured */
+    uint64_t eval_measured; /* sentences or windows that it is of */
 } launch_summary;
 
 enum { LAUNCH_LOSS_MESSAGE_BYTES = 128 };

@@ -23,6 +23,21 @@ static void print_ms(FILE *stream, const char *key, int64_t ns)
     (void)fprintf(stream, ", \"%s\": %.6f", key, (double)ns * 1e-6);
 }
 
+/* --eval-every. Of what has no pairs there is no accuracy. */
+static void print_heldout(FILE *stream, const launch_step *step)
+{
+    const bool has_pairs = step->heldout_sentences > 0;
+    const uint64_t sentences = has_pairs ? step->heldout_sentences : step->heldout_measured;
+    print_real(stream, "heldout_loss", step->heldout_loss);
+    (void)fprintf(stream, ", \"heldout_sentences\": %llu", (unsigned long long)sentences);
+    if (has_pairs) {
+        (void)fprintf(stream, ", \"heldout_correct\": %llu",
+                      (unsigned long long)step->heldout_correct);
+    } else {
+        (void)fputs(", \"heldout_correct\": null", stream);
+    }
+}
+
 static const char line_begin[] = "{\"step\": ";
 
 void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *job)
@@ -48,10 +63,7 @@ void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *
         print_real(stream, "router_loss", step->router_loss);
     }
     if (step->evaluated) {
-        print_real(stream, "heldout_loss", step->heldout_loss);
-        (void)fprintf(stream, ", \"heldout_sentences\": %llu, \"heldout_correct\": %llu",
-                      (unsigned long long)step->heldout_sentences,
-                      (unsigned long long)step->heldout_correct);
+        print_heldout(stream, step);
     }
     if (proto_job_context_ranks(job) > 1) {
         print_ms(stream, "context_ms", step->context_ns);
@@ -99,6 +111,8 @@ static double take_real(const json_t *line, const char *key)
 
 static launch_step take_step(const json_t *line)
 {
+    const bool has_pairs = json_is_integer(json_object_get(line, "heldout_correct"));
+    const uint64_t sentences = take_count(line, "heldout_sentences");
     return (launch_step){
         .step = take_count(line, "step"),
         .rank = (int)json_integer_value(json_object_get(line, "rank")),
@@ -118,7 +132,8 @@ static launch_step take_step(const json_t *line)
         .router_loss = json_number_value(json_object_get(line, "router_loss")),
         .evaluated = json_object_get(line, "heldout_loss") != NULL,
         .heldout_loss = take_real(line, "heldout_loss"),
-        .heldout_sentences = take_count(line, "heldout_sentences"),
+        .heldout_sentences = has_pairs ? sentences : 0,
+        .heldout_measured = sentences,
         .heldout_correct = take_count(line, "heldout_correct"),
         .context_ns = take_ns(line, "context_ms"),
         .expert_ns = take_ns(line, "expert_ms"),

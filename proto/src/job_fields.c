@@ -55,7 +55,7 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_TRAINS | PROTO_FIELD_ANSWERS},
     {JOB(DIGEST, model.adapter_sha256), .optional = true},
     {JOB(BOOL, infer.eval), .option = "eval",
-     .help = "at the end, exact-match accuracy on the held-out sentences",
+     .help = "at the end, loss and exact-match accuracy on the held-out sentences",
      .marks = PROTO_FIELD_TRAINS | PROTO_FIELD_ANSWERS},
     {JOB(INT, infer.eval_every), .least = 0, .most = 1000000000, .option = "eval-every",
      .value = "N",

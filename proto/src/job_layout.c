@@ -39,6 +39,12 @@ int64_t proto_job_replicas(const proto_job *job)
     return proto_job_copies(job) / proto_job_context_ranks(job);
 }
 
+bool proto_job_measures_loss(const proto_job *job)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    return job->infer.eval && mode->trains && !mode->pipelined && proto_job_expert_ranks(job) == 1;
+}
+
 proto_pipeline proto_job_pipeline(const proto_job *job)
 {
     const int64_t chunks = job->parallel.chunks > 0 ? job->parallel.chunks : 2;

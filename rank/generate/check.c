@@ -40,19 +40,20 @@ base_status rank_mode_refuse_experts(const proto_job *job, base_error *reterr)
 base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr)
 {
     rank_pairs *pairs = NULL;
+    const bool measures_loss = proto_job_measures_loss(job);
     if (!job->infer.eval && job->infer.eval_every == 0) {
         return BASE_OK;
     }
     if (job->data.heldout_plain) {
-        return proto_mode_get(job->job.mode)->trains
+        return measures_loss
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_INVALID,
-                               "--heldout %s: a plain text has no sentences to correct",
+                               "--heldout %s: a plain text has no sentences to correct, and no "
+                               "held-out loss is measured here",
                                job->data.heldout);
     }
     base_status status = rank_pairs_open(job->data.heldout, 0, 1, &pairs, reterr);
-    if (status == BASE_OK && rank_pairs_count(pairs) == 0 &&
-        !proto_mode_get(job->job.mode)->trains) {
+    if (status == BASE_OK && rank_pairs_count(pairs) == 0 && !measures_loss) {
         status = base_fail(reterr, BASE_ERR_INVALID, "%s:1: no \"wrong\" and \"right\"",
                            job->data.heldout);
     }

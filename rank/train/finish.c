@@ -166,19 +166,13 @@ base_status trainer_await_files(const trainer *self, int count, base_error *rete
         reterr);
 }
 
-/* Every rank has all parameters for that. */
-static base_status evaluate(const trainer *self, uint64_t *total, uint64_t *correct,
-                            base_error *reterr)
+static void put_evaluation(const trainer_heldout_result *found,
+                           Ringfence__Control__Finished *finished)
 {
-    float *whole = NULL;
-    base_status status =
-        trainer_lacks_whole(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
-    if (status == BASE_OK) {
-        status = trainer_accuracy(self, whole != NULL ? whole : self->params, true, total, correct,
-                                  reterr);
-    }
-    free(whole);
-    return status;
+    finished->eval_total = found->sentences_here;
+    finished->eval_correct = found->correct_here;
+    finished->eval_loss = found->loss;
+    finished->eval_measured = found->measured;
 }
 
 base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr)
@@ -187,8 +181,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     uint8_t digest[PROTO_DIGEST_BYTES];
     bool byte_equal = false;
     double max_abs_difference = 0.0;
-    uint64_t eval_total = 0;
-    uint64_t eval_correct = 0;
+    trainer_heldout_result heldout = {.measured = 0};
     base_status status = trainer_save(self, reterr); /* first: what follows may be stopped */
     if (status == BASE_OK && trainer_has_part(self)) {
         status = trainer_save_whole(self, digest, &byte_equal, &max_abs_difference, reterr);
@@ -203,7 +196,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
         status = trainer_await_files(self, FILES, reterr);
     }
     if (status == BASE_OK && self->job->infer.eval && !self->stopping) {
-        status = evaluate(self, &eval_total, &eval_correct, reterr);
+        status = trainer_heldout(self, true, &heldout, reterr);
     }
     if (status != BASE_OK) {
         return status;
@@ -227,8 +220,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     finished.max_abs_difference = max_abs_difference;
     finished.byte_equal = byte_equal;
     finished.startup_ns = startup_ns;
-    finished.eval_total = eval_total;
-    finished.eval_correct = eval_correct;
+    put_evaluation(&heldout, &finished);
     finished.products = (char *)computed.products; /* the queue's */
     rank_finished_put_memory(&self->device, &self->planned,
                              worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,

@@ -1,5 +1,6 @@
-/* --eval-every: held-out loss and accuracy during a training. Called by prepare.c and step.c. */
+/* --eval and --eval-every: held-out loss and accuracy of a training. Called by prepare.c, step.c and finish.c. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -10,14 +11,23 @@
 typedef struct heldout_sums {
     double loss;
     double targets;
+    double measured; /* sentences or windows that the loss is of */
     double sentences;
     double correct;
+    double stopped; /* ranks that have not come to the end of their share */
 } heldout_sums;
 
 base_status trainer_heldout_open(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
-    if (job->infer.eval_every == 0) {
+    const bool measures = proto_job_measures_loss(job);
+    if (job->infer.eval && !measures && self->worker->identity.rank == 0) {
+        base_log(BASE_LOG_WARNING,
+                 "--eval: where ranks share layers or experts no held-out loss is measured, only "
+                 "how many of the sentences of %s are corrected exactly",
+                 job->data.heldout);
+    }
+    if (!measures) {
         return BASE_OK;
     }
     const rank_data_options options = {
@@ -49,8 +59,10 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
     return status;
 }
 
-base_status trainer_accuracy(const trainer *self, const float *params, bool may_stop,
-                             uint64_t *total, uint64_t *correct, base_error *reterr)
+/* Evaluates this rank's share of the held-out sentences with all of the model's parameters: how many there are,
+ * and how many are corrected exactly. Both are 0 if the launcher asks for a stop meanwhile. */
+static base_status find_accuracy(const trainer *self, const float *params, bool may_stop,
+                                 uint64_t *total, uint64_t *correct, base_error *reterr)
 {
     const rank_generate_options options = {
         .device = &self->device,
@@ -71,47 +83,63 @@ base_status trainer_accuracy(const trainer *self, const float *params, bool may_
     return rank_worker_evaluate(self->worker, &options, total, correct, reterr);
 }
 
+/* How many of this rank's held-out sentences no batch leaves out. Ranks that share batches count them once. */
+static double count_measured(const trainer *self)
+{
+    rank_data_info info;
+    rank_data_get_info(self->heldout, &info);
+    return trainer_place(self).block == 0 ? (double)(info.sentences_shard - info.sentences_long)
+                                          : 0.0;
+}
+
 /* Computes the loss over this rank's share of the held-out sentences. */
-static base_status sum_loss(trainer *self, const float *params, heldout_sums *sums,
+static base_status sum_loss(trainer *self, const float *params, bool may_stop, heldout_sums *sums,
                             base_error *reterr)
 {
+    const bool alone = self->cp == NULL; /* those that share batches would wait for this one */
     rank_hooks hooks = rank_hooks_flat(params);
     hooks.rounded = self->rounded;
     base_status status = BASE_OK;
-    while (status == BASE_OK && rank_data_remaining(self->heldout) > 0) {
+    sums->measured = count_measured(self);
+    while (status == BASE_OK && sums->stopped == 0.0 && rank_data_remaining(self->heldout) > 0) {
         rank_batch batch;
         rank_result result = {.target_count = 0};
         rank_data_next_batch(self->heldout, 0, &batch);
         status = rank_model_forward(self->model, &hooks, &batch, NULL, &result, reterr);
         sums->loss += result.loss_sum;
         sums->targets += (double)result.target_count;
+        sums->stopped = may_stop && alone && rank_worker_should_stop(self->worker) ? 1.0 : 0.0;
     }
     rank_data_next_epoch(self->heldout);
     return status == BASE_OK && self->cp != NULL ? rank_cp_group_check(self->cp, reterr) : status;
 }
 
-base_status trainer_heldout(trainer *self, trainer_heldout_result *result, base_error *reterr)
+base_status trainer_heldout(trainer *self, bool may_stop, trainer_heldout_result *result,
+                            base_error *reterr)
 {
     heldout_sums sums = {0};
-    uint64_t total = 0;
-    uint64_t correct = 0;
     float *whole = NULL;
+    *result = (trainer_heldout_result){.loss = NAN};
     base_status status =
         trainer_lacks_whole(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
     const float *params = whole != NULL ? whole : self->params;
-    if (status == BASE_OK) {
-        status = sum_loss(self, params, &sums, reterr);
+    if (status == BASE_OK && self->heldout != NULL) {
+        status = sum_loss(self, params, may_stop, &sums, reterr);
     }
     if (status == BASE_OK) {
-        status = trainer_accuracy(self, params, false, &total, &correct, reterr);
+        status = find_accuracy(self, params, may_stop, &result->sentences_here,
+                               &result->correct_here, reterr);
     }
     free(whole);
-    sums.sentences = (double)total;
-    sums.correct = (double)correct;
+    sums.sentences = (double)result->sentences_here;
+    sums.correct = (double)result->correct_here;
     if (status == BASE_OK) {
         status = trainer_sum(self, (double *)&sums, sizeof sums / sizeof(double), reterr);
     }
-    result->loss = sums.targets > 0 ? sums.loss / sums.targets : 0;
+    if (sums.targets > 0.0 && sums.stopped == 0.0) {
+        result->loss = sums.loss / sums.targets;
+        result->measured = (uint64_t)sums.measured;
+    }
     result->sentences = (uint64_t)sums.sentences;
     result->correct = (uint64_t)sums.correct;
     return status;

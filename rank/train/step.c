@@ -453,6 +453,7 @@ static void report(const trainer *self, const training_step *step)
     message.heldout_loss = step->heldout.loss;
     message.heldout_sentences = step->heldout.sentences;
     message.heldout_correct = step->heldout.correct;
+    message.heldout_measured = step->heldout.measured;
     proto_client_report(self->worker->client, &message.base);
 }
 
@@ -478,9 +479,10 @@ base_status trainer_step(trainer *self, base_error *reterr)
     trainer_exchanges_end(self, &before);
     step.bytes_sent = coll_context_bytes_sent(self->worker->context) - step.bytes_before;
     const int64_t done = (int64_t)self->steps_done + 1;
-    if (status == BASE_OK && self->heldout != NULL && done % self->job->infer.eval_every == 0) {
+    const int64_t every = self->job->infer.eval_every;
+    if (status == BASE_OK && every > 0 && done % every == 0) {
         step.evaluated = true;
-        status = trainer_heldout(self, &step.heldout, reterr);
+        status = trainer_heldout(self, false, &step.heldout, reterr);
     }
     if (status != BASE_OK) {
         return status;

@@ -50,7 +50,7 @@ typedef struct trainer {
     rank_chat chat; /* of the checkpoint, for data that are chats */
     rank_data *data;
     bool learns_pairs;  /* most of the data, on all ranks, are pairs: trainer_ready finds it out */
-    rank_data *heldout; /* NULL: evaluated only at the end */
+    rank_data *heldout; /* NULL: no held-out loss is measured */
     rank_cp_group *cp;  /* ranks that share micro-batches with this one; NULL: there are none */
     rank_ep_group *ep;  /* ranks that share out the experts with this one; NULL: there are none */
     rank_zero_range *apart; /* of own: the experts, layer by layer */
@@ -306,22 +306,20 @@ BASE_MUST_CHECK base_status trainer_go_on(trainer *self, const char *path, base_
 
 /* Over all ranks, at one step. */
 typedef struct trainer_heldout_result {
-    double loss; /* mean over target tokens */
-    uint64_t sentences;
+    double loss;        /* mean over target tokens; NaN: not measured */
+    uint64_t measured;  /* sentences or windows that the loss is of; 0: not measured */
+    uint64_t sentences; /* that were to be corrected; 0: the file has no pairs */
     uint64_t correct;
+    uint64_t sentences_here; /* those of this rank */
+    uint64_t correct_here;
 } trainer_heldout_result;
 
-/* Opens the held-out sentences, if --eval-every is given. */
+/* Opens the held-out sentences, if --eval is given, and says what it does not measure. */
 BASE_MUST_CHECK base_status trainer_heldout_open(trainer *self, base_error *reterr);
 
-/* Collective: held-out loss and accuracy of the current parameters. */
-BASE_MUST_CHECK base_status trainer_heldout(trainer *self, trainer_heldout_result *result,
-                                            base_error *reterr);
-
-/* Evaluates this rank's share of the held-out sentences with all of the model's parameters: how many there are,
- * and how many are corrected exactly. Both are 0 if the launcher asks for a stop meanwhile. */
-BASE_MUST_CHECK base_status trainer_accuracy(const trainer *self, const float *params,
-                                             bool may_stop, uint64_t *total, uint64_t *correct,
-                                             base_error *reterr);
+/* Collective: held-out loss and accuracy of the current parameters. may_stop: a rank ends early if the launcher
+ * asks for a stop meanwhile, and its share counts as not measured. */
+BASE_MUST_CHECK base_status trainer_heldout(trainer *self, bool may_stop,
+                                            trainer_heldout_result *result, base_error *reterr);
 
 #endif

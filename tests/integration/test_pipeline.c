@@ -202,7 +202,14 @@ static void the_model_is_an_ordinary_one(void **state)
 {
     (void)state;
     training_expect(&one, &test_shared_directory, "model", 0,
-                    FLAGS("--mode", "pp-cpu", "--ranks", "2", "--layers", "2"));
+                    FLAGS("--mode", "pp-cpu", "--ranks", "2", "--layers", "2", "--eval"));
+    assert_has(one.program.text[TEST_STDERR],
+               "[rank 0] warning: --eval: where ranks share layers or experts no held-out loss ");
+    json_t *manifest = training_manifest(&one);
+    const json_t *eval = json_object_get(manifest, "eval");
+    assert_true(json_is_null(json_object_get(eval, "loss")));
+    assert_int_equal(json_integer_value(json_object_get(eval, "sentences")), 1248);
+    json_decref(manifest);
     const char *const generate[] = {
         LAUNCHER_PATH, "--mode",   "generate",          "--checkpoint",
         one.out,       "--prompt", "he goed to school", "--max-new-tokens",

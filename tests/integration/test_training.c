@@ -187,7 +187,8 @@ static void a_long_heldout_sentence_is_left_out(void **state)
     for (size_t i = 0; i < sizeof when / sizeof when[0]; i++) {
         training_expect(&one, &test_shared_directory, "heldout", 0,
                         FLAGS("--heldout", file, "--context", "24", "--steps", "2", when[i]));
-        assert_has(one.program.text[TEST_STDOUT], "held-out exact match: 0/1 ");
+        assert_has(one.program.text[TEST_STDOUT], "held-out exact match: 0/1 (0.0 %) on ");
+        assert_has(one.program.text[TEST_STDOUT], file);
         assert_has(one.program.text[TEST_STDERR],
                    "1 held-out sentence is longer than the context of 24 tokens and left "
                    "out of the accuracy");
@@ -210,6 +211,10 @@ static void the_record_says_what_happened(void **state)
     assert_true(json_number_value(json_object_get(manifest, "tokens_per_sec_2proc")) > 0);
     assert_true(json_is_null(json_object_get(manifest, "tokens_per_sec_1proc")));
     assert_true(json_real_value(json_object_get(manifest, "max_abs_difference")) == 0.0);
+    const json_t *eval = json_object_get(manifest, "eval");
+    assert_true(json_number_value(json_object_get(eval, "loss")) > 0.0);
+    assert_true(json_is_integer(json_object_get(eval, "correct")));
+    assert_has(one.program.text[TEST_STDOUT], "held-out loss: ");
     const json_t *ranks = json_object_get(manifest, "ranks");
     assert_int_equal(json_array_size(ranks), 2);
     json_int_t sentences = 0;

@@ -128,6 +128,9 @@ static void accuracy_is_exact(void **state)
     assert_int_equal(json_integer_value(json_object_get(last, "step")), 149);
     assert_int_equal(json_integer_value(json_object_get(last, "sentences")), 7);
     assert_int_equal(json_integer_value(json_object_get(last, "correct")), 4);
+    assert_true(number(eval, "loss") > 0.0);
+    assert_true(number(eval, "loss") == number(last, "heldout_loss"));
+    assert_has(one.program.text[TEST_STDERR], "  exact match 4/7\n");
     assert_true(number(last, "heldout_loss") > number(manifest, "loss_last"));
     json_decref(manifest);
     assert_steps_send_the_same(&one, (size_t)2 * 150);

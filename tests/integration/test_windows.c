@@ -1,4 +1,5 @@
 /* Trainings on texts that are longer than the context: plain ones, and JSONL with --windows. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,14 @@ static void ranks_share_the_windows(void **state)
         json_number_value(json_object_get(json_array_get(curve, 1), "heldout_loss"));
     assert_true(last < first);
     assert_true(last > 0.0);
-    assert_true(json_is_null(json_object_get(json_array_get(curve, 1), "exact_match")));
+    const json_t *point = json_array_get(curve, 1);
+    assert_true(json_is_null(json_object_get(point, "exact_match")));
+    assert_true(json_is_null(json_object_get(point, "correct")));
+    const json_t *data = json_object_get(manifest, "data");
+    assert_int_equal(json_integer_value(json_object_get(point, "sentences")),
+                     json_integer_value(json_object_get(data, "sentences")));
+    assert_has(one.program.text[TEST_STDERR], "step 40/90  held-out loss ");
+    assert_has(one.program.text[TEST_STDERR], "step 80/90  held-out loss ");
     json_decref(manifest);
 }
 
@@ -87,6 +95,22 @@ static void lines_are_cut_if_asked(void **state)
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
 }
 
+/* Fails unless --eval found a loss and nothing else, also without --eval-every. */
+static void assert_loss_alone(const training_run *run, double *loss)
+{
+    json_t *manifest = training_manifest(run);
+    const json_t *eval = json_object_get(manifest, "eval");
+    *loss = json_number_value(json_object_get(eval, "loss"));
+    assert_true(*loss > 0.0);
+    assert_true(json_integer_value(json_object_get(eval, "sentences")) > 0);
+    assert_true(json_is_null(json_object_get(eval, "correct")));
+    assert_true(json_is_null(json_object_get(eval, "exact_match")));
+    assert_int_equal(json_array_size(json_object_get(manifest, "eval_curve")), 0);
+    json_decref(manifest);
+    assert_has(run->program.text[TEST_STDOUT], "held-out loss: ");
+    assert_has(run->program.text[TEST_STDOUT], "(perplexity ");
+}
+
 /* A plain text has nothing to correct: a model is not evaluated on one, and a training only by its loss. */
 static void there_is_nothing_to_correct(void **state)
 {
@@ -98,12 +122,47 @@ static void there_is_nothing_to_correct(void **state)
     if (strstr(one.program.text[TEST_STDOUT], "exact match") != NULL) {
         fail_msg("an accuracy: %s", one.program.text[TEST_STDOUT]);
     }
+    double loss = 0.0;
+    double shared = 0.0;
+    assert_loss_alone(&one, &loss);
+    training_expect(&two, &test_shared_directory, "evaluated-together", 0,
+                    FLAGS("--ranks", "2", "--context-ranks", "2", "--micro-batches", "2", "--data",
+                          text, "--heldout", text, "--eval", "--eval-every", "100"));
+    assert_loss_alone(&two, &shared);
+    assert_true(fabs(loss - shared) < 1e-6);
+    training_expect_refused(
+        &two,
+        FLAGS("--mode", "pp-cpu", "--layers", "2", "--data", text, "--heldout", text, "--eval"),
+        "no held-out loss is measured here");
     test_program_start(&two.program,
                        FLAGS(LAUNCHER_PATH, "--mode", "generate", "--checkpoint", one.out,
                              "--heldout", text, "--eval"),
                        NULL);
     assert_int_equal(test_program_wait(&two.program), 2);
     assert_has(two.program.text[TEST_STDERR], "a plain text has no sentences to correct");
+}
+
+/* A record that goes on keeps what was found before, also where there is no accuracy. */
+static void what_was_measured_is_kept(void **state)
+{
+    (void)state;
+    char text[BASE_PATH_BYTES];
+    (void)snprintf(text, sizeof text, "%s", path_of("text.md"));
+    for (int i = 0; i < 2; i++) {
+        training_expect(&one, &test_shared_directory, "kept", 0,
+                        FLAGS("--data", text, "--heldout", text, "--eval-every", "2", "--steps",
+                              i == 0 ? "2" : "4", "--save-every", "2", "--resume"));
+    }
+    json_t *manifest = training_manifest(&one);
+    const json_t *curve = json_object_get(manifest, "eval_curve");
+    assert_int_equal(json_array_size(curve), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *point = json_array_get(curve, i);
+        assert_true(json_number_value(json_object_get(point, "heldout_loss")) > 0.0);
+        assert_true(json_integer_value(json_object_get(point, "sentences")) > 0);
+        assert_true(json_is_null(json_object_get(point, "correct")));
+    }
+    json_decref(manifest);
 }
 
 /* The suffix of prompts is what most of the data say, on all ranks, not the first sentence of one. */
@@ -141,9 +200,8 @@ static void prompts_end_as_the_data_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_share_the_windows),
-        cmocka_unit_test(lines_are_cut_if_asked),
-        cmocka_unit_test(there_is_nothing_to_correct),
+        cmocka_unit_test(ranks_share_the_windows),     cmocka_unit_test(lines_are_cut_if_asked),
+        cmocka_unit_test(there_is_nothing_to_correct), cmocka_unit_test(what_was_measured_is_kept),
         cmocka_unit_test(prompts_end_as_the_data_do),
     };
     return cmocka_run_group_tests(tests, make_texts, test_shared_directory_remove);

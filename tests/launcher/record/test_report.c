@@ -61,10 +61,14 @@ static void figures_are_on_the_page(void **state)
     made.ranks[0].eval_total = made.ranks[1].eval_total = 624;
     made.ranks[0].eval_correct = 500;
     made.ranks[1].eval_correct = 451;
+    made.ranks[0].eval_loss = made.ranks[1].eval_loss = 0.5;
+    made.ranks[0].eval_measured = made.ranks[1].eval_measured = 1240;
     char *page = page_of(&made, 100);
     assert_has(page, "Held-out accuracy</span><b>76.2\xc2\xa0%</b><span "
                      "class=\"more\">951 of 1\xe2\x80\xaf"
                      "248 sentences exact<");
+    assert_has(page, "Held-out loss</span><b>0.500</b><span class=\"more\">of 1\xe2\x80\xaf"
+                     "240 sentences; perplexity 1.649<");
     assert_has(page, "logarithmic</label>");
     assert_has(page, "Held-out accuracy against step");
     int points = 0; /* of 100 steps, every 25th; in two loss charts and one of accuracy */
