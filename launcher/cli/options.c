@@ -275,6 +275,23 @@ static void complete_outer(launch_options *options)
     }
 }
 
+/* Checks what a training's schedule and its files must have in common. */
+static base_status check_training(const launch_options *options, base_error *reterr)
+{
+    const proto_job *job = &options->job;
+    const bool trains = proto_mode_get(job->job.mode)->trains;
+    if (launch_options_given(options, "lr-min") && job->train.schedule != PROTO_SCHEDULE_COSINE) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--lr-min goes with --schedule cosine");
+    }
+    if (trains && job->infer.eval && launch_options_given(options, "data") &&
+        job->data.heldout[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--eval of a training with --data needs --heldout FILE: the corpus's "
+                         "held-out sentences are for the corpus");
+    }
+    return BASE_OK;
+}
+
 /* Checks what several flags must have in common. */
 static base_status check_together(launch_options *options, base_error *reterr)
 {
@@ -304,8 +321,9 @@ static base_status check_together(launch_options *options, base_error *reterr)
     if (modes != BASE_OK) {
         return modes;
     }
-    if (launch_options_given(options, "lr-min") && job->train.schedule != PROTO_SCHEDULE_COSINE) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--lr-min goes with --schedule cosine");
+    const base_status training = check_training(options, reterr);
+    if (training != BASE_OK) {
+        return training;
     }
     const bool prompts =
         options->prompt_count > 0 || job->infer.prompts[0] != '\0' || job->infer.requests;

@@ -153,7 +153,7 @@ same killed unharmed
 head -n 20 "$bin/../share/ringfence/heldout.jsonl" >heldout.jsonl
 train qwen3 merged --ranks 2 --steps 20 --lora 8 --lora-alpha 8 --lora-targets all-linear --lora-merge --heldout heldout.jsonl \
     --eval-every 10
-of_manifest merged '"eval":{"sentences":20,'
+of_manifest merged '"eval":{"loss":[0-9.]*,"sentences":20,'
 tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"token_ids":\[[0-9,]*\]'; }
 answer() { # OUT ARGUMENTS...
     launcher --mode tp-cpu --max-new-tokens 12 --ignore-eos --quiet --no-bind --prompt "he goed to school" --prompt "she have" \

@@ -233,7 +233,7 @@ static void ranks_of_one_model_evaluate_all_sentences(void **state)
     static test_program program;
     static const char *const modes[][2] = {{"generate", "1"}, {"tp-cpu", "1"}, {"tp-cpu", "2"}};
     char heldout[BASE_PATH_BYTES];
-    char first[64] = "";
+    char first[BASE_PATH_BYTES + 64] = "";
     char text[40 * 64] = "";
     (void)snprintf(heldout, sizeof heldout, "%s/heldout.jsonl", test_shared_directory.path);
     for (int i = 0; i < 40; i++) {

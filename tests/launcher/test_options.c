@@ -158,7 +158,10 @@ static void a_job_starts_again_only_where_it_can_go_on(void **state)
 #define TRAINS "modes that train (ddp-cpu, ddp-nccl, pp-cpu)"
 #define ANSWER "modes that answer (generate, tp-cpu, tp-nccl)"
 #define TP     "tensor parallel modes (tp-cpu, tp-nccl)"
-#define ASKED  "--mode", "generate", "--prompt", "a"
+#define OWN_DATA                                                                                   \
+    "--eval of a training with --data needs --heldout FILE: the corpus's held-out sentences are "  \
+    "for the corpus"
+#define ASKED "--mode", "generate", "--prompt", "a"
 
 /* What a mode would not use is refused, by the name of the flag that was given. */
 static const struct {
@@ -192,6 +195,9 @@ static const struct {
     {WORDS("--heldout", "/h", "--eval"), NULL},
     {WORDS("--heldout", "/h", "--eval-every", "5"), NULL},
     {WORDS("--heldout", "/h", "--eval", ASKED), NULL},
+    {WORDS("--data", "/d", "--eval"), OWN_DATA},
+    {WORDS("--data", "/d", "--eval-every", "5"), OWN_DATA},
+    {WORDS("--data", "/d", "--heldout", "/h", "--eval-every", "5"), NULL},
     {WORDS("--eval", "--mode", "gate-check"), "--eval goes with " TRAINS ", or with " ANSWER},
     {WORDS("--lr-min", "0"), "--lr-min goes with --schedule cosine"},
     {WORDS("--lr-min", "0", "--schedule", "cosine"), NULL},
