@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/path.h"
 #include "cli/option_table.h"
 #include "cli/options_budget.h"
 #include "cli/options_commands.h"
@@ -288,6 +289,15 @@ static base_status check_training(const launch_options *options, base_error *ret
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--eval of a training with --data needs --heldout FILE: the corpus's "
                          "held-out sentences are for the corpus");
+    }
+    const char *const text = job->data.train;
+    const bool plain = text[0] != '\0' && !base_path_has_json_lines(text);
+    if (launch_options_given(options, "loss-on") && trains &&
+        job->data.loss_on == PROTO_LOSS_ON_CORRECTION && (job->data.windows || plain)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--loss-on correction does not go with %s: all tokens of a window are "
+                         "targets",
+                         plain ? "a plain text" : "--windows");
     }
     return BASE_OK;
 }

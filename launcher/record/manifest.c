@@ -215,8 +215,10 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_real(&training, "epsilon", job->train.epsilon);
     sheet_real(&training, "weight_decay", job->train.weight_decay);
     sheet_real(&training, "clip_norm", job->train.clip_norm);
-    sheet_string(&training, "loss_on", proto_loss_on_name(job->data.loss_on));
-    sheet_put(&training, "windows", json_boolean(job->data.windows || job->data.plain));
+    const bool windows = job->data.windows || job->data.plain; /* all their tokens are targets */
+    sheet_string(&training, "loss_on",
+                 proto_loss_on_name(windows ? PROTO_LOSS_ON_ALL : job->data.loss_on));
+    sheet_put(&training, "windows", json_boolean(windows));
     sheet_int(&training, "eval_every", (uint64_t)job->infer.eval_every);
     const bool reduces = /* gradients, in buckets */
         !proto_mode_get(job->job.mode)->pipelined || proto_job_copies(job) > 1;

@@ -56,7 +56,9 @@ static void ranks_share_the_windows(void **state)
     json_t *manifest = training_manifest(&one);
     const json_t *curve = json_object_get(manifest, "eval_curve");
     const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 0);
-    assert_true(json_is_true(json_object_get(json_object_get(manifest, "training"), "windows")));
+    const json_t *training = json_object_get(manifest, "training");
+    assert_true(json_is_true(json_object_get(training, "windows")));
+    assert_string_equal(json_string_value(json_object_get(training, "loss_on")), "all");
     assert_int_equal(json_integer_value(json_object_get(rank, "sentences_long")), 0);
     assert_int_equal(json_array_size(curve), 2);
     const double first =
@@ -88,7 +90,7 @@ static void lines_are_cut_if_asked(void **state)
                     FLAGS("--ranks", "2", "--data", text, "--windows", "--steps", "20"));
     training_expect(&two, &test_shared_directory, "parts", 0,
                     FLAGS("--ranks", "2", "--data", text, "--windows", "--steps", "9",
-                          "--save-every", "5", "--resume"));
+                          "--save-every", "5", "--resume", "--loss-on", "all"));
     training_expect(&two, &test_shared_directory, "parts", 0,
                     FLAGS("--ranks", "1", "--micro-batches", "2", "--data", text, "--windows",
                           "--steps", "20", "--save-every", "20", "--resume"));

@@ -155,9 +155,10 @@ static void a_job_starts_again_only_where_it_can_go_on(void **state)
     }
 }
 
-#define TRAINS "modes that train (ddp-cpu, ddp-nccl, pp-cpu)"
-#define ANSWER "modes that answer (generate, tp-cpu, tp-nccl)"
-#define TP     "tensor parallel modes (tp-cpu, tp-nccl)"
+#define TRAINS     "modes that train (ddp-cpu, ddp-nccl, pp-cpu)"
+#define ANSWER     "modes that answer (generate, tp-cpu, tp-nccl)"
+#define TP         "tensor parallel modes (tp-cpu, tp-nccl)"
+#define OF_WINDOWS ": all tokens of a window are targets"
 #define OWN_DATA                                                                                   \
     "--eval of a training with --data needs --heldout FILE: the corpus's held-out sentences are "  \
     "for the corpus"
@@ -196,6 +197,13 @@ static const struct {
     {WORDS("--heldout", "/h", "--eval-every", "5"), NULL},
     {WORDS("--heldout", "/h", "--eval", ASKED), NULL},
     {WORDS("--data", "/d", "--eval"), OWN_DATA},
+    {WORDS("--data", "/d.jsonl", "--loss-on", "correction"), NULL},
+    {WORDS("--data", "/d.jsonl", "--loss-on", "correction", "--windows"),
+     "--loss-on correction does not go with --windows" OF_WINDOWS},
+    {WORDS("--data", "/d.jsonl", "--loss-on", "all", "--windows"), NULL},
+    {WORDS("--data", "/d.txt", "--loss-on", "correction"),
+     "--loss-on correction does not go with a plain text" OF_WINDOWS},
+    {WORDS("--data", "/d.txt", "--loss-on", "all"), NULL},
     {WORDS("--data", "/d", "--eval-every", "5"), OWN_DATA},
     {WORDS("--data", "/d", "--heldout", "/h", "--eval-every", "5"), NULL},
     {WORDS("--eval", "--mode", "gate-check"), "--eval goes with " TRAINS ", or with " ANSWER},
