@@ -281,8 +281,9 @@ static base_status check_training(const launch_options *options, base_error *ret
 {
     const proto_job *job = &options->job;
     const bool trains = proto_mode_get(job->job.mode)->trains;
-    if (launch_options_given(options, "lr-min") && job->train.schedule != PROTO_SCHEDULE_COSINE) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--lr-min goes with --schedule cosine");
+    if (launch_options_given(options, "lr-min") && job->train.schedule == PROTO_SCHEDULE_CONSTANT) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--lr-min goes with --schedule cosine or linear");
     }
     if (trains && job->infer.eval && launch_options_given(options, "data") &&
         job->data.heldout[0] == '\0') {

@@ -15,7 +15,7 @@
 NAMES(proto_loss_on_name, "correction", "all")
 NAMES(proto_precision_name, "float32", "tf32", "bfloat16")
 NAMES(proto_weights_name, "checkpoint", "int8")
-NAMES(proto_schedule_name, "constant", "cosine")
+NAMES(proto_schedule_name, "constant", "cosine", "linear")
 NAMES(proto_verify_name, "index", "full")
 NAMES(proto_timing_name, "overlapped", "bracketed")
 NAMES(proto_transport_name, "auto", "shm", "tcp", "zmq")
@@ -205,9 +205,10 @@ static const base_field rows[] = {
     {JOB(REAL, train.learning_rate), .min = 0, .max = 100, .option = "lr", .value = "X",
      .help = "learning rate", .marks = PROTO_FIELD_TRAINS},
     {JOB(REAL, train.learning_rate_min), .min = 0, .max = 100, .option = "lr-min", .value = "X",
-     .help = "where the cosine ends", .marks = PROTO_FIELD_TRAINS},
+     .help = "of the last step, with --schedule cosine or linear", .marks = PROTO_FIELD_TRAINS},
     {JOB(ENUM, train.schedule), .name_of = proto_schedule_name, .option = "schedule",
-     .value = "NAME", .help = "constant, cosine", .marks = PROTO_FIELD_TRAINS},
+     .value = "NAME", .help = "behind the warm-up: constant, cosine, linear",
+     .marks = PROTO_FIELD_TRAINS},
     {JOB(INT, train.warmup_steps), .least = 0, .most = STEPS_MAX, .option = "warmup", .value = "N",
      .help = "steps of linear warm-up", .marks = PROTO_FIELD_TRAINS},
     {JOB(REAL, train.weight_decay), .min = 0, .max = 100, .option = "weight-decay", .value = "X",

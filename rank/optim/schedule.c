@@ -1,4 +1,4 @@
-/* The learning rate of a step: warm-up, then constant or cosine. Called by train/step.c. */
+/* The learning rate of a step: warm-up, then constant, cosine or linear. Called by train/step.c. */
 #include "rank/optim.h"
 
 #include <math.h>
@@ -14,5 +14,8 @@ double rank_learning_rate(rank_learning_schedule schedule, double peak, double m
     }
     const double done = (double)(step - warmup_steps) / (double)(steps_total - 1 - warmup_steps);
     const double part = done < 1.0 ? done : 1.0;
+    if (schedule == RANK_SCHEDULE_LINEAR) {
+        return minimum + (peak - minimum) * (1.0 - part);
+    }
     return minimum + (peak - minimum) * 0.5 * (1.0 + cos(acos(-1.0) * part));
 }

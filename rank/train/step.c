@@ -70,12 +70,15 @@ static int64_t expert_ns(const trainer *self)
 
 static void begin(trainer *self, training_step *step)
 {
+    static const rank_learning_schedule schedules[] = {
+        [PROTO_SCHEDULE_CONSTANT] = RANK_SCHEDULE_CONSTANT,
+        [PROTO_SCHEDULE_COSINE] = RANK_SCHEDULE_COSINE,
+        [PROTO_SCHEDULE_LINEAR] = RANK_SCHEDULE_LINEAR,
+    };
     const proto_job *job = self->job;
-    step->learning_rate =
-        rank_learning_rate(job->train.schedule == PROTO_SCHEDULE_COSINE ? RANK_SCHEDULE_COSINE
-                                                                        : RANK_SCHEDULE_CONSTANT,
-                           job->train.learning_rate, job->train.learning_rate_min,
-                           job->train.warmup_steps, job->train.steps, (int64_t)self->steps_done);
+    step->learning_rate = rank_learning_rate(
+        schedules[job->train.schedule], job->train.learning_rate, job->train.learning_rate_min,
+        job->train.warmup_steps, job->train.steps, (int64_t)self->steps_done);
     step->bytes_before = coll_context_bytes_sent(self->worker->context);
     step->context_ns = -context_ns(self);
     step->expert_ns = -expert_ns(self);

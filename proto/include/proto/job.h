@@ -67,7 +67,11 @@ typedef enum proto_weights {
     PROTO_WEIGHTS_INT8,
 } proto_weights;
 
-typedef enum proto_schedule { PROTO_SCHEDULE_CONSTANT, PROTO_SCHEDULE_COSINE } proto_schedule;
+typedef enum proto_schedule {
+    PROTO_SCHEDULE_CONSTANT,
+    PROTO_SCHEDULE_COSINE,
+    PROTO_SCHEDULE_LINEAR
+} proto_schedule;
 typedef enum proto_verify { PROTO_VERIFY_INDEX, PROTO_VERIFY_FULL } proto_verify;
 typedef enum proto_timing { PROTO_TIMING_OVERLAPPED, PROTO_TIMING_BRACKETED } proto_timing;
 

@@ -99,11 +99,12 @@ void rank_outer_update(const rank_outer_step *step);
 
 typedef enum rank_learning_schedule {
     RANK_SCHEDULE_CONSTANT,
-    RANK_SCHEDULE_COSINE
+    RANK_SCHEDULE_COSINE,
+    RANK_SCHEDULE_LINEAR
 } rank_learning_schedule;
 
-/* Linear warm-up over warmup_steps, then constant or cosine from peak to minimum at steps_total.
- * step from 0. */
+/* Linear warm-up over warmup_steps, then constant, or from peak to minimum, which is that of the last of
+ * steps_total steps. step from 0. */
 double rank_learning_rate(rank_learning_schedule schedule, double peak, double minimum,
                           int64_t warmup_steps, int64_t steps_total, int64_t step);
 

@@ -41,6 +41,19 @@ static void cosine_goes_from_peak_to_minimum(void **state)
     assert_true(rank_learning_rate(RANK_SCHEDULE_COSINE, peak, minimum, 5, 106, 500) == last);
 }
 
+/* Equal steps from the peak, which the first step behind the warm-up has, to the minimum, which the last has. */
+static void linear_goes_in_equal_steps(void **state)
+{
+    (void)state;
+    for (int step = 5; step < 106; step++) {
+        const double rate = rank_learning_rate(RANK_SCHEDULE_LINEAR, 3e-4, 1e-4, 5, 106, step);
+        assert_true(fabs(rate - (3e-4 - 2e-6 * (step - 5))) < 1e-18);
+    }
+    assert_true(rank_learning_rate(RANK_SCHEDULE_LINEAR, 3e-4, 1e-4, 5, 106, 105) == 1e-4);
+    assert_true(rank_learning_rate(RANK_SCHEDULE_LINEAR, 3e-4, 1e-4, 5, 106, 500) == 1e-4);
+    assert_true(rank_learning_rate(RANK_SCHEDULE_LINEAR, 1.0, 0.0, 5, 106, 3) == 0.8);
+}
+
 static void short_runs_are_fine(void **state)
 {
     (void)state;
@@ -55,6 +68,7 @@ int main(void)
         cmocka_unit_test(warm_up_is_linear),
         cmocka_unit_test(constant_stays),
         cmocka_unit_test(cosine_goes_from_peak_to_minimum),
+        cmocka_unit_test(linear_goes_in_equal_steps),
         cmocka_unit_test(short_runs_are_fine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
