@@ -1,4 +1,5 @@
 /* Whole jobs whose result is known in advance. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,49 @@ static void accuracy_is_exact(void **state)
     training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
 }
 
+/* The learning rate of each step, as the schedule has it. */
+static void a_linear_schedule_ends_at_its_minimum(void **state)
+{
+    (void)state;
+    static const double rates[] = {5e-4, 1e-3, 1e-3, 7e-4, 4e-4, 1e-4};
+    size_t size_bytes = 0;
+    size_t lines = 0;
+    training_expect(&one, &test_shared_directory, "linear", 0,
+                    FLAGS("--ranks", "1", "--schedule", "linear", "--lr", "1e-3", "--lr-min",
+                          "1e-4", "--warmup", "2", "--steps", "6"));
+    char *timings = training_file(&one, "timings.jsonl", &size_bytes);
+    for (char *rest = timings, *line = strsep(&rest, "\n"); line != NULL && line[0] != '\0';
+         line = strsep(&rest, "\n"), lines++) {
+        json_t *step = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        assert_true(lines < sizeof rates / sizeof rates[0]);
+        assert_true(fabs(number(step, "learning_rate") - rates[lines]) < 1e-12);
+        json_decref(step);
+    }
+    assert_int_equal(lines, 6);
+    free(timings);
+}
+
+/* The loss of a model, without training it: one step with a learning rate of 0 leaves all bits. */
+static void a_model_is_measured_without_training(void **state)
+{
+    (void)state;
+    char model[BASE_PATH_BYTES];
+    const char *text = write_data("measured.txt", "the ring turns, and the ranks go round in it\n");
+    training_expect(&one, &test_shared_directory, "measured", 0,
+                    FLAGS("--data", text, "--heldout", text, "--eval", "--lr", "1e-2"));
+    (void)snprintf(model, sizeof model, "%s", one.out);
+    training_expect(&two, &test_shared_directory, "measured-again", 0,
+                    FLAGS("--ranks", "1", "--checkpoint", model, "--steps", "1", "--lr", "0",
+                          "--data", text, "--heldout", text, "--eval"));
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    json_t *trained = training_manifest(&one);
+    json_t *measured = training_manifest(&two);
+    assert_true(fabs(number(json_object_get(trained, "eval"), "loss") -
+                     number(json_object_get(measured, "eval"), "loss")) < 1e-6);
+    json_decref(trained);
+    json_decref(measured);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +191,8 @@ int main(void)
         cmocka_unit_test(a_beta_near_one_trains),
         cmocka_unit_test(a_diverging_learning_rate_ends_the_job),
         cmocka_unit_test(accuracy_is_exact),
+        cmocka_unit_test(a_linear_schedule_ends_at_its_minimum),
+        cmocka_unit_test(a_model_is_measured_without_training),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }
