@@ -180,6 +180,17 @@ static bool is_pointer(const base_reader *reader, size_t size_bytes)
     return size_bytes >= LENGTH_BYTES && memcmp(reader->data, begin, LENGTH_BYTES) == 0;
 }
 
+/* Whether these bytes cannot be a length: that of a header ends with zeros. */
+static bool is_text(const base_reader *reader)
+{
+    bool text = reader->data[0] > ' ' && reader->data[0] <= '~';
+    for (size_t i = 1; text && i < LENGTH_BYTES; i++) {
+        const uint8_t byte = reader->data[i];
+        text = (byte >= ' ' && byte <= '~') || byte == '\n' || byte == '\r' || byte == '\t';
+    }
+    return text;
+}
+
 /* Reads the header's length from the first bytes of a file of size_bytes. */
 static base_status read_length(base_reader *reader, size_t size_bytes, size_t *header_bytes,
                                base_error *reterr)
@@ -193,6 +204,11 @@ static base_status read_length(base_reader *reader, size_t size_bytes, size_t *h
         return base_fail(
             reterr, BASE_ERR_INVALID,
             "it is a pointer of Git LFS, and not the weights: git lfs pull fetches them");
+    }
+    if (is_text(reader)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "it is no safetensors file: it is a text, and starts with '%c'",
+                         (char)reader->data[0]);
     }
     if (length > BASE_SAFETENSORS_HEADER_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT,

@@ -186,6 +186,18 @@ static void a_huge_header_length_is_refused(void **state)
     free(file);
 }
 
+/* The first eight bytes are a length, which is no text: else a manifest has a header of petabytes. */
+static void a_text_is_no_safetensors_file(void **state)
+{
+    (void)state;
+    static const char text[] = "{\n  \"seed\": 35000\n}\n";
+    base_error error;
+    base_safetensors parsed;
+    assert_status(base_safetensors_parse(text, sizeof text - 1, &parsed, &error), BASE_ERR_INVALID);
+    assert_string_equal(error.message,
+                        "it is no safetensors file: it is a text, and starts with '{'");
+}
+
 /* Both ways to read a file refuse the same, and give the same records. */
 static void an_open_file_is_read_by_its_header(void **state)
 {
@@ -241,6 +253,7 @@ int main(void)
         cmocka_unit_test(every_changed_byte_is_harmless),
         cmocka_unit_test(hostile_headers_are_refused_by_name),
         cmocka_unit_test(a_huge_header_length_is_refused),
+        cmocka_unit_test(a_text_is_no_safetensors_file),
         cmocka_unit_test(an_open_file_is_read_by_its_header),
         cmocka_unit_test(deep_nesting_is_refused),
     };
