@@ -16,6 +16,7 @@
 #include "base/json_file.h"
 #include "base/options.h"
 #include "base/path.h"
+#include "cli/options_modes.h"
 #include "cli/paths.h"
 #include "cli/prompts.h"
 #include "cli/scaling.h"
@@ -170,6 +171,31 @@ static base_status take_context(const launch_options *options, int64_t asked,
                            trains ? "" : ": take fewer with --context N");
 }
 
+/* Notes which flags say another shape than the checkpoint has. */
+static void note_shape(launch_options *options, const proto_job_model *asked)
+{
+    const proto_job_model *has = &options->job.model;
+    const struct {
+        const char *flag;
+        int64_t asked;
+        int64_t has;
+    } sizes[] = {
+        {"width", asked->width, has->width},
+        {"layers", asked->layers, has->layers},
+        {"heads", asked->heads, has->heads},
+        {"context", asked->context, has->context},
+    };
+    char *text = options->shape_differs;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t used = strlen(text);
+        if (sizes[i].asked != sizes[i].has && launch_options_given(options, sizes[i].flag)) {
+            (void)snprintf(text + used, sizeof options->shape_differs - used,
+                           "%s--%s %" PRId64 " where the checkpoint's model has %" PRId64,
+                           used > 0 ? ", " : "", sizes[i].flag, sizes[i].asked, sizes[i].has);
+        }
+    }
+}
+
 static base_status complete_checkpoint(launch_options *options, base_error *reterr)
 {
     proto_job *job = &options->job;
@@ -195,10 +221,7 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
     if (status != BASE_OK) {
         return status;
     }
-    options->shape_differs = (options->shape_given && (asked.width != job->model.width ||
-                                                       asked.layers != job->model.layers ||
-                                                       asked.heads != job->model.heads)) ||
-                             (options->context_given && asked.context != job->model.context);
+    note_shape(options, &asked);
     char path[BASE_PATH_BYTES];
     status = base_path_join(job->model.checkpoint, "tokenizer.json", path, reterr);
     if (status == BASE_OK && job->data.tokenizer[0] == '\0') {
@@ -407,12 +430,9 @@ base_status launch_options_complete(launch_options *options, base_error *reterr)
 base_status launch_options_check(const launch_options *options, base_error *reterr)
 {
     const proto_job *job = &options->job;
-    if (options->shape_differs) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "the checkpoint's model has width %" PRId64 ", %" PRId64
-                         " layers, %" PRId64 " heads, context %" PRId64
-                         ": not what --width, --layers, --heads or --context say",
-                         job->model.width, job->model.layers, job->model.heads, job->model.context);
+    if (options->shape_differs[0] != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s: it cannot be changed, leave it out",
+                         options->shape_differs);
     }
     base_status status = proto_job_check(job, reterr);
     if (status == BASE_OK) {

@@ -65,7 +65,7 @@ refused() { # WHAT ARGUMENTS...
 refused "products that are timed are gpt2's" --ranks 1 --no-bind -- inference-bench model 1
 refused "Usage: launcher --ranks N -- inference-bench" --ranks 1 --no-bind -- inference-bench model 1x
 refused "at most 100" --ranks 1 --no-bind -- inference-bench model 101 # a sequence would end before
-refused "not what --width" --mode tp-cpu --checkpoint model --prompt hello --context 257
+refused "--context 257 where the checkpoint's model has 256: it cannot be changed" --mode tp-cpu --checkpoint model --prompt hello --context 257
 refused "it can between 1, 2, 4" --mode tp-cpu --ranks 3 --checkpoint model --prompt hello
 
 # A context longer than a job's needs --context, which holds for the check of prompts, too.

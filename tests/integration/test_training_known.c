@@ -184,6 +184,21 @@ static void a_model_is_measured_without_training(void **state)
     json_decref(measured);
 }
 
+/* A flag that says another shape than the checkpoint's is named, and no other. */
+static void a_flag_that_changes_a_shape_is_named(void **state)
+{
+    (void)state;
+    char model[BASE_PATH_BYTES];
+    training_expect(&one, &test_shared_directory, "shape", 0, FLAGS("--steps", "1"));
+    (void)snprintf(model, sizeof model, "%s", one.out);
+    training_expect_refused(&two, FLAGS("--checkpoint", model, "--context", "32"),
+                            "error: --context 32 where the checkpoint's model has 64: it cannot "
+                            "be changed, leave it out\n");
+    training_expect_refused(&two, FLAGS("--checkpoint", model, "--layers", "2", "--heads", "4"),
+                            "error: --layers 2 where the checkpoint's model has 1, --heads 4 "
+                            "where the checkpoint's model has 2: ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +208,7 @@ int main(void)
         cmocka_unit_test(accuracy_is_exact),
         cmocka_unit_test(a_linear_schedule_ends_at_its_minimum),
         cmocka_unit_test(a_model_is_measured_without_training),
+        cmocka_unit_test(a_flag_that_changes_a_shape_is_named),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

@@ -98,7 +98,7 @@ typedef struct launch_options {
     bool mode_given;              /* --mode */
     bool shape_given;             /* --width, --layers or --heads */
     bool context_given;           /* --context */
-    bool shape_differs;           /* the checkpoint's shape differs from what these flags say */
+    char shape_differs[256];      /* how the checkpoint's shape differs from what these flags say */
     bool installed_data;          /* training data and tokenizer are the installed ones */
 } launch_options;
 
