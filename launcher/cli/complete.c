@@ -14,6 +14,7 @@
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/json_file.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/path.h"
 #include "cli/options_modes.h"
@@ -22,6 +23,7 @@
 #include "cli/scaling.h"
 #include "launch/options.h"
 #include "proto/checkpoints.h"
+#include "proto/digest.h"
 #include "proto/limits.h"
 #include "proto/pin.h"
 
@@ -363,6 +365,32 @@ static bool is_plain(const char *path)
     return path[0] != '\0' && !base_path_has_json_lines(path);
 }
 
+/* Where a training of a checkpoint takes another tokenizer: the same tokens may mean others to its model. One with
+ * fewer tokens is none that was made from the checkpoint's. */
+static base_status compare_tokenizers(const proto_job *job, int64_t vocab_size, base_error *reterr)
+{
+    char own[BASE_PATH_BYTES];
+    uint8_t digests[2][PROTO_DIGEST_BYTES];
+    int64_t own_size = 0;
+    if (job->model.checkpoint[0] == '\0' ||
+        base_path_join(job->model.checkpoint, "tokenizer.json", own, NULL) != BASE_OK ||
+        access(own, F_OK) != 0 || proto_sha256_file(own, digests[0], NULL) != BASE_OK ||
+        proto_sha256_file(job->data.tokenizer, digests[1], NULL) != BASE_OK ||
+        memcmp(digests[0], digests[1], PROTO_DIGEST_BYTES) == 0) {
+        return BASE_OK;
+    }
+    if (read_vocab_size(own, &own_size, NULL) == BASE_OK && vocab_size < own_size) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--tokenizer: %s has %" PRId64 " tokens, and the checkpoint's %s %" PRId64,
+                         job->data.tokenizer, vocab_size, own, own_size);
+    }
+    base_log(BASE_LOG_WARNING,
+             "--tokenizer: %s is another file than the checkpoint's %s: its tokens may mean "
+             "others to the model",
+             job->data.tokenizer, own);
+    return BASE_OK;
+}
+
 static base_status complete_job(launch_options *options, base_error *reterr)
 {
     proto_job *job = &options->job;
@@ -407,7 +435,7 @@ static base_status complete_job(launch_options *options, base_error *reterr)
                            "the tokenizer has %" PRId64 " tokens, the checkpoint's model %" PRId64,
                            vocab_size, job->model.vocab_size);
     }
-    return status;
+    return status == BASE_OK && trains ? compare_tokenizers(job, vocab_size, reterr) : status;
 }
 
 base_status launch_options_complete(launch_options *options, base_error *reterr)

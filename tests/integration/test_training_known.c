@@ -199,6 +199,45 @@ static void a_flag_that_changes_a_shape_is_named(void **state)
                             "where the checkpoint's model has 2: ");
 }
 
+/* Another tokenizer than the checkpoint's is used with a warning, and not one with fewer tokens. */
+static void another_tokenizer_is_named(void **state)
+{
+    (void)state;
+    enum { BYTES_MAX = 1 << 20 };
+    char model[BASE_PATH_BYTES];
+    char own[BASE_PATH_BYTES + 32];
+    char warning[2 * BASE_PATH_BYTES + 128];
+    base_error error;
+    void *text = NULL;
+    size_t text_bytes = 0;
+    training_expect(&one, &test_shared_directory, "words", 0, FLAGS("--steps", "1"));
+    (void)snprintf(model, sizeof model, "%s", one.out);
+    (void)snprintf(own, sizeof own, "%s/tokenizer.json", model);
+    assert_ok(base_file_read(own, BYTES_MAX, &text, &text_bytes, &error), &error);
+    const char *same = test_directory_path(&test_shared_directory, "same.json");
+    assert_ok(base_file_write(same, text, text_bytes, &error), &error);
+    training_expect(&two, &test_shared_directory, "words-same", 0,
+                    FLAGS("--steps", "1", "--checkpoint", model, "--tokenizer", same));
+    assert_null(strstr(two.program.text[TEST_STDERR], "tokenizer"));
+    char *spaced = malloc(text_bytes + 1);
+    assert_non_null(spaced);
+    memcpy(spaced, text, text_bytes);
+    spaced[text_bytes] = '\n';
+    const char *other = test_directory_path(&test_shared_directory, "other.json");
+    assert_ok(base_file_write(other, spaced, text_bytes + 1, &error), &error);
+    training_expect(&two, &test_shared_directory, "words-other", 0,
+                    FLAGS("--steps", "1", "--checkpoint", model, "--tokenizer", other));
+    (void)snprintf(warning, sizeof warning,
+                   "launcher: warning: --tokenizer: %s is another file than the checkpoint's %s: ",
+                   other, own);
+    assert_has(two.program.text[TEST_STDERR], warning);
+    const char *few = write_data("few.json", "{\"model\":{\"vocab\":{\"a\":0,\"b\":1}}}");
+    training_expect_refused(&two, FLAGS("--checkpoint", model, "--tokenizer", few),
+                            "few.json has 2 tokens, and the checkpoint's ");
+    free(spaced);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_linear_schedule_ends_at_its_minimum),
         cmocka_unit_test(a_model_is_measured_without_training),
         cmocka_unit_test(a_flag_that_changes_a_shape_is_named),
+        cmocka_unit_test(another_tokenizer_is_named),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }
