@@ -85,6 +85,10 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
     if (status == BASE_OK) {
         status = check_state(self, path, &state, reterr);
     }
+    if (status == BASE_OK) {
+        const rank_training_optimizer now = rank_training_optimizer_of(self->job);
+        rank_training_optimizer_compare(&state.optimizer, &now);
+    }
     return status == BASE_OK
                ? BASE_OK
                : base_error_prepend(reterr, status, "--resume from %s%s", path, older);

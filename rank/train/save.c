@@ -130,6 +130,7 @@ static base_status write_state(const trainer *self, const char *directory,
     const rank_training_state state = {.course = self->course,
                                        .lora = self->lora,
                                        .local = rank_training_local_of(self->job),
+                                       .optimizer = rank_training_optimizer_of(self->job),
                                        .step = (int64_t)self->steps_done,
                                        .epoch = (int64_t)self->epoch,
                                        .epoch_ended = self->epoch_ended};

@@ -10,6 +10,7 @@
 #include "base/fields_json.h"
 #include "base/file.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/path.h"
 
 enum {
@@ -48,6 +49,15 @@ static const base_field rows[] = {
     {STATE(INT, local.ranks), .least = 1, .most = BASE_COLL_RANKS_MAX, .optional = true},
     {STATE(REAL, local.outer_learning_rate), .min = 0, .max = 100, .optional = true},
     {STATE(REAL, local.outer_momentum), .min = 0, .max = 1, .optional = true},
+    {STATE(INT, optimizer.steps), .least = 1, .most = INT64_MAX, .optional = true},
+    {STATE(INT, optimizer.warmup_steps), .least = 0, .most = INT64_MAX, .optional = true},
+    {STATE(ENUM, optimizer.schedule), .name_of = proto_schedule_name, .optional = true},
+    {STATE(REAL, optimizer.learning_rate), .min = 0, .max = 100, .optional = true},
+    {STATE(REAL, optimizer.learning_rate_min), .min = 0, .max = 100, .optional = true},
+    {STATE(REAL, optimizer.beta1), .min = 0, .max = 1, .optional = true},
+    {STATE(REAL, optimizer.beta2), .min = 0, .max = 1, .optional = true},
+    {STATE(REAL, optimizer.weight_decay), .min = 0, .max = 100, .optional = true},
+    {STATE(REAL, optimizer.clip_norm), .min = 0, .max = 1e9, .optional = true},
     {STATE(INT, step), .least = 0, .most = INT64_MAX},
     {STATE(INT, epoch), .least = 0, .most = INT64_MAX},
     {STATE(BOOL, epoch_ended)},
@@ -172,6 +182,54 @@ base_status rank_training_local_check(const rank_training_local *saved,
         }
     }
     return BASE_OK;
+}
+
+rank_training_optimizer rank_training_optimizer_of(const proto_job *job)
+{
+    const proto_job_train *train = &job->train;
+    return (rank_training_optimizer){.steps = train->steps,
+                                     .warmup_steps = train->warmup_steps,
+                                     .schedule = train->schedule,
+                                     .learning_rate = train->learning_rate,
+                                     .learning_rate_min = train->learning_rate_min,
+                                     .beta1 = train->beta1,
+                                     .beta2 = train->beta2,
+                                     .weight_decay = train->weight_decay,
+                                     .clip_norm = train->clip_norm};
+}
+
+void rank_training_optimizer_compare(const rank_training_optimizer *saved,
+                                     const rank_training_optimizer *now)
+{
+    const bool declines = now->schedule != PROTO_SCHEDULE_CONSTANT;
+    const struct {
+        const char *flag;
+        bool counts;
+        double saved;
+        double now;
+    } numbers[] = {
+        {"--lr", true, saved->learning_rate, now->learning_rate},
+        {"--lr-min", declines, saved->learning_rate_min, now->learning_rate_min},
+        {"--warmup", true, (double)saved->warmup_steps, (double)now->warmup_steps},
+        {"--beta1", true, saved->beta1, now->beta1},
+        {"--beta2", true, saved->beta2, now->beta2},
+        {"--weight-decay", true, saved->weight_decay, now->weight_decay},
+        {"--clip", true, saved->clip_norm, now->clip_norm},
+        {"--steps, where the schedule ends,", declines, (double)saved->steps, (double)now->steps},
+    };
+    if (saved->steps == 0) {
+        return;
+    }
+    if (saved->schedule != now->schedule) {
+        base_log(BASE_LOG_WARNING, "--resume: --schedule is %s now, and was %s",
+                 proto_schedule_name(now->schedule), proto_schedule_name(saved->schedule));
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i].counts && numbers[i].saved != numbers[i].now) {
+            base_log(BASE_LOG_WARNING, "--resume: %s is %.10g now, and was %.10g", numbers[i].flag,
+                     numbers[i].now, numbers[i].saved);
+        }
+    }
 }
 
 /* Of local steps: the moments of each rank, by the names of their files. */

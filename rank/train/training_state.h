@@ -40,6 +40,19 @@ typedef struct rank_training_local {
     double outer_momentum;
 } rank_training_local;
 
+/* The optimizer and its schedule, which may be others when a training goes on. */
+typedef struct rank_training_optimizer {
+    int64_t steps; /* asked for; 0: a checkpoint of an earlier version says nothing of all this */
+    int64_t warmup_steps;
+    proto_schedule schedule;
+    double learning_rate;
+    double learning_rate_min;
+    double beta1;
+    double beta2;
+    double weight_decay;
+    double clip_norm;
+} rank_training_optimizer;
+
 /* What the numbers of a state mean anything with: which batch comes next. */
 typedef struct rank_training_course {
     int64_t slots; /* ranks × micro-batches */
@@ -66,6 +79,7 @@ typedef struct rank_training_state {
     rank_training_course course;
     rank_training_lora lora;
     rank_training_local local;
+    rank_training_optimizer optimizer;
     rank_training_files sha256;
     int64_t step;     /* that were done */
     int64_t epoch;    /* from 0 */
@@ -92,6 +106,13 @@ rank_training_local rank_training_local_of(const proto_job *job);
 BASE_MUST_CHECK base_status rank_training_local_check(const rank_training_local *saved,
                                                       const rank_training_local *now,
                                                       base_error *reterr);
+
+/* That of a job. */
+rank_training_optimizer rank_training_optimizer_of(const proto_job *job);
+
+/* Logs a warning for each flag that is another now, with both values. */
+void rank_training_optimizer_compare(const rank_training_optimizer *saved,
+                                     const rank_training_optimizer *now);
 
 /* Writes DIRECTORY/training.json, with the digests of the files that stand there. positions (course.slots): rank_data_position of each slot. */
 BASE_MUST_CHECK base_status rank_training_state_write(const char *directory,

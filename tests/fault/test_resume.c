@@ -293,6 +293,61 @@ static void another_course_is_refused(void **state)
     expect_refused(FLAGS("--resume", "--steps", "9"), "training.json");
 }
 
+static size_t count_of(const char *text, const char *word)
+{
+    size_t count = 0;
+    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+        count++;
+    }
+    return count;
+}
+
+/* What the optimizer is told may change. Rank 0 says what has, once. An older checkpoint says nothing of it. */
+static void other_flags_of_the_optimizer_are_named(void **state)
+{
+    (void)state;
+    static const char *const warnings[] = {
+        "[rank 0] warning: --resume: --schedule is constant now, and was linear\n",
+        "[rank 0] warning: --resume: --lr is 0.0003 now, and was 0.002\n",
+        "[rank 0] warning: --resume: --warmup is 0 now, and was 2\n",
+        "[rank 0] warning: --resume: --beta2 is 0.999 now, and was 0.99\n",
+        "[rank 0] warning: --resume: --weight-decay is 0.01 now, and was 0.5\n",
+    };
+    static const char key[] = "\"optimizer\":{";
+    char path[BASE_PATH_BYTES + 64];
+    base_error error;
+    size_t text_bytes = 0;
+#define LINEAR "--schedule", "linear", "--lr", "2e-3", "--beta2", "0.99", "--weight-decay", "0.5"
+    training_expect(&one, &test_shared_directory, "optimizer", 0,
+                    FLAGS(LINEAR, "--warmup", "2", "--save-every", "6"));
+    training_expect(
+        &one, &test_shared_directory, "optimizer", 0,
+        FLAGS(LINEAR, "--warmup", "2", "--steps", "9", "--save-every", "9", "--resume"));
+#undef LINEAR
+    assert_int_equal(count_of(one.program.text[TEST_STDERR], "warning: --resume"), 1);
+    assert_says(&one, "--steps, where the schedule ends, is 9 now, and was 6\n");
+    training_expect(&one, &test_shared_directory, "optimizer", 0,
+                    FLAGS("--steps", "12", "--save-every", "12", "--resume"));
+    for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++) {
+        assert_says(&one, warnings[i]);
+    }
+    assert_int_equal(count_of(one.program.text[TEST_STDERR], "warning: --resume"), 5);
+
+    char *text = training_file(&one, "checkpoints/step-000000012/training.json", &text_bytes);
+    char *begin = memmem(text, text_bytes, key, sizeof key - 1);
+    assert_non_null(begin);
+    char *end = memchr(begin, '}', text_bytes - (size_t)(begin - text));
+    assert_non_null(end);
+    const size_t cut = (size_t)(end + 2 - begin); /* with the comma */
+    memmove(begin, end + 2, text_bytes - (size_t)(end + 2 - text));
+    (void)snprintf(path, sizeof path, "%s/checkpoints/step-000000012/training.json", one.out);
+    assert_ok(base_file_write(path, text, text_bytes - cut, &error), &error);
+    free(text);
+    training_expect(&one, &test_shared_directory, "optimizer", 0,
+                    FLAGS("--steps", "15", "--lr", "1e-2", "--save-every", "15", "--resume"));
+    assert_int_equal(count_of(one.program.text[TEST_STDERR], "warning: --resume"), 0);
+}
+
 /* A byte that a disk has lost would change every bit from there on. */
 static void a_damaged_checkpoint_is_refused(void **state)
 {
@@ -411,6 +466,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_cannot_save_is_named),
         cmocka_unit_test(a_stopped_training_goes_on),
         cmocka_unit_test(another_course_is_refused),
+        cmocka_unit_test(other_flags_of_the_optimizer_are_named),
         cmocka_unit_test(a_damaged_checkpoint_is_refused),
         cmocka_unit_test(an_older_checkpoint_goes_on),
         cmocka_unit_test(a_new_training_has_its_own_checkpoints),
