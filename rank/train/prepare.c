@@ -139,10 +139,14 @@ static base_status check_room(trainer *self, base_error *reterr)
     if (trains_rounded(self)) {
         use.bytes[RANK_MEMORY_WEIGHTS] += self->param_count * sizeof *self->rounded;
     }
+    const rank_memory_use state = use;
     rank_model_plan(&model, &use);
-    const base_status status = rank_memory_check(
+    base_status status = rank_memory_check(
         &self->device, "training", &use,
         rank_ddp_plan_collectives(&ddp, self->worker->identity.world_size), reterr);
+    if (status == BASE_OK && self->device.backend->free_bytes == NULL) {
+        status = trainer_check_host(self, &model, &state, reterr);
+    }
     use.bytes[RANK_MEMORY_QUEUES] += self->device.backend->queue_bytes;
     self->planned = use;
     return status;

@@ -229,6 +229,12 @@ BASE_MUST_CHECK base_status trainer_sum(const trainer *self, double *values, siz
 bool trainer_is_sharded(const trainer *self);
 bool trainer_shards_params(const trainer *self);
 
+/* room.c; collective: whether the memory of this host has room for what its ranks will have allocated: the model's
+ * state, and what `model` takes. BASE_ERR_MEMORY: it has not, with all that can be swapped; the message has the
+ * figures. Where it takes swap, a warning. */
+BASE_MUST_CHECK base_status trainer_check_host(const trainer *self, const rank_model_options *model,
+                                               const rank_memory_use *state, base_error *reterr);
+
 /* prepare.c: adds what data-parallel training keeps of the model's state: parameters, gradients, moments. */
 void trainer_plan_state(const trainer *self, rank_memory_use *use);
 

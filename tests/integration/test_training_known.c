@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "training.h"
@@ -238,6 +239,18 @@ static void another_tokenizer_is_named(void **state)
     free(text);
 }
 
+/* A job that no host has the memory for ends before it takes any. */
+static void what_has_no_room_is_refused(void **state)
+{
+    (void)state;
+    training_expect(&one, &test_shared_directory, "no-room", 1,
+                    FLAGS("--width", "16384", "--layers", "512", "--heads", "128"));
+    assert_has(one.program.text[TEST_STDERR], " GB of this host's memory, and ");
+    assert_has(one.program.text[TEST_STDERR],
+               "a smaller --context or --batch, --recompute and --zero take less");
+    assert_int_not_equal(access(one.out, F_OK), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +262,7 @@ int main(void)
         cmocka_unit_test(a_model_is_measured_without_training),
         cmocka_unit_test(a_flag_that_changes_a_shape_is_named),
         cmocka_unit_test(another_tokenizer_is_named),
+        cmocka_unit_test(what_has_no_room_is_refused),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

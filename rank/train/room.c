@@ -1,0 +1,72 @@
+/* Whether a host has memory for a training on its CPUs. Called by prepare.c before it allocates: a job that has none
+ * would be killed in its first steps, or page for ever. */
+#include <sys/stat.h>
+
+#include "backend/memory_use.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "generate/free_memory.h"
+#include "train/trainer.h"
+
+#define BYTES_PER_GB 1e9
+
+/* Tokens that a micro-batch is likely to have at most: not more than its slot's share of the file has bytes. Memory
+ * that no token comes to is never touched. To think of too few refuses nothing that works. */
+static int most_tokens(const trainer *self, int room)
+{
+    struct stat info;
+    const int64_t slots = proto_job_replicas(self->job) * self->job->train.micro_batches;
+    if (stat(self->job->data.train, &info) != 0 || info.st_size / slots >= room) {
+        return room;
+    }
+    return info.st_size / slots > 0 ? (int)(info.st_size / slots) : 1;
+}
+
+/* Of all ranks on this host. They are next to each other. */
+static uint64_t sum_of_host(const proto_identity *identity, const uint64_t *needs)
+{
+    const int first = identity->rank - identity->local_rank;
+    uint64_t sum = 0;
+    for (int i = 0; i < identity->local_world_size; i++) {
+        const int rank = first + i;
+        sum += rank >= 0 && rank < identity->world_size ? needs[rank] : 0;
+    }
+    return sum;
+}
+
+base_status trainer_check_host(const trainer *self, const rank_model_options *model,
+                               const rank_memory_use *state, base_error *reterr)
+{
+    const proto_identity *identity = &self->worker->identity;
+    uint64_t needs[BASE_RANKS_MAX];
+    rank_memory_use use = *state;
+    rank_model_options likely = *model;
+    likely.token_count_max = most_tokens(self, model->token_count_max);
+    if (!trainer_shares_experts(
+            self)) { /* these have room for all rows that may come, and few do */
+        rank_model_plan(&likely, &use);
+    }
+    const uint64_t mine = rank_memory_total(&use);
+    const rank_free_memory room = rank_free_memory_find(""); /* before anybody takes of it */
+    const base_status status = proto_client_exchange(
+        self->worker->client, &mine, needs, sizeof mine,
+        base_deadline_after_ns(self->job->parallel.timeout_ms * BASE_NS_PER_MS), reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const uint64_t need = sum_of_host(identity, needs);
+    if (need > room.most_bytes) {
+        return base_fail(reterr, BASE_ERR_MEMORY,
+                         "training takes %.1f GB of this host's memory, and %.1f GB are available, "
+                         "with swap: a smaller --context or --batch, --recompute and --zero take "
+                         "less",
+                         (double)need / BYTES_PER_GB, (double)room.most_bytes / BYTES_PER_GB);
+    }
+    if (need > room.free_bytes && identity->local_rank == 0) {
+        base_log(BASE_LOG_WARNING,
+                 "training takes %.1f GB of this host's memory, and %.1f GB are available without "
+                 "swap: it may be slow (--context, --batch, --recompute, --zero)",
+                 (double)need / BYTES_PER_GB, (double)room.free_bytes / BYTES_PER_GB);
+    }
+    return BASE_OK;
+}
