@@ -239,7 +239,6 @@ static const base_field rows[] = {
      .help = "measure these numbers of ranks as well, as in 1,2,4 (1, from 50 steps on)"},
     {OWN(BOOL, scaling), .option = "no-scaling", .off = true,
      .help = "measure nothing but the job itself"},
-    {OWN(BOOL, plots), .option = "no-plots", .off = true, .help = "do not call gnuplot"},
     {OWN(PATH, log_dir), ANY, .option = "log-dir", .value = "DIR",
      .help = "each rank's output in DIR/rank-N.log as well"},
     {OWN(PATH, root), .option = "root", .value = "DIR",
@@ -265,7 +264,6 @@ const base_fields launch_option_fields = {
 void launch_options_defaults(launch_options *options)
 {
     *options = (launch_options){.bind = true,
-                                .plots = true,
                                 .scaling = true,
                                 .hosts = {.nodes = 1, .host_timeout_ms = LAUNCH_HOST_TIMEOUT_MS}};
     proto_job_defaults(&options->job);

@@ -426,7 +426,7 @@ static void a_checkpoint_that_would_go_is_refused(void **state)
     for (int overwrite = 0; overwrite < 2; overwrite++) {
         training_expect(&one, &test_shared_directory, "own", 1,
                         FLAGS("--checkpoint", checkpoint, "--save-every", "6",
-                              overwrite ? "--overwrite" : "--no-plots"));
+                              overwrite ? "--overwrite" : "--no-scaling"));
         assert_says(&one, "begins the checkpoints of its --out anew: name another --out");
         assert_true(has_checkpoint(&one, 6));
     }

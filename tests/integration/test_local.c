@@ -96,7 +96,7 @@ static void every_transport_gives_the_same_bits(void **state)
                               "--clip", "0.5", "--local-steps", "2", "--transport",
                               transports[i % 3], "--bucket-bytes", buckets[i % 3], "--timing",
                               i % 3 == 1 ? "bracketed" : "overlapped",
-                              i % 3 == 2 ? "--recompute" : "--no-plots"));
+                              i % 3 == 2 ? "--recompute" : "--no-scaling"));
         json_t *manifest = training_manifest(run);
         assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
         json_decref(manifest);

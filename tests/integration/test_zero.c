@@ -87,7 +87,7 @@ static void micro_batches_come_after_ranks(void **state)
                         FLAGS("--ranks", ranks[i % 2], "--micro-batches", micro_batches[i % 2],
                               "--lr", "1e-2", "--layers", "3", "--zero", i < 2 ? "2" : "3",
                               "--bucket-bytes", "60000", "--eval-every", "2", "--eval",
-                              i % 2 == 0 ? "--recompute" : "--no-plots"));
+                              i % 2 == 0 ? "--recompute" : "--no-scaling"));
         expect_same_model();
         assert_true(losses(&one) == losses(&two));
     }

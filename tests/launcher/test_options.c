@@ -24,7 +24,6 @@ static void no_flags_give_the_default_job(void **state)
     assert_int_equal(options.job.job.seed, 35000);
     assert_int_equal(options.job.parallel.timeout_ms, 300000);
     assert_true(options.bind);
-    assert_true(options.plots);
     assert_false(options.overwrite);
 }
 

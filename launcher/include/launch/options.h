@@ -87,7 +87,6 @@ typedef struct launch_options {
     bool quiet;
     bool bind;
     bool overwrite;
-    bool plots;
     bool scaling;      /* false: --no-scaling */
     int scaling_count; /* of --scaling; 0: not given */
     int scaling_ranks[LAUNCH_SCALING_POINTS_MAX];
