@@ -11,7 +11,7 @@ rounds=${2:-7}
 make_hosts "two hosts against one"
 limit_link 10gbit 256k 10ms
 
-flags=(--mode ddp-cpu --ranks 2 --transport tcp --no-scaling --no-plots --overwrite --out "$scratch/out")
+flags=(--mode ddp-cpu --ranks 2 --transport tcp --no-scaling --overwrite --out "$scratch/out")
 
 one_host() {
     ip netns exec "${hosts[0]}" "$launcher" --no-bind --quiet "${flags[@]}" "$@" >/dev/null 2>&1

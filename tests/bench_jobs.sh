@@ -12,7 +12,7 @@ field() {
 }
 
 job() {
-    "$launcher" --ranks 2 --mode ddp-cpu --out "$scratch/out" --overwrite --no-plots --quiet "$@" \
+    "$launcher" --ranks 2 --mode ddp-cpu --out "$scratch/out" --overwrite --quiet "$@" \
         >/dev/null 2>&1
 }
 

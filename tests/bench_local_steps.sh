@@ -11,7 +11,7 @@ make_hosts "local steps over a slow link"
 
 # train LOCAL_STEPS STEPS
 train() {
-    on_two_hosts --mode ddp-cpu --ranks 2 --transport tcp --no-scaling --no-plots --overwrite --out "$scratch/out" \
+    on_two_hosts --mode ddp-cpu --ranks 2 --transport tcp --no-scaling --overwrite --out "$scratch/out" \
         --local-steps "$1" --steps "$2"
 }
 

@@ -116,7 +116,7 @@ test_full_volume() { # refused where there is no room from the beginning; an err
 
 test_out_of_memory() {
     started
-    head 2 --steps 100 --no-plots --batch 64 --context 64 --width 512 --heads 8 --layers 4
+    head 2 --steps 100 --batch 64 --context 64 --width 512 --heads 8 --layers 4
     options=(--memory 100m --memory-swap 100m)
     agent 1 2
     ends head 137 60

@@ -26,9 +26,9 @@ long_test_figures() {
     local told="" place transport bytes
     started
     for _ in 1 2 3 4 5; do
-        places containers --transport tcp --no-plots | sed -n 's/^speed: \([0-9]*\).*/\1/p' >>"$scratch/containers-tcp"
+        places containers --transport tcp | sed -n 's/^speed: \([0-9]*\).*/\1/p' >>"$scratch/containers-tcp"
         for transport in tcp shm; do
-            places processes --transport "$transport" --no-plots --no-scaling | sed -n 's/^speed: \([0-9]*\).*/\1/p' >>"$scratch/processes-$transport"
+            places processes --transport "$transport" --no-scaling | sed -n 's/^speed: \([0-9]*\).*/\1/p' >>"$scratch/processes-$transport"
         done
     done
     told="tokens/s: two containers, tcp $(median <"$scratch/containers-tcp"); two processes, tcp"

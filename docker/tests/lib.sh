@@ -5,7 +5,7 @@ image=${RINGFENCE_IMAGE:-ringfence}
 tools=${RINGFENCE_TOOLS_IMAGE:-ringfence-tools}
 uid=10001 # not root, whoever runs the tests
 endless="--steps 100000000"
-small="--width 32 --layers 1 --heads 2 --batch 2 --no-plots --timeout 20"
+small="--width 32 --layers 1 --heads 2 --batch 2 --timeout 20"
 
 fail() {
     printf '%s\n' "$*" >&2

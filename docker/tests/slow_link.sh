@@ -37,7 +37,7 @@ long_test_decoding_across_a_delay() {
         --prompts /opt/ringfence/share/ringfence/prompts.txt --max-num-seqs 1 --out /records/answers"
     started
     mkdir -p "$scratch"/{model,records} && chown "$uid" "$scratch"/{model,records}
-    docker run --rm --user "$uid" -v "$scratch/model:/model" "$image" --ranks 1 --steps 50 --out /model/a --no-plots \
+    docker run --rm --user "$uid" -v "$scratch/model:/model" "$image" --ranks 1 --steps 50 --out /model/a \
         --context 128 --quiet --no-scaling >/dev/null
     local model=(-v "$scratch/model/a:/checkpoint:ro")
     local told="" place

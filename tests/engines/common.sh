@@ -108,7 +108,7 @@ assert_none_left() {
     fi
 }
 
-small="--mode ddp-cpu --width 32 --layers 1 --heads 2 --batch 2 --context 64 --no-plots --overwrite"
+small="--mode ddp-cpu --width 32 --layers 1 --heads 2 --batch 2 --context 64 --overwrite"
 
 # The SHA-256 of two ranks on one host, which every engine must come to.
 sum_of() {

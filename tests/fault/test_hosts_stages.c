@@ -63,7 +63,6 @@ static void start(trial *one, const char *what, const char *host_timeout)
                            "--job-key",
                            key,
                            "--no-bind",
-                           "--no-plots",
                            "--data",
                            test_directory_path(&test_shared_directory, "data.jsonl"),
                            "--tokenizer",

@@ -219,9 +219,24 @@ static int run_on_disk(const char *script, const char *size, const char *fill, c
     test_directory_make(&directory);
     (void)snprintf(out, sizeof out, "OUT=%s", directory.path);
     const char *const arguments[] = {
-        "/usr/bin/unshare", "-rm",          "/bin/sh",        "-c",  script,    "sh", LAUNCHER_PATH,
-        "--no-plots",       "--no-scaling", "--steps",        steps, "--batch", "2",  flag,
-        save_every,         "--resume",     "--max-restarts", "1",   NULL,
+        "/usr/bin/unshare",
+        "-rm",
+        "/bin/sh",
+        "-c",
+        script,
+        "sh",
+        LAUNCHER_PATH,
+        "--no-scaling",
+        "--steps",
+        steps,
+        "--batch",
+        "2",
+        flag,
+        save_every,
+        "--resume",
+        "--max-restarts",
+        "1",
+        NULL,
     };
     test_program_start(&run.program, arguments, (const char *const[]){out, size, fill, NULL});
     const int exit_status = test_program_wait(&run.program);

@@ -24,7 +24,7 @@ END
 random-checkpoint model "$tokenizer" --like shape
 
 train() { # DIRECTORY ARGUMENTS...
-    launcher --checkpoint "${from:-model}" --context 64 --quiet --no-bind --no-scaling --no-plots --out "$@" 2>err || fail "$*: $(cat err)"
+    launcher --checkpoint "${from:-model}" --context 64 --quiet --no-bind --no-scaling --out "$@" 2>err || fail "$*: $(cat err)"
 }
 same() { cmp "$1/model.safetensors" "$2/model.safetensors" || fail "$1 and $2 have other parameters"; }
 loss() { grep -o "\"loss_$2\": [0-9.]*" "$1/manifest.json" | head -1 | cut -d' ' -f2; }
@@ -51,7 +51,7 @@ from=tied/model train tied-chunks --mode pp-cpu --ranks 4 --stages 2 --micro-bat
 same tied-one tied-chunks
 grep -q '"architecture": "llama, .*, an output of its own"' pipeline-3/manifest.json || fail "the record says $(grep architecture pipeline-3/manifest.json)"
 grep -q '"byte_equivalent": null' pipeline-3/manifest.json || fail "stages without a tied matrix compare it"
-launcher --checkpoint model --context 64 --mode pp-cpu --ranks 2 --micro-batches 2 --steps 1 --no-bind --no-scaling --no-plots --out printed >lines
+launcher --checkpoint model --context 64 --mode pp-cpu --ranks 2 --micro-batches 2 --steps 1 --no-bind --no-scaling --out printed >lines
 ! grep -q "tied matrix" lines || fail "says: $(grep "tied matrix" lines)"
 
 # Ranks that share batches exchange a head of keys and values once where each has whole groups of heads, and else once
@@ -107,7 +107,7 @@ mkdir -p three/shape three/model
 sed 's/<|endoftext|>/<|end_of_text|>/g' "$(dirname "$tokenizer")/hub_llama3.json" >three/tokenizer.json
 sed 's/"vocab_size": 512/"vocab_size": 544/' shape/config.json >three/shape/config.json
 random-checkpoint three/model three/tokenizer.json --like three/shape
-launcher --checkpoint three/model --context 64 --ranks 2 --steps 2 --quiet --no-bind --no-scaling --no-plots --out three/out 2>err || fail "$(cat err)"
+launcher --checkpoint three/model --context 64 --ranks 2 --steps 2 --quiet --no-bind --no-scaling --out three/out 2>err || fail "$(cat err)"
 grep -q '"eos_token_id": 0' three/out/generation_config.json || fail "the end is another token than <|end_of_text|>"
 grep -q '"eos_token": "<|end_of_text|>"' three/out/tokenizer_config.json || fail "the end has another name than <|end_of_text|>"
 sed -i 's/<|end_of_text|>/<|of_text|>/g' three/model/tokenizer.json

@@ -25,7 +25,7 @@ END_CONFIG
 random-checkpoint qwen3 "$tokenizer" --like shape --bfloat16
 random-checkpoint gpt2 "$tokenizer" --vocab-size 512 --width 64 --layers 2 --heads 4
 
-options="--quiet --no-bind --no-scaling --no-plots --batch 8 --lr 1e-2"
+options="--quiet --no-bind --no-scaling --batch 8 --lr 1e-2"
 train() { # MODEL OUT ARGUMENTS...
     model=$1
     out=$2

@@ -53,9 +53,9 @@ void several_start(int node, const several *job, const char *const *flags)
 
 void several_start_head(const several *job, const char *name)
 {
-    static const char *const small[] = {"--width", "32",      "--layers",   "1",         "--heads",
-                                        "2",       "--batch", "2",          "--context", "64",
-                                        "--steps", "6",       "--no-plots", "--timeout", "40"};
+    static const char *const small[] = {"--width", "32",      "--layers",  "1",         "--heads",
+                                        "2",       "--batch", "2",         "--context", "64",
+                                        "--steps", "6",       "--timeout", "40"};
     const char *flags[SEVERAL_FLAGS_MAX] = {NULL};
     size_t count = 0;
     for (; count < sizeof small / sizeof small[0]; count++) {

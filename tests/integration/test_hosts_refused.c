@@ -42,8 +42,8 @@ static void launch_head(int index, int port, const char *variable)
     test_hosts_start(&heads[index], 0, NULL,
                      FLAGS("/usr/bin/prlimit", open_files, "/usr/bin/env", variable, "FAKE_RANK=0",
                            "FAKE_AT=0", FAKE_LAUNCHER_PATH, "--nodes", "2", "--rendezvous",
-                           rendezvous, "--job-key", several_key, "--no-bind", "--no-plots",
-                           "--overwrite", "--steps", "2", "--out", out, "--data",
+                           rendezvous, "--job-key", several_key, "--no-bind", "--overwrite",
+                           "--steps", "2", "--out", out, "--data",
                            test_directory_path(&test_shared_directory, "data.jsonl"), "--tokenizer",
                            test_directory_path(&test_shared_directory, "tokenizer.json")));
 }

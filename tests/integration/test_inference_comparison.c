@@ -200,7 +200,7 @@ static void a_curve_has_what_was_measured(void **state)
     size_t index = 0;
     json_t *point = NULL;
     static test_program program;
-    const char *const *flags = FLAGS(PROMPTS, "--baseline", "--curve", "64,128", "--no-plots");
+    const char *const *flags = FLAGS(PROMPTS, "--baseline", "--curve", "64,128");
     assert_int_equal(inference_run(&program, "tp-cpu", "2", "curve", flags), 0);
     assert_lines(&program);
     json_t *results = inference_results("curve");
@@ -238,8 +238,7 @@ static void a_curve_is_of_the_jobs_weights(void **state)
     const double others = 160 * width + 2 * 13 * width + 2 * width;
     for (size_t i = 0; i < 2; i++) {
         json_t *results = inference_measure(
-            "2", "curve-type",
-            FLAGS(PROMPTS, "--weights", types[i], "--curve", "128", "--no-plots"));
+            "2", "curve-type", FLAGS(PROMPTS, "--weights", types[i], "--curve", "128"));
         const json_t *points = json_object_get(json_object_get(results, "curve"), "points");
         const json_t *point = json_array_get(points, 1);
         assert_true(inference_real(point, "d_model") == width);
@@ -279,7 +278,7 @@ static void memory_of_the_curve_is_not_the_models(void **state)
 {
     (void)state;
     const double without = peak_of("peak", FLAGS(PROMPTS));
-    const double with = peak_of("peak", FLAGS(PROMPTS, "--curve", "512", "--no-plots"));
+    const double with = peak_of("peak", FLAGS(PROMPTS, "--curve", "512"));
     assert_true(with < without + 13e6);
     json_t *manifest = inference_file("peak", "manifest.json");
     const json_t *peaks = json_object_get(manifest, "max_rss_bytes");

@@ -245,7 +245,7 @@ static int train(void)
     test_program_start(&program,
                        FLAGS(LAUNCHER_PATH, "--checkpoint", checkpoint, "--tokenizer",
                              tokenizer_path, "--steps", "2", "--ranks", "2", "--out", out,
-                             "--no-scaling", "--no-plots", "--no-bind", "--timeout", "40"),
+                             "--no-scaling", "--no-bind", "--timeout", "40"),
                        FLAGS());
     const int code = test_program_wait(&program);
     test_program_assert_no_children();

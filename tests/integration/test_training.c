@@ -373,8 +373,8 @@ static void a_job_moves_with_its_root(void **state)
     assert_ok(base_file_write(at[1], lines, sizeof lines - 1, &error), &error);
     const char *const write[] = {LAUNCHER_PATH, "--root",  at[0], "--data",      at[1], "--out",
                                  at[2],         "--steps", "2",   "--write-job", at[3], NULL};
-    const char *const rooted[] = {LAUNCHER_PATH,  "--job",     at[3],        "--root", at[4],
-                                  "--no-scaling", "--no-bind", "--no-plots", NULL};
+    const char *const rooted[] = {LAUNCHER_PATH, "--job",        at[3],       "--root",
+                                  at[4],         "--no-scaling", "--no-bind", NULL};
     const char *const rootless[] = {LAUNCHER_PATH, "--job", at[3], NULL};
     assert_int_equal(launch(&one, write), 0);
     assert_int_equal(rename(at[0], at[4]), 0);

@@ -86,7 +86,7 @@ static void run_job(int steps)
                      "1e-3", "--schedule", "cosine", "--warmup", "2", "--weight-decay", "0.3",
                      "--beta1", "0.8", "--beta2", "0.97", "--clip", "1"));
     set_epsilon(job, "0.001");
-    launch(ARGUMENTS("--job", job, "--no-scaling", "--no-plots", "--no-bind"));
+    launch(ARGUMENTS("--job", job, "--no-scaling", "--no-bind"));
 }
 
 static void check_close(const char *what, int step, double got, double expected, double tolerance)

@@ -12,9 +12,9 @@
 enum { FILE_BYTES_MAX = 64 << 20 };
 
 static const char *const small_model[] = {
-    LAUNCHER_PATH, "--width",      "32",         "--layers",  "1",         "--heads",
-    "2",           "--batch",      "2",          "--context", "64",        "--steps",
-    "6",           "--no-scaling", "--no-plots", "--no-bind", "--timeout", "40",
+    LAUNCHER_PATH, "--width",      "32",        "--layers",  "1",  "--heads",
+    "2",           "--batch",      "2",         "--context", "64", "--steps",
+    "6",           "--no-scaling", "--no-bind", "--timeout", "40",
 };
 
 void training_start(training_run *run, const test_directory *directory, const char *name,

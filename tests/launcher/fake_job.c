@@ -40,7 +40,6 @@ void fake_job_start_in_shell(test_program *program, const char *script, const ch
     const char *arguments[TEST_PROGRAM_ARGS_MAX] = {"/bin/sh", "-c", script};
     int count = script != NULL ? 3 : 0;
     arguments[count++] = FAKE_LAUNCHER_PATH;
-    arguments[count++] = "--no-plots";
     arguments[count++] = "--no-scaling";
     if (trains(flags)) {
         arguments[count++] = "--data";

@@ -146,7 +146,6 @@ static void start_measured(const char *const *variables)
 {
     const char *const arguments[] = {
         FAKE_LAUNCHER_PATH,
-        "--no-plots",
         "--data",
         test_directory_path(&test_shared_directory, "data.jsonl"),
         "--tokenizer",

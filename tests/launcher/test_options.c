@@ -235,8 +235,8 @@ static const struct {
                                   "tp-cpu, ddp-nccl, tp-nccl, pp-cpu)"},
     {WORDS("--mode", "tp-cpu", "--eval", "--overwrite"), NULL},
     {WORDS(ASKED, "--seed", "1", "--loss-on", "all", "--context", "5", "--tokenizer", "/t",
-           "--timeout", "5", "--quiet", "--no-plots", "--no-scaling", "--threads-per-rank", "2",
-           "--out", "/o", "--transport", "tcp"),
+           "--timeout", "5", "--quiet", "--no-scaling", "--threads-per-rank", "2", "--out", "/o",
+           "--transport", "tcp"),
      NULL},
     {WORDS("--mode", "tp-cpu", "--prompt", "a", "--speculate", "2", "--algorithm", "ring"),
      "--speculate does not go with --algorithm ring: a token's bits may depend on the rows beside "

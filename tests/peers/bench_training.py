@@ -64,7 +64,7 @@ def write_model(args, directory):
 def run_ours(args, model, data, out):
     command = [args.launcher, "--ranks", str(args.ranks), "--mode", "ddp-cpu", "--steps", str(args.steps)]
     command += ["--batch", str(ROWS), "--context", str(CONTEXT), "--data", data, "--out", out] + model
-    command += ["--overwrite", "--no-scaling", "--no-plots", "--quiet"]
+    command += ["--overwrite", "--no-scaling", "--quiet"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(out, "manifest.json"), encoding="utf-8") as file:
         manifest = json.load(file)

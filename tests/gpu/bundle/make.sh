@@ -66,9 +66,9 @@ make_reference() {
     local flags
     flags=$(cat "$root/tests/gpu/bundle/reference.flags")
     (cd "$bundle" && env -u LD_LIBRARY_PATH bin/launcher --mode ddp-cpu --ranks 1 $flags --out reference \
-        --no-scaling --no-plots --quiet && cp "$root/tests/gpu/bundle/reference.flags" reference/flags &&
+        --no-scaling --quiet && cp "$root/tests/gpu/bundle/reference.flags" reference/flags &&
         bin/launcher --mode tp-cpu --ranks 1 --checkpoint reference --prompts share/ringfence/prompts.txt \
-            --ignore-eos --max-new-tokens 16 --out answers --no-plots >reference/answers.txt 2>/dev/null &&
+            --ignore-eos --max-new-tokens 16 --out answers >reference/answers.txt 2>/dev/null &&
         cp answers/results.json reference/)
     rm -rf "$bundle/answers" "$bundle"/reference/state-rank-*
 }

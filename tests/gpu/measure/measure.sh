@@ -42,7 +42,7 @@ mkdir data model
 [ "$(wc -l <data/train.jsonl)" -eq 512 ] || fail "not 512 sentences"
 "$bin/random-checkpoint" model data/tokenizer.json --vocab-size 30000 --width 32 --layers 1 --heads 2 --context 64 >out
 "$bin/launcher" --no-bind --ranks 1 --mode ddp-cpu --checkpoint model --tokenizer data/tokenizer.json --data data/train.jsonl \
-    --loss-on all --batch 2 --steps 1 --no-plots --no-scaling --quiet --out trained >out 2>&1 || fail "training"
+    --loss-on all --batch 2 --steps 1 --no-scaling --quiet --out trained >out 2>&1 || fail "training"
 grep -q '"tokens": 128,' trained/timings.jsonl || fail "two sentences of 64 words are not 128 tokens"
 
 echo "== logits: the emulated plugin's are the CPU's"
@@ -54,7 +54,7 @@ cmp cpu.logits gpu.logits || fail "logits differ"
 echo "== answers: equal ones, one that parts from what was expected, one to another prompt"
 answer() { # OUT PROMPT
     "$bin/launcher" --no-bind --ranks 1 --mode tp-cpu --checkpoint model --prompt "$2" --prompt boCS --ignore-eos --max-new-tokens 4 \
-        --no-plots --quiet --out "$1" >out 2>&1 || fail "answers"
+        --quiet --out "$1" >out 2>&1 || fail "answers"
 }
 answer first anAN
 "$bin/gpu-measure" answers model first/results.json first/results.json >out

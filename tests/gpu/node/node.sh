@@ -27,7 +27,7 @@ has() {
 job() {
     local expected=$1 got=0
     shift
-    launcher --no-bind --no-plots "$@" >out 2>err </dev/null || got=$?
+    launcher --no-bind "$@" >out 2>err </dev/null || got=$?
     [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: launcher $*"
 }
 digests() { grep -o '"params_sha256": "[0-9a-f]*"' "$1/manifest.json" | sort -u; }
@@ -88,7 +88,7 @@ err_has "training needs " " bytes of the GPU's memory, and " " are free: weights
 
 echo "== ranks are bound to the CPUs near their GPU, where the kernel says which"
 near() { # DEVICE: trains on a GPU that is said to be this PCI device
-    CUDA_EMULATE_PCI=$1 launcher --no-plots --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" "${small[@]}" --overwrite \
+    CUDA_EMULATE_PCI=$1 launcher --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" "${small[@]}" --overwrite \
         --authorize local --out near >out 2>err </dev/null || fail "near $1"
 }
 near ffff:1:2
@@ -277,7 +277,7 @@ err_has "after 5 s"
 # that are under way before it enqueues the others.
 NCCL_FAKE_HANG=1:700 job 1 "${two[@]}" --width 64 --bucket-bytes 1024 --timeout 5
 err_has "after 5 s"
-NCCL_FAKE_HANG=1:6 launcher --no-bind --no-plots "${two[@]}" >out 2>err </dev/null &
+NCCL_FAKE_HANG=1:6 launcher --no-bind "${two[@]}" >out 2>err </dev/null &
 launched=$!
 for ((i = 0; i < 600; i++)); do
     victim=$(pgrep -P $launched -x rank | tail -1 || true)

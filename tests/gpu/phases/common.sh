@@ -109,7 +109,7 @@ start_service() {
 }
 
 # A job on this machine's own GPU: through the gate, with a token of its own.
-gpu_job() { "$bin/launcher" "$@" --authorize local --account gpu --no-plots --quiet; }
+gpu_job() { "$bin/launcher" "$@" --authorize local --account gpu --quiet; }
 train_job() { gpu_job --mode ddp-nccl --no-scaling "$@"; }
 answer_job() { gpu_job --mode tp-nccl --ignore-eos "$@"; }
 needs_gpu() { must "$bin/launcher" gpus && has_gpu=yes; }

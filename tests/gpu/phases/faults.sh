@@ -21,7 +21,7 @@ rank_pid() {
 signalled() { # SIGNAL FLAGS...
     local launcher pid="" status=0 begun log=$work/$phase.last
     # Enough work that it is under way for seconds, once NCCL has begun and the ranks have said so.
-    "$bin/launcher" --authorize local --account gpu --no-plots --mode ddp-nccl "${@:2}" \
+    "$bin/launcher" --authorize local --account gpu --mode ddp-nccl "${@:2}" \
         $(reference_flags) --micro-batches 256 --steps 20 --timeout $deadline_seconds --out "$work/$1" >"$log" 2>&1 &
     launcher=$!
     trap "kill -KILL $launcher 2>/dev/null" EXIT
@@ -45,7 +45,7 @@ hung() { # NAME MODE FLAGS...
     local name=$1 status=0 begun=$SECONDS
     shift
     # Kernels are loaded before the one that hangs: to load one may wait for those that run.
-    CUDA_MODULE_LOADING=EAGER "$bundle/hang/bin/launcher" --authorize local --account gpu --no-plots --mode "$@" --timeout $deadline_seconds \
+    CUDA_MODULE_LOADING=EAGER "$bundle/hang/bin/launcher" --authorize local --account gpu --mode "$@" --timeout $deadline_seconds \
         --out "$work/$name" >"$work/faults.last" 2>&1 || status=$?
     cat "$work/faults.last"
     [ "$status" -ne 0 ] || fail "a kernel that never ends did not end the job ($name)"

@@ -18,7 +18,7 @@ tell_trace() { # FILE
 trace() { # NAME MODE FLAGS...
     local name=$1
     shift
-    RINGFENCE_PROFILE=$work/$name.trace must "$bundle/profile/bin/launcher" --authorize local --account gpu --no-plots --quiet \
+    RINGFENCE_PROFILE=$work/$name.trace must "$bundle/profile/bin/launcher" --authorize local --account gpu --quiet \
         --mode "$@" --out "$work/traced-$name"
     [ -s "$work/$name.trace" ] || fail "CUPTI wrote nothing"
     sort -n -o "$work/$name.trace" "$work/$name.trace"

@@ -41,10 +41,10 @@ cp -R "$build/share/ringfence" "$bundle/share"
 echo emulated >"$bundle/commit"
 (
     cd "$bundle"
-    bin/launcher --no-bind --mode ddp-cpu --ranks 1 $flags --out reference --no-scaling --no-plots --quiet
+    bin/launcher --no-bind --mode ddp-cpu --ranks 1 $flags --out reference --no-scaling --quiet
     echo "$flags" >reference/flags
     bin/launcher --no-bind --mode tp-cpu --ranks 1 --checkpoint reference --prompts share/ringfence/prompts.txt --ignore-eos \
-        --max-new-tokens 16 --out answers --no-plots --quiet
+        --max-new-tokens 16 --out answers --quiet
     cp answers/results.json reference
 ) >"$scratch/made" 2>&1 || { cat "$scratch/made" && exit 1; }
 tar -czf "$scratch/bundle.tar.gz" -C "$scratch" bundle
