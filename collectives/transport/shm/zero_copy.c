@@ -252,7 +252,7 @@ static void copy_piece(uint8_t *to, const uint8_t *from, size_t piece_bytes, siz
 {
     if (whole_bytes >= COLL_PAST_CACHE_BYTES) {
         coll_copy_past_cache(to, from, piece_bytes);
-    } else {
+    } else if (piece_bytes > 0) { /* who sends nothing may have no address */
         memcpy(to, from, piece_bytes);
     }
 }
