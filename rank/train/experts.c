@@ -98,26 +98,40 @@ static expert_tensor expert_tensor_of(const trainer *self, const rank_model_conf
     return (expert_tensor){whole.offset, held.offset, whole.expert > 0 ? held.count : 0};
 }
 
-/* Rank 0 takes its own, and sends the others of its group their experts. */
-static coll_status give(const trainer *self, const float *whole, float *values, coll_error *error)
+/* Where experts are: in a whole model's values, or in those of the rank that has them. One of the two is NULL. */
+typedef struct experts_at {
+    const float *sent;
+    float *received;
+    bool in_whole;
+} experts_at;
+
+/* Sends a peer of the group the experts of a part, or receives them. */
+static coll_status move_experts(const trainer *self, const rank_model_config *part, int peer,
+                                const experts_at *at, coll_error *error)
 {
     coll_comm *members = rank_ep_group_members(self->ep);
-    const int tensors = rank_model_tensor_count(&self->own);
     coll_status status = COLL_OK;
-    for (int i = 0; i < tensors; i++) {
-        rank_tensor held;
-        rank_model_tensor(&self->own, i, &held);
-        rank_model_take_part(&self->own, i, whole, values + held.offset);
-    }
-    for (int rank = 1; status == COLL_OK && rank < coll_comm_size(members); rank++) {
-        const rank_model_config part = part_of(self, rank);
-        for (int i = 0; status == COLL_OK && i < tensors; i++) {
-            const expert_tensor of = expert_tensor_of(self, &part, i);
-            if (of.count > 0) {
-                status =
-                    coll_send(members, whole + of.in_whole, of.count, COLL_FLOAT32, rank, error);
-            }
+    for (int i = 0; status == COLL_OK && i < rank_model_tensor_count(part); i++) {
+        const expert_tensor of = expert_tensor_of(self, part, i);
+        const size_t place = at->in_whole ? of.in_whole : of.in_part;
+        if (of.count > 0) {
+            status = at->sent != NULL
+                         ? coll_send(members, at->sent + place, of.count, COLL_FLOAT32, peer, error)
+                         : coll_receive(members, at->received + place, of.count, COLL_FLOAT32, peer,
+                                        error);
         }
+    }
+    return status;
+}
+
+/* Rank 0: with all others of its group. */
+static coll_status move_all(const trainer *self, const experts_at *at, coll_error *error)
+{
+    const int ranks = coll_comm_size(rank_ep_group_members(self->ep));
+    coll_status status = COLL_OK;
+    for (int rank = 1; status == COLL_OK && rank < ranks; rank++) {
+        const rank_model_config part = part_of(self, rank);
+        status = move_experts(self, &part, rank, at, error);
     }
     return status;
 }
@@ -125,62 +139,36 @@ static coll_status give(const trainer *self, const float *whole, float *values, 
 base_status trainer_spread_experts(const trainer *self, const float *whole, float *values,
                                    base_error *reterr)
 {
-    coll_comm *members = rank_ep_group_members(self->ep);
     coll_status status = COLL_OK;
     coll_error error;
-    if (whole != NULL) {
-        status = give(self, whole, values, &error);
-    } else if (is_in_first_group(self)) {
-        for (int i = 0; status == COLL_OK && i < rank_model_tensor_count(&self->own); i++) {
-            const expert_tensor of = expert_tensor_of(self, &self->own, i);
-            if (of.count > 0) {
-                status =
-                    coll_receive(members, values + of.in_part, of.count, COLL_FLOAT32, 0, &error);
-            }
-        }
-    }
-    return coll_to_base(status, &error, reterr);
-}
-
-/* Rank 0 puts its own in place, and the experts of the others of its group. */
-static coll_status take(const trainer *self, const float *values, float *whole, coll_error *error)
-{
-    coll_comm *members = rank_ep_group_members(self->ep);
-    const int tensors = rank_model_tensor_count(&self->own);
-    coll_status status = COLL_OK;
-    for (int i = 0; i < tensors; i++) {
+    for (int i = 0; whole != NULL && i < rank_model_tensor_count(&self->own); i++) {
         rank_tensor held;
         rank_model_tensor(&self->own, i, &held);
-        rank_model_put_part(&self->own, i, values + held.offset, whole);
+        rank_model_take_part(&self->own, i, whole, values + held.offset);
     }
-    for (int rank = 1; status == COLL_OK && rank < coll_comm_size(members); rank++) {
-        const rank_model_config part = part_of(self, rank);
-        for (int i = 0; status == COLL_OK && i < tensors; i++) {
-            const expert_tensor of = expert_tensor_of(self, &part, i);
-            if (of.count > 0) {
-                status =
-                    coll_receive(members, whole + of.in_whole, of.count, COLL_FLOAT32, rank, error);
-            }
-        }
+    if (whole != NULL) {
+        status = move_all(self, &(experts_at){.sent = whole, .in_whole = true}, &error);
+    } else if (is_in_first_group(self)) {
+        status = move_experts(self, &self->own, 0, &(experts_at){.received = values}, &error);
     }
-    return status;
+    return coll_to_base(status, &error, reterr);
 }
 
 base_status trainer_collect_experts(const trainer *self, const float *values, float *whole,
                                     base_error *reterr)
 {
-    coll_comm *members = rank_ep_group_members(self->ep);
+    const bool collects = self->worker->identity.rank == 0;
     coll_status status = COLL_OK;
     coll_error error;
-    if (self->worker->identity.rank == 0) {
-        status = take(self, values, whole, &error);
+    for (int i = 0; collects && i < rank_model_tensor_count(&self->own); i++) {
+        rank_tensor held;
+        rank_model_tensor(&self->own, i, &held);
+        rank_model_put_part(&self->own, i, values + held.offset, whole);
+    }
+    if (collects) {
+        status = move_all(self, &(experts_at){.received = whole, .in_whole = true}, &error);
     } else if (is_in_first_group(self)) {
-        for (int i = 0; status == COLL_OK && i < rank_model_tensor_count(&self->own); i++) {
-            const expert_tensor of = expert_tensor_of(self, &self->own, i);
-            if (of.count > 0) {
-                status = coll_send(members, values + of.in_part, of.count, COLL_FLOAT32, 0, &error);
-            }
-        }
+        status = move_experts(self, &self->own, 0, &(experts_at){.sent = values}, &error);
     }
     return coll_to_base(status, &error, reterr);
 }

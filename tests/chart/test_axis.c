@@ -2,6 +2,7 @@
 #include "chart/axis.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +63,8 @@ static void ticks_are_labelled(void **state)
         char labels[256] = "";
         const int count = chart_axis_ticks(&CASES[i].axis, ticks);
         for (int k = 0; k < count; k++) {
-            (void)strcat(strcat(labels, ticks[k].label), " ");
+            const size_t used = strlen(labels);
+            (void)snprintf(labels + used, sizeof labels - used, "%s ", ticks[k].label);
             if (strchr(ticks[k].label, 'k') == NULL) {
                 assert_true(fabs(strtod(ticks[k].label, NULL) - ticks[k].value) < 1e-9);
             }
@@ -92,7 +94,8 @@ static void doubling_axes_have_ticks_at_powers_of_two(void **state)
         const chart_axis axis = chart_axis_doubling(cases[i].low, cases[i].high, cases[i].bytes);
         const int count = chart_axis_ticks(&axis, ticks);
         for (int k = 0; k < count; k++) {
-            (void)strcat(strcat(labels, ticks[k].label), " ");
+            const size_t used = strlen(labels);
+            (void)snprintf(labels + used, sizeof labels - used, "%s ", ticks[k].label);
         }
         assert_string_equal(labels, cases[i].labels);
         assert_true(axis.low < log10(cases[i].low) && axis.high > log10(cases[i].high));

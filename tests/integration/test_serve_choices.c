@@ -34,7 +34,10 @@ static void take_object(json_t *object, texts *all)
         const json_int_t at = json_integer_value(json_object_get(choice, "index"));
         const char *reason = json_string_value(json_object_get(choice, "finish_reason"));
         assert_true(at >= 0 && at < CHOICES);
-        (void)strcat(all->of[at], json_string_value(json_object_get(choice, "text")));
+        const char *piece = json_string_value(json_object_get(choice, "text"));
+        const size_t used = strlen(all->of[at]);
+        assert_true(used + strlen(piece) < sizeof all->of[at]);
+        memcpy(all->of[at] + used, piece, strlen(piece) + 1);
         if (reason != NULL) {
             assert_string_equal(all->ends[at], "");
             (void)snprintf(all->ends[at], sizeof all->ends[at], "%s", reason);
