@@ -264,7 +264,7 @@ void trainer_put_state_use(const trainer *self, trainer_state_use *use,
 /* prepare.c: makes everything that a step needs. All ranks then have the same parameters. */
 BASE_MUST_CHECK base_status trainer_prepare(trainer *self, base_error *reterr);
 
-/* Sends Ready, and waits until the launcher has it from every rank. The launcher then clears OUT.
+/* ready.c: sends Ready, and waits until the launcher has it from every rank. The launcher then clears OUT.
  * No rank may save anything there before. The ranks tell each other how many pairs they have. */
 BASE_MUST_CHECK base_status trainer_ready(trainer *self, base_error *reterr);
 
