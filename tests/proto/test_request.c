@@ -136,22 +136,9 @@ static void assert_refused(const char *why)
     }
 }
 
-static void what_is_out_of_range_is_refused_by_name(void **state)
+static void penalties_and_biases_out_of_range_are_refused_by_name(void **state)
 {
     (void)state;
-    base_error error;
-    const double temperatures[] = {-1, 1e-4, 1e4, (double)NAN, (double)INFINITY};
-    const double shares[] = {0, -0.5, 1.5, (double)NAN};
-    for (size_t i = 0; i < sizeof temperatures / sizeof temperatures[0]; i++) {
-        make("a");
-        request.temperature = temperatures[i];
-        assert_refused("temperature");
-    }
-    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
-        make("a");
-        request.top_p = shares[i];
-        assert_refused("top_p");
-    }
     for (int i = 0; i < 2; i++) {
         const double beyond[] = {2.1, (double)NAN};
         make("a");
@@ -172,6 +159,24 @@ static void what_is_out_of_range_is_refused_by_name(void **state)
         make("a");
         request.bias_count = i == 0 ? -1 : PROTO_LOGIT_BIASES_MAX + 1;
         assert_refused("logit_bias");
+    }
+}
+
+static void what_is_out_of_range_is_refused_by_name(void **state)
+{
+    (void)state;
+    base_error error;
+    const double temperatures[] = {-1, 1e-4, 1e4, (double)NAN, (double)INFINITY};
+    const double shares[] = {0, -0.5, 1.5, (double)NAN};
+    for (size_t i = 0; i < sizeof temperatures / sizeof temperatures[0]; i++) {
+        make("a");
+        request.temperature = temperatures[i];
+        assert_refused("temperature");
+    }
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        make("a");
+        request.top_p = shares[i];
+        assert_refused("top_p");
     }
     make("a");
     request.id = 0;
@@ -276,6 +281,7 @@ int main(void)
         cmocka_unit_test(a_request_survives_its_message),
         cmocka_unit_test(a_chat_survives_its_message),
         cmocka_unit_test(a_chat_of_the_longest_text_is_taken_and_none_longer),
+        cmocka_unit_test(penalties_and_biases_out_of_range_are_refused_by_name),
         cmocka_unit_test(what_is_out_of_range_is_refused_by_name),
         cmocka_unit_test(a_message_is_not_believed),
     };

@@ -268,8 +268,8 @@ static void loss_can_be_on_the_correction_alone(void **state)
     static const char *const lines[FORMS] = {
         "{\"text\":\"she dont like apples \xe2\x86\x92 she doesn't like apples\"}",
         "{\"wrong\":\"she dont like apples\",\"right\":\"she doesn't like apples\"}",
-        "{\"wrong\":\"she dont like apples\",\"right\":\"she doesn't like apples\","
-        "\"text\":\"she dont like apples \xe2\x86\x92 she doesn't like apples\"}",
+        ("{\"wrong\":\"she dont like apples\",\"right\":\"she doesn't like apples\","
+         "\"text\":\"she dont like apples \xe2\x86\x92 she doesn't like apples\"}"),
         "{\"wrong\":\"cat \xe2\x86\x92 dog\",\"right\":\"dog cat\"}",
     };
     int tokens[FORMS] = {0};

@@ -189,8 +189,8 @@ static void mutated_lines_are_read_alike_by_both_parsers(void **state)
 {
     (void)state;
     static const char *const seeds[] = {
-        "{\"text\":\"he goed \xe2\x86\x92 he went\",\"wrong\":\"he goed\",\"right\":\"he went\","
-        "\"rule\":\"over\"}",
+        ("{\"text\":\"he goed \xe2\x86\x92 he went\",\"wrong\":\"he goed\",\"right\":\"he went\","
+         "\"rule\":\"over\"}"),
         "{\"prompt\":\"he goed\",\"completion\":\"he went\"}",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"text\":\"b\"}",
     };
