@@ -114,11 +114,26 @@ test_full_volume() { # refused where there is no room from the beginning; an err
     result "$(said head 'timings.jsonl: No space left on device')"
 }
 
-test_out_of_memory() {
+# A training that cannot fit does not begin, and one whose host loses its memory later is killed.
+large="--batch 64 --context 64 --width 512 --heads 8 --layers 4"
+
+test_too_little_memory() {
     started
-    head 2 --steps 100 --batch 64 --context 64 --width 512 --heads 8 --layers 4
+    head 2 --steps 100 $large
     options=(--memory 100m --memory-swap 100m)
     agent 1 2
+    ends head 1 60
+    ends agent-1 1
+    result "$(said head 'failed while starting: training takes 0.7 GB')"
+}
+
+test_out_of_memory() {
+    started
+    head 2 $endless $large
+    options=(--memory 1200m --memory-swap 1200m --tmpfs "/full:size=1100m,uid=$uid")
+    agent 1 2
+    hears head "step 1/" 60
+    docker exec "$test-agent-1" sh -c 'cat /dev/zero >/full/zeros 2>/dev/null' || true # as far as it goes: room for the launcher stays
     ends head 137 60
     ends agent-1 137
     result "$(said head '(its oom_kill count rose) [host agent-1, node 1]')"
