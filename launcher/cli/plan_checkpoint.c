@@ -21,6 +21,42 @@ static base_status read_optional(const json_t *config, const char *key, int64_t 
 
 enum { QWEN3_HEAD_WIDTH = 128 /* if the file does not say */ };
 
+static base_status read_needed(const json_t *config, const char *key, int64_t *value,
+                               base_error *reterr)
+{
+    const json_t *entry = json_object_get(config, key);
+    *value = json_integer_value(entry);
+    return json_is_integer(entry)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is not there, or no number", key);
+}
+
+/* Every block has them. Newer files call those of a Qwen3 as those of a Mixtral. */
+static base_status read_experts(const json_t *config, bool mixtral, launch_model *model,
+                                base_error *reterr)
+{
+    static const char local[] = "num_local_experts";
+    int64_t step = 1;
+    base_status status = read_optional(config, "decoder_sparse_step", 1, &step, reterr);
+    if (status == BASE_OK && step != 1) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "decoder_sparse_step must be 1");
+    }
+    if (json_array_size(json_object_get(config, "mlp_only_layers")) > 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "mlp_only_layers must be empty");
+    }
+    if (status == BASE_OK) {
+        const bool is_local = mixtral || json_object_get(config, local) != NULL;
+        status = read_needed(config, is_local ? local : "num_experts", &model->experts, reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_needed(config, "num_experts_per_tok", &model->chosen, reterr);
+    }
+    return status != BASE_OK || model->experts > 0
+               ? status
+               : base_fail(reterr, BASE_ERR_INVALID, "%" JSON_INTEGER_FORMAT " experts",
+                           (json_int_t)model->experts);
+}
+
 /* What a Llama's shape has beside the common numbers. `model->heads` is not 0. */
 static base_status read_llama(const json_t *config, const char *type, launch_model *model,
                               base_error *reterr)
@@ -31,23 +67,29 @@ static base_status read_llama(const json_t *config, const char *type, launch_mod
             return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be false", off[i]);
         }
     }
-    if (!json_is_integer(json_object_get(config, "intermediate_size"))) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "\"intermediate_size\" is not there, or no number");
+    const bool mixtral = strcmp(type, "mixtral") == 0;
+    const bool sparse_qwen3 = strcmp(type, "qwen3_moe") == 0;
+    const bool qwen3 = strcmp(type, "qwen3") == 0;
+    base_status status =
+        read_needed(config, sparse_qwen3 ? "moe_intermediate_size" : "intermediate_size",
+                    &model->hidden, reterr);
+    if (status == BASE_OK && (mixtral || sparse_qwen3)) {
+        status = read_experts(config, mixtral, model, reterr);
     }
-    model->hidden = json_integer_value(json_object_get(config, "intermediate_size"));
     model->gated = true;
     model->rms = true;
     model->biased = strcmp(type, "qwen2") == 0;
-    model->head_norms = strcmp(type, "qwen3") == 0;
+    model->head_norms = qwen3 || sparse_qwen3;
     model->rotated = true;
     model->tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
     if (model->context > LAUNCH_MODEL_CONTEXT) {
         model->context = LAUNCH_MODEL_CONTEXT;
     }
-    const base_status status =
-        read_optional(config, "num_key_value_heads", model->heads, &model->kv_heads, reterr);
-    const int64_t head_width = model->head_norms ? QWEN3_HEAD_WIDTH : model->width / model->heads;
+    if (status == BASE_OK) {
+        status =
+            read_optional(config, "num_key_value_heads", model->heads, &model->kv_heads, reterr);
+    }
+    const int64_t head_width = qwen3 ? QWEN3_HEAD_WIDTH : model->width / model->heads;
     return status == BASE_OK
                ? read_optional(config, "head_dim", head_width, &model->head_width, reterr)
                : status;
@@ -69,15 +111,17 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
                                    model->context);
         return BASE_OK;
     }
-    static const char *const llamas[] = {"llama", "mistral", "qwen2", "qwen3"};
+    static const char *const llamas[] = {"llama", "mistral", "qwen2",
+                                         "qwen3", "mixtral", "qwen3_moe"};
     for (size_t i = 0; i < sizeof llamas / sizeof *llamas; i++) {
         if (strcmp(type, llamas[i]) == 0) {
             return read_llama(config, type, model, reterr);
         }
     }
-    return base_fail(
-        reterr, BASE_ERR_UNSUPPORTED,
-        "the family is %s, and plans are made of gpt2, llama, mistral, qwen2 and qwen3", type);
+    return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                     "the family is %s, and plans are made of gpt2, llama, mistral, qwen2, qwen3, "
+                     "mixtral and qwen3_moe",
+                     type);
 }
 
 base_status launch_plan_checkpoint(const char *directory, launch_model *model, base_error *reterr)

@@ -12,15 +12,19 @@
 #include "cli/run_job.h"
 #include "pipeline/picture.h"
 
+/* Whether flags say another shape than the model's, but for the context. */
+static bool changes_shape(const launch_model *of)
+{
+    return of->layers != 0 || of->width != 0 || of->heads != 0 || of->vocab_size != 0 ||
+           of->kv_heads != 0 || of->head_width != 0 || of->hidden != 0 || of->experts != 0 ||
+           of->chosen != 0;
+}
+
 static const char *name_of_model(const launch_plan_options *options)
 {
-    return options->checkpoint[0] != '\0' ? options->checkpoint
-           : options->model_of.layers != 0 || options->model_of.width != 0 ||
-                   options->model_of.heads != 0 || options->model_of.vocab_size != 0 ||
-                   options->model_of.kv_heads != 0 || options->model_of.head_width != 0 ||
-                   options->model_of.hidden != 0
-               ? "own"
-               : launch_model_name(options->model);
+    return options->checkpoint[0] != '\0'      ? options->checkpoint
+           : changes_shape(&options->model_of) ? "own"
+                                               : launch_model_name(options->model);
 }
 
 static base_status draw(const launch_estimate *best, const char *path, base_error *reterr)
@@ -56,9 +60,7 @@ static bool is_whole(const char *directory)
 static launch_plan_source source_of(const launch_plan_options *options, bool known)
 {
     const launch_model *of = &options->model_of;
-    const bool changed = of->layers != 0 || of->width != 0 || of->heads != 0 ||
-                         of->vocab_size != 0 || of->kv_heads != 0 || of->head_width != 0 ||
-                         of->hidden != 0 || (of->context != 0 && !options->ask.model.rotated);
+    const bool changed = changes_shape(of) || (of->context != 0 && !options->ask.model.rotated);
     return options->checkpoint[0] == '\0'                       ? LAUNCH_PLAN_SHAPE
            : known && !changed && is_whole(options->checkpoint) ? LAUNCH_PLAN_CHECKPOINT
                                                                 : LAUNCH_PLAN_NOWHERE;

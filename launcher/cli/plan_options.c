@@ -64,12 +64,13 @@ static const base_field rows[] = {
      .help = "minigpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-6.7b, gpt3-175b, smollm2-135m, "
              "smollm2-360m, smollm2-1.7b, tinyllama-1.1b, llama-3.2-1b, llama-3.1-8b, "
              "llama-3.1-70b, mistral-7b, qwen2.5-0.5b, qwen2.5-7b, qwen3-0.6b, "
-             "qwen3-1.7b, qwen3-4b, qwen3-8b",
+             "qwen3-1.7b, qwen3-4b, qwen3-8b, mixtral-8x7b, mixtral-8x22b, qwen3-30b-a3b, "
+             "qwen3-235b-a22b",
      .group = "The model"},
     {OWN(PATH, checkpoint), .filled = true, .option = "checkpoint", .value = "DIR",
-     .help = "the shape of this GPT-2, Llama, Qwen2 or Qwen3 in place of --model"},
+     .help = "the shape of this GPT-2, Llama, Qwen2, Qwen3 or Mixtral in place of --model"},
     {OWN(INT, model_of.layers), .least = 1, .most = LAYERS_MAX, .option = "layers", .value = "N",
-     .help = "in place of the model's, as the next seven"},
+     .help = "in place of the model's, as the next nine"},
     {OWN(INT, model_of.width), .least = 1, .most = WIDTH_MAX, .option = "width", .value = "N",
      .help = "of the embedding"},
     {OWN(INT, model_of.heads), .least = 1, .most = HEADS_MAX, .option = "heads", .value = "N",
@@ -79,7 +80,15 @@ static const base_field rows[] = {
     {OWN(INT, model_of.head_width), .least = 1, .most = WIDTH_MAX, .option = "head-width",
      .value = "N", .help = "of a Llama: elements of a head"},
     {OWN(INT, model_of.hidden), .least = 1, .most = HIDDEN_MAX, .option = "mlp-width", .value = "N",
-     .help = "of a Llama: columns of the MLP"},
+     .help = "of a Llama: columns of the MLP, or of an expert"},
+    {OWN(INT, model_of.experts), .least = 1, .most = PROTO_EXPERTS_MAX, .option = "experts",
+     .value = "E",
+     .help =
+         "in each block, in place of one MLP; a GPT-2 becomes a Mixtral, as with the launcher's "
+         "--experts"},
+    {OWN(INT, model_of.chosen), .least = 1, .most = PROTO_EXPERTS_MAX,
+     .option = "experts-per-token", .value = "K",
+     .help = "to how many of them a token goes (as the model has it, or 2)"},
     {OWN(INT, model_of.vocab_size), .least = 2, .most = TOKENS_MAX, .option = "vocab-size",
      .value = "N", .help = "different tokens"},
     {OWN(INT, model_of.context), .least = 2, .most = TOKENS_MAX, .option = "context", .value = "N",
@@ -125,6 +134,9 @@ static const base_field rows[] = {
     {OWN(INT, layout.context_ranks), .least = 1, .most = PROTO_CONTEXT_RANKS_MAX,
      .option = "context-ranks", .value = "N",
      .help = "of training: ranks that share the tokens of each micro-batch"},
+    {OWN(INT, layout.expert_ranks), .least = 1, .most = PROTO_EXPERT_RANKS_MAX,
+     .option = "expert-ranks", .value = "N",
+     .help = "of training, with experts: replicas that have some whole ones each (try all)"},
     {OWN(INT, layout.pipeline), .least = 1, .most = PROTO_PIPELINE_STAGES_MAX, .option = "pipeline",
      .value = "N", .help = "stages of layers (try all)"},
     {OWN(ENUM, ask.schedule), .name_of = proto_pipeline_name, .option = "schedule", .value = "NAME",
@@ -254,6 +266,34 @@ static base_status complete_heads(const launch_model *given, launch_model *model
                            model->heads, model->kv_heads);
 }
 
+/* Experts in place of MLPs. */
+static base_status complete_experts(const launch_model *given, launch_model *model,
+                                    base_error *reterr)
+{
+    const proto_job_model asked = {.experts_per_token = given->chosen};
+    take(&model->experts, given->experts);
+    if (model->experts == 0) {
+        return given->chosen == 0 ? BASE_OK
+                                  : base_fail(reterr, BASE_ERR_INVALID,
+                                              "--experts-per-token goes with --experts, or with a "
+                                              "model that has some");
+    }
+    if (model->chosen == 0 || given->chosen != 0) {
+        model->chosen = proto_job_experts_per_token(&asked);
+    }
+    if (!is_within(model->experts, PROTO_EXPERTS_MAX) ||
+        !is_within(model->chosen, model->experts)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a block has 1 to %d experts, and a token goes to some of them, not to "
+                         "%" PRId64 " of %" PRId64,
+                         PROTO_EXPERTS_MAX, model->chosen, model->experts);
+    }
+    if (!model->gated) {
+        *model = launch_model_mixtral(model);
+    }
+    return BASE_OK;
+}
+
 static base_status complete_model(launch_plan_options *options, base_error *reterr)
 {
     launch_model *model = &options->ask.model;
@@ -281,7 +321,8 @@ static base_status complete_model(launch_plan_options *options, base_error *rete
                          "a context up to %d",
                          LAYERS_MAX, WIDTH_MAX, TOKENS_MAX);
     }
-    return complete_heads(given, model, reterr);
+    const base_status status = complete_heads(given, model, reterr);
+    return status == BASE_OK ? complete_experts(given, model, reterr) : status;
 }
 
 /* Refuses what this work has no use for. */
@@ -296,6 +337,7 @@ static base_status check_used(const launch_plan_options *options, base_error *re
                               : options->ask.local_steps > 1      ? "local-steps"
                               : options->ask.adapters.rank > 0    ? "lora"
                               : options->layout.context_ranks > 1 ? "context-ranks"
+                              : options->layout.expert_ranks > 1  ? "expert-ranks"
                                                                   : NULL;
     if (options->ask.decode && of_training != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is of training: not with --decode",
@@ -333,6 +375,9 @@ static base_status complete_adapters(launch_plan_options *options, base_error *r
         return options->lora_targets[0] == '\0'
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_INVALID, "--lora-targets goes with --lora");
+    }
+    if (options->ask.model.experts > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--lora: models with experts have no adapters");
     }
     if (options->ask.zero >= PROTO_ZERO_GRADIENTS) {
         return base_fail(reterr, BASE_ERR_INVALID,

@@ -1,4 +1,4 @@
-/* Prices the exchanges of a step. Called by training.c, zero.c and decoding.c. */
+/* Prices the exchanges of a step. Called by training.c, experts.c, zero.c and decoding.c. */
 #include "plan/bill.h"
 
 #include "plan/times.h"
@@ -41,7 +41,12 @@ double launch_bill_halves(const launch_ask *ask, launch_estimate *made, launch_e
     return add_priced(ask, made, &of, operation, 0.5);
 }
 
-double launch_bill_forward_sums(const launch_stage *part)
+double launch_bill_layer_sums(const launch_model *model)
 {
-    return COLL_TP_ALL_REDUCES_PER_LAYER * (double)part->layers + (part->embeds ? 1 : 0);
+    return COLL_TP_ALL_REDUCES_PER_LAYER - (model->experts > 0 ? 1 : 0);
+}
+
+double launch_bill_forward_sums(const launch_model *model, const launch_stage *part)
+{
+    return launch_bill_layer_sums(model) * (double)part->layers + (part->embeds ? 1 : 0);
 }

@@ -28,8 +28,11 @@ double launch_bill_all_reduces(const launch_ask *ask, launch_estimate *made, lau
 double launch_bill_halves(const launch_ask *ask, launch_estimate *made, launch_exchange of,
                           const char *operation);
 
-/* All-reduces of whole rows among the ranks that share layers, going forward: one more where tokens are
- * looked up. */
-double launch_bill_forward_sums(const launch_stage *part);
+/* All-reduces of whole rows among the ranks that share a layer, in one direction: behind attention, and behind the MLP
+ * unless there are experts, which have rows of their own (experts.h). */
+double launch_bill_layer_sums(const launch_model *model);
+
+/* The same of a part, going forward: one more where tokens are looked up. */
+double launch_bill_forward_sums(const launch_model *model, const launch_stage *part);
 
 #endif

@@ -16,6 +16,52 @@ static double row_bytes(const launch_ask *ask, double number_bytes)
                                               : (double)ask->model.width * number_bytes;
 }
 
+/* Of all weights. A router is float32 whatever the matrices are. */
+static double weight_bytes(const launch_ask *ask, int tensor, double number_bytes)
+{
+    const launch_model *model = &ask->model;
+    const launch_stage whole = {.layers = model->layers, .embeds = true, .answers = true};
+    const double bytes = ask->weights == PROTO_WEIGHTS_INT8
+                             ? launch_int8_weight_bytes(model, tensor, number_bytes)
+                             : launch_stage_params(model, &whole, tensor) * number_bytes;
+    return bytes + launch_model_router_params(model) * (sizeof(float) - number_bytes);
+}
+
+/* Of those that a step does not read: an embedding of its own, but for the tokens' rows, and experts to which no token
+ * goes. A token takes any one with a chance of chosen / experts. */
+static double unread_bytes(const launch_ask *ask, int tensor, double number_bytes)
+{
+    const launch_model *model = &ask->model;
+    const launch_stage whole = {.layers = model->layers};
+    const double embedding =
+        model->tied ? 0 : (double)model->vocab_size / tensor * row_bytes(ask, number_bytes);
+    const double experts = ask->weights == PROTO_WEIGHTS_INT8
+                               ? launch_int8_expert_bytes(model, tensor)
+                               : launch_stage_expert_params(model, &whole, tensor) * number_bytes;
+    const double idle = model->experts > 0 ? pow(1 - (double)model->chosen / (double)model->experts,
+                                                 (double)ask->batch)
+                                           : 0;
+    return embedding + experts * idle;
+}
+
+/* Of a token, on the ranks that share its layers. Returns the seconds that they take. */
+static double add_sums(const launch_ask *ask, launch_estimate *made)
+{
+    const launch_model *model = &ask->model;
+    const launch_stage whole = {.layers = model->layers, .embeds = true, .answers = true};
+    const int64_t tensor = made->layout.tensor;
+    const double row = (double)ask->batch * (double)model->width * LAUNCH_EXCHANGED_BYTES;
+    const double layers_of_experts = model->experts > 0 ? (double)model->layers : 0;
+    const double sums_s =
+        launch_bill_all_reduces(ask, made,
+                                (launch_exchange){"partial sums", tensor, tensor,
+                                                  launch_bill_forward_sums(model, &whole), row});
+    return sums_s + launch_bill_all_reduces(ask, made,
+                                            (launch_exchange){"expert results", tensor, tensor,
+                                                              layers_of_experts,
+                                                              (double)model->chosen * row});
+}
+
 void launch_step_decoding(const launch_ask *ask, launch_estimate *made)
 {
     const launch_model *model = &ask->model;
@@ -26,31 +72,22 @@ void launch_step_decoding(const launch_ask *ask, launch_estimate *made)
     const double batch = (double)ask->batch;
     const double cached = batch * (double)model->context * 2 * (double)launch_model_keys(model) *
                           (double)model->layers / tensor * number_bytes;
-    const double row_payload = batch * (double)model->width * LAUNCH_EXCHANGED_BYTES;
     made->run.pipeline = (proto_pipeline){.stages = 1, .chunks = 1, .micro_batches = 1};
     made->tokens = batch * (double)layout->data;
-    made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] =
-        ask->weights == PROTO_WEIGHTS_INT8
-            ? launch_int8_weight_bytes(model, tensor, number_bytes)
-            : launch_stage_params(model, &whole, tensor) * number_bytes;
+    made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] = weight_bytes(ask, tensor, number_bytes);
     made->memory_bytes[LAUNCH_MEMORY_CACHE] = cached;
     made->memory_bytes[LAUNCH_MEMORY_WORK] =
         launch_work_decoding_bytes(model, batch, tensor, ask->precision);
     made->total_bytes =
         made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] + cached + made->memory_bytes[LAUNCH_MEMORY_WORK];
-    /* An embedding of its own is not read, but for the tokens' rows. The cache is half full in the
-     * mean. */
-    const double not_read =
-        model->tied ? 0 : (double)model->vocab_size / tensor * row_bytes(ask, number_bytes);
-    const double read = made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] - not_read + cached / 2;
+    const double read = made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] -
+                        unread_bytes(ask, tensor, number_bytes) +
+                        cached / 2; /* half full in the mean */
     const double seen = (double)model->context / 2;
     made->compute_s = fmax(
         launch_reading_s(ask, read),
         launch_products_s(ask, launch_stage_forward_flops(model, &whole, tensor, batch, seen)));
-    made->tensor_s =
-        launch_bill_all_reduces(ask, made,
-                                (launch_exchange){"partial sums", tensor, tensor,
-                                                  launch_bill_forward_sums(&whole), row_payload});
+    made->tensor_s = add_sums(ask, made);
     const launch_exchange best = {"best tokens", tensor, tensor, 1, batch * BEST_BYTES};
     launch_bill_row *row = launch_bill_add(ask, made, &best, "all_gather");
     row->sent_bytes = (tensor - 1) * best.payload_bytes;

@@ -30,12 +30,14 @@ typedef struct launch_ask {
 } launch_ask;
 
 /* ranks = data · context_ranks · tensor · pipeline. Rank 0's neighbours share its tensors, then come those
- * that share its tokens, then replicas, then stages: what exchanges most is nearest. */
+ * that share its tokens, then replicas, then stages: what exchanges most is nearest. Of replicas those in a row may
+ * share out the experts. */
 typedef struct launch_layout {
     int64_t data;
     int64_t tensor;
     int64_t pipeline;
     int64_t context_ranks; /* that share the tokens of a micro-batch */
+    int64_t expert_ranks;  /* replicas that have some whole experts each; 0 and 1: each has all */
 } launch_layout;
 
 typedef enum launch_memory {
@@ -62,7 +64,7 @@ typedef struct launch_bill_row {
     double took_s;        /* of all, one after the other */
 } launch_bill_row;
 
-enum { LAUNCH_BILL_ROWS_MAX = 10 };
+enum { LAUNCH_BILL_ROWS_MAX = 12 };
 
 /* Flags with which a training would fit that does not, and its total_bytes then. */
 typedef struct launch_way {
@@ -90,7 +92,8 @@ typedef struct launch_estimate {
     double repeated_s;          /* of that: what backward computes again */
     double merge_s;             /* adding its micro-batches' gradients up */
     double tensor_s;            /* its all-reduces, which nothing hides */
-    double context_s;           /* its all-to-alls, which nothing hides */
+    double context_s;           /* its all-to-alls of heads, which nothing hides */
+    double expert_s;            /* its all-to-alls of experts' rows, which nothing hides */
     double waiting_s;           /* its bubble and what the stages' sends add */
     double gradients_s;         /* adding up the replicas' gradients */
     double gradients_exposed_s; /* what backward does not hide of it */
@@ -106,13 +109,17 @@ int64_t launch_layout_ranks(const launch_layout *layout);
 /* Copies of the model: ranks that have the same parameters, and add up their gradients. */
 int64_t launch_layout_copies(const launch_layout *layout);
 
+/* Ranks that share out the experts: 1 if each has all. */
+int64_t launch_layout_expert_ranks(const launch_layout *layout);
+
 /* The stage of ZeRO that this layout has: none with one copy, where there is nothing to shard. */
 int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout);
 
 /* Steps of training between two exchanges: 1 unless replicas take local ones. */
 int64_t launch_ask_local_steps(const launch_ask *ask);
 
-/* The highest stage that it can have: 1 where stages of layers follow each other, and of adapters. */
+/* The highest stage that it can have: 1 where stages of layers follow each other, and of adapters; 0 where ranks share
+ * out experts. */
 int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout);
 
 /* BASE_ERR_INVALID: the model cannot be laid out so; the message says what it divides by. */
@@ -134,7 +141,7 @@ typedef struct launch_found {
 } launch_found;
 
 /* The layouts of so many ranks. A number of `wanted` that is not 0 is kept, and its context_ranks, which
- * are not 0. Only the first estimate has a timeline. launch_found_fini frees what it holds, also after a
+ * are not 0. Without its expert_ranks all numbers of these are tried with which the layout is possible. Only the first estimate has a timeline. launch_found_fini frees what it holds, also after a
  * failure. BASE_ERR_INVALID: no layout is possible; the message is of the first one tried. */
 BASE_MUST_CHECK base_status launch_plan_search(const launch_ask *ask, int64_t ranks,
                                                const launch_layout *wanted, launch_found *found,

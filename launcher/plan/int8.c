@@ -28,22 +28,41 @@ static int64_t count_leaves(const launch_model *model)
     return leaves;
 }
 
+/* Of an MLP's first product, or of both that are its factors. */
+static double first_columns(const launch_model *model)
+{
+    return (model->gated ? 2 : 1) * (double)model->hidden;
+}
+
+/* Of an MLP's matrices. */
+static double mlp_bytes(const launch_model *model)
+{
+    return first_columns(model) * launch_int8_column_bytes(model->width, 1) +
+           (double)model->width * launch_int8_column_bytes(model->hidden, count_leaves(model));
+}
+
+double launch_int8_expert_bytes(const launch_model *model, int tensor)
+{
+    return (double)model->layers * (double)model->experts * mlp_bytes(model) / tensor;
+}
+
 double launch_int8_weight_bytes(const launch_model *model, int tensor, double number_bytes)
 {
     const launch_stage whole = {.layers = model->layers, .embeds = true, .answers = true};
-    const int64_t leaves = count_leaves(model);
     const double layers = (double)model->layers;
     const double width = (double)model->width;
     const double queries = (double)launch_model_queries(model);
     const double keys = (double)launch_model_keys(model);
-    const double hidden = (model->gated ? 2 : 1) * (double)model->hidden; /* of its first product */
-    /* columns of products with rows of the stream, and those of sums over what ranks share */
+    const double mlps = model->experts > 0 ? (double)model->experts : 1;
+    const double hidden = first_columns(model) + (double)model->hidden;
+    /* columns of products with rows of the stream, but for the MLP's, and those of sums over heads */
     const double words = (model->tied ? 1 : 2) * (double)model->vocab_size;
-    const double columns = layers * (queries + 2 * keys + hidden) + words;
-    const double numbers = columns * width + layers * (queries + (double)model->hidden) * width;
-    const double sums = launch_int8_column_bytes(launch_model_queries(model), leaves) +
-                        launch_int8_column_bytes(model->hidden, leaves);
+    const double columns = layers * (queries + 2 * keys) + words;
+    const double numbers = (columns + layers * (queries + mlps * hidden)) * width;
+    const double sums = launch_int8_column_bytes(launch_model_queries(model), count_leaves(model));
     const double others = launch_stage_params(model, &whole, tensor) - numbers / tensor;
-    return (columns * launch_int8_column_bytes(model->width, 1) + layers * width * sums) / tensor +
+    return (columns * launch_int8_column_bytes(model->width, 1) +
+            layers * (width * sums + mlps * mlp_bytes(model))) /
+               tensor +
            others * number_bytes;
 }

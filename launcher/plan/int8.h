@@ -8,8 +8,11 @@
  * numbers are stored in pairs. */
 double launch_int8_column_bytes(int64_t depth, int64_t leaves);
 
-/* Of the whole model, on one of `tensor` ranks, without padding. Norms, biases and positions take `number_bytes`
- * each. */
+/* Of the whole model, on one of `tensor` ranks, without padding. Norms, routers, biases and positions take
+ * `number_bytes` each. */
 double launch_int8_weight_bytes(const launch_model *model, int tensor, double number_bytes);
+
+/* Of these, the experts'. */
+double launch_int8_expert_bytes(const launch_model *model, int tensor);
 
 #endif

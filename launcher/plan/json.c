@@ -6,9 +6,10 @@
 
 static json_t *layout_json(const launch_layout *layout)
 {
-    return json_pack("{s:I, s:I, s:I, s:I}", "data", (json_int_t)layout->data, "context_ranks",
-                     (json_int_t)layout->context_ranks, "tensor", (json_int_t)layout->tensor,
-                     "pipeline", (json_int_t)layout->pipeline);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "data", (json_int_t)layout->data, "context_ranks",
+                     (json_int_t)layout->context_ranks, "expert_ranks",
+                     (json_int_t)launch_layout_expert_ranks(layout), "tensor",
+                     (json_int_t)layout->tensor, "pipeline", (json_int_t)layout->pipeline);
 }
 
 static json_t *on_cpus_json(const launch_plan *plan, const launch_layout *layout)
@@ -150,13 +151,15 @@ static const char *weight_type(const launch_ask *ask)
 static json_t *model_json(const launch_plan *plan)
 {
     const launch_model *model = &plan->ask->model;
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I}", "name",
-                     plan->model_name, "layers", (json_int_t)model->layers, "width",
-                     (json_int_t)model->width, "heads", (json_int_t)model->heads, "kv_heads",
-                     (json_int_t)model->kv_heads, "head_width", (json_int_t)model->head_width,
-                     "mlp_width", (json_int_t)model->hidden, "tied", model->tied, "vocab_size",
-                     (json_int_t)model->vocab_size, "context", (json_int_t)model->context,
-                     "parameters", (json_int_t)launch_model_params(model));
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "name",
+        plan->model_name, "layers", (json_int_t)model->layers, "width", (json_int_t)model->width,
+        "heads", (json_int_t)model->heads, "kv_heads", (json_int_t)model->kv_heads, "head_width",
+        (json_int_t)model->head_width, "mlp_width", (json_int_t)model->hidden, "experts",
+        (json_int_t)model->experts, "experts_per_token", (json_int_t)model->chosen, "tied",
+        model->tied, "vocab_size", (json_int_t)model->vocab_size, "context",
+        (json_int_t)model->context, "parameters", (json_int_t)launch_model_params(model),
+        "parameters_used", (json_int_t)launch_model_params_used(model));
 }
 
 base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_error *reterr)
@@ -164,7 +167,8 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
     const launch_estimate *best = &plan->found->estimates[0];
     json_t *root = json_pack(
         "{s:o, s:o, s:s, s:s, s:o, s:I, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
-        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o, s:o, s:i, "
+        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o, s:o, "
+        "s:i, "
         "s:o}",
         "model", model_json(plan), "lora", adapters_json(plan), "weight_type",
         weight_type(plan->ask), "device", plan->device_name, "layout", layout_json(&best->layout),
@@ -174,12 +178,12 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
         "tokens_per_step", best->tokens, "stage", best->stage, "memory", memory_json(best), "bill",
         bill_json(best), "pipeline", pipeline_json(best), "step", "computing_s", best->compute_s,
         "computing_again_s", best->repeated_s, "adding_up_s", best->merge_s, "tensor_exchanges_s",
-        best->tensor_s, "context_exchanges_s", best->context_s, "waiting_s", best->waiting_s,
-        "gradients_s", best->gradients_s, "gradients_exposed_s", best->gradients_exposed_s,
-        "optimizer_s", best->optimizer_s, "parameters_s", best->parameters_s,
-        "parameters_exposed_s", best->parameters_exposed_s, "step_s", best->step_s, "cost_usd",
-        cost_json(plan), "authorize", reserve_json(plan), "on_cpus",
-        on_cpus_json(plan, &best->layout), "layouts", layouts_json(plan), "left_out",
+        best->tensor_s, "context_exchanges_s", best->context_s, "expert_exchanges_s",
+        best->expert_s, "waiting_s", best->waiting_s, "gradients_s", best->gradients_s,
+        "gradients_exposed_s", best->gradients_exposed_s, "optimizer_s", best->optimizer_s,
+        "parameters_s", best->parameters_s, "parameters_exposed_s", best->parameters_exposed_s,
+        "step_s", best->step_s, "cost_usd", cost_json(plan), "authorize", reserve_json(plan),
+        "on_cpus", on_cpus_json(plan, &best->layout), "layouts", layouts_json(plan), "left_out",
         plan->found->left_out, "left_out_first", left_out_json(plan->found));
     const bool written = root != NULL && json_dumpf(root, stream, JSON_INDENT(2)) == 0;
     json_decref(root);

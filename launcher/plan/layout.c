@@ -13,6 +13,11 @@ int64_t launch_layout_copies(const launch_layout *layout)
     return layout->data * layout->context_ranks;
 }
 
+int64_t launch_layout_expert_ranks(const launch_layout *layout)
+{
+    return layout->expert_ranks > 1 ? layout->expert_ranks : 1;
+}
+
 int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout)
 {
     return launch_layout_copies(layout) > 1 ? ask->zero : 0;
@@ -26,11 +31,13 @@ int64_t launch_ask_local_steps(const launch_ask *ask)
 int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout)
 {
     const bool moments_alone = layout->pipeline > 1 || ask->adapters.rank > 0;
-    const bool whole = launch_layout_copies(layout) == 1 || launch_ask_local_steps(ask) > 1;
+    const bool whole = launch_layout_copies(layout) == 1 || launch_ask_local_steps(ask) > 1 ||
+                       launch_layout_expert_ranks(layout) > 1;
     return whole ? 0 : moments_alone ? 1 : PROTO_ZERO_PARAMETERS;
 }
 
-base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
+/* What ranks share, and in which parts. */
+static base_status check_tensor(const launch_ask *ask, const launch_layout *layout,
                                 base_error *reterr)
 {
     const launch_model *model = &ask->model;
@@ -42,15 +49,88 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
                          layout->tensor);
     }
     if (model->hidden % layout->tensor != 0) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "%" PRId64 " columns of %s cannot be cut in %" PRId64 " equal parts: --tensor",
+            model->hidden, model->experts > 0 ? "an expert" : "the MLP", layout->tensor);
+    }
+    return BASE_OK;
+}
+
+static bool is_power_of_two(int64_t count)
+{
+    return (count & (count - 1)) == 0;
+}
+
+/* As proto_job_check and the ranks have it of --expert-ranks. */
+static base_status check_expert_ranks(const launch_ask *ask, const launch_layout *layout,
+                                      base_error *reterr)
+{
+    const int64_t ranks = launch_layout_expert_ranks(layout);
+    const int64_t experts = ask->model.experts;
+    if (experts == 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "%" PRId64 " columns of the MLP cannot be cut in %" PRId64
-                         " equal parts: --tensor",
-                         model->hidden, layout->tensor);
+                         "--expert-ranks %" PRId64 ": the model has no experts", ranks);
+    }
+    if (launch_layout_ranks(layout) > layout->data || ask->zero > 0 ||
+        launch_ask_local_steps(ask) > 1) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--expert-ranks goes without --tensor, --pipeline, --context-ranks, "
+                         "--zero and --local-steps");
+    }
+    if (experts % ranks != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--expert-ranks %" PRId64 " does not divide the model's experts, %" PRId64,
+                         ranks, experts);
+    }
+    if (layout->data % ranks != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--expert-ranks %" PRId64 " does not divide %" PRId64 " replicas", ranks,
+                         layout->data);
+    }
+    if (!is_power_of_two(ranks)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--expert-ranks %" PRId64
+                         " is no power of two: gradients are added up in pairs",
+                         ranks);
+    }
+    return ask->global_batch == layout->data * ask->batch || is_power_of_two(layout->data)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--expert-ranks with several micro-batches goes with a power of two of "
+                           "replicas, not with %" PRId64,
+                           layout->data);
+}
+
+/* What models with experts are trained without: the router's loss is over all layers, and all tokens. */
+static base_status check_experts(const launch_ask *ask, const launch_layout *layout,
+                                 base_error *reterr)
+{
+    if (ask->model.experts > 0 && (layout->pipeline > 1 || layout->context_ranks > 1)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a model with experts goes without --pipeline and --context-ranks: its "
+                         "router's loss is over all layers and tokens");
+    }
+    return launch_layout_expert_ranks(layout) > 1 ? check_expert_ranks(ask, layout, reterr)
+                                                  : BASE_OK;
+}
+
+base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
+                                base_error *reterr)
+{
+    const launch_model *model = &ask->model;
+    base_status status = check_tensor(ask, layout, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     if (ask->decode) {
         return layout->pipeline == 1
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_INVALID, "--decode goes without --pipeline");
+    }
+    status = check_experts(ask, layout, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     if (ask->adapters.rank > 0 && (layout->tensor > 1 || layout->pipeline > 1)) {
         return base_fail(reterr, BASE_ERR_INVALID,

@@ -1,12 +1,15 @@
-/* Counts parameters, activations and operations of GPT-2, Llama, Qwen2 and Qwen3. Called by estimate.c. What a rank
- * really allocates is in rank/model/transformer/memory.c; ctest -R gpu-node compares. */
+/* Counts parameters, activations and operations of GPT-2, Llama, Qwen2, Qwen3, and of models with experts. Called by
+ * estimate.c. What a rank really allocates is in rank/model/transformer/memory.c; ctest -R gpu-node compares. */
 #include "plan/model.h"
 
 #include <stddef.h>
 
 #include "proto/pipeline.h"
 
-enum { WIDENING = 4 /* of GPT-2's MLP */ };
+enum {
+    WIDENING = 4,   /* of GPT-2's MLP */
+    OF_A_CHOICE = 4 /* weight, expert, and where its row stands, both ways */
+};
 
 #define GPT2(layer_count, columns, head_count, words, tokens)                                      \
     {                                                                                              \
@@ -24,12 +27,30 @@ enum { WIDENING = 4 /* of GPT-2's MLP */ };
         .biased = (is_biased)                                                                      \
     }
 
+/* A Llama with heads of 128. Each token goes to 2 of 8 experts. */
+#define MIXTRAL(layer_count, columns, head_count, mlp, tokens)                                     \
+    {                                                                                              \
+        .layers = (layer_count), .width = (columns), .heads = (head_count), .vocab_size = 32000,   \
+        .context = LAUNCH_MODEL_CONTEXT, .context_max = (tokens), .kv_heads = 8,                   \
+        .head_width = 128, .hidden = (mlp), .experts = 8, .chosen = 2, .gated = true, .rms = true, \
+        .rotated = true                                                                            \
+    }
+
 /* A Llama with heads of 128, and norms of them. */
 #define QWEN3(layer_count, columns, head_count, mlp, is_tied)                                      \
     {                                                                                              \
         .layers = (layer_count), .width = (columns), .heads = (head_count), .vocab_size = 151936,  \
         .context = LAUNCH_MODEL_CONTEXT, .context_max = 40960, .kv_heads = 8, .head_width = 128,   \
         .hidden = (mlp), .gated = true, .rms = true, .rotated = true, .tied = (is_tied),           \
+        .head_norms = true                                                                         \
+    }
+
+/* The same, where each token goes to 8 of 128 experts. */
+#define QWEN3_MOE(layer_count, columns, head_count, mlp)                                           \
+    {                                                                                              \
+        .layers = (layer_count), .width = (columns), .heads = (head_count), .vocab_size = 151936,  \
+        .context = LAUNCH_MODEL_CONTEXT, .context_max = 40960, .kv_heads = 4, .head_width = 128,   \
+        .hidden = (mlp), .experts = 128, .chosen = 8, .gated = true, .rms = true, .rotated = true, \
         .head_norms = true                                                                         \
     }
 
@@ -60,6 +81,10 @@ static const struct {
     {"qwen3-1.7b", QWEN3(28, 2048, 16, 6144, true)},
     {"qwen3-4b", QWEN3(36, 2560, 32, 9728, true)},
     {"qwen3-8b", QWEN3(36, 4096, 32, 12288, false)},
+    {"mixtral-8x7b", MIXTRAL(32, 4096, 32, 14336, 32768)},
+    {"mixtral-8x22b", MIXTRAL(56, 6144, 48, 16384, 65536)},
+    {"qwen3-30b-a3b", QWEN3_MOE(48, 2048, 32, 768)},
+    {"qwen3-235b-a22b", QWEN3_MOE(94, 4096, 64, 1536)},
 };
 
 const char *launch_model_name(int index)
@@ -78,6 +103,36 @@ launch_model launch_model_gpt2(int64_t layers, int64_t width, int64_t heads, int
     return (launch_model)GPT2(layers, width, heads, vocab_size, context);
 }
 
+launch_model launch_model_mixtral(const launch_model *sizes)
+{
+    const proto_job_model asked = {.width = sizes->width};
+    return (launch_model){.layers = sizes->layers,
+                          .width = sizes->width,
+                          .heads = sizes->heads,
+                          .vocab_size = sizes->vocab_size,
+                          .context = sizes->context,
+                          .context_max = sizes->context,
+                          .kv_heads = sizes->heads,
+                          .head_width = sizes->width / sizes->heads,
+                          .hidden = proto_job_expert_width(&asked),
+                          .experts = sizes->experts,
+                          .chosen = sizes->chosen,
+                          .gated = true,
+                          .rms = true,
+                          .rotated = true,
+                          .tied = true};
+}
+
+int64_t launch_model_mlps_used(const launch_model *model)
+{
+    return model->experts > 0 ? model->chosen : 1;
+}
+
+int64_t launch_model_routing(const launch_model *model)
+{
+    return model->experts + OF_A_CHOICE * model->chosen;
+}
+
 int64_t launch_model_queries(const launch_model *model)
 {
     return model->heads * model->head_width;
@@ -88,19 +143,46 @@ int64_t launch_model_keys(const launch_model *model)
     return model->kv_heads * model->head_width;
 }
 
-/* Of a layer's matrices: queries, keys, values, the projection behind them, and the MLP. */
-static double matrix_params(const launch_model *model)
+/* Of an MLP's matrices. */
+static double mlp_params(const launch_model *model)
+{
+    return (model->gated ? 3 : 2) * (double)model->hidden * (double)model->width;
+}
+
+/* Of a layer's matrices with so many MLPs: queries, keys, values, the projection behind them, and the MLPs. */
+static double matrix_params(const launch_model *model, int64_t mlps)
 {
     const double queries = (double)launch_model_queries(model);
     const double keys = (double)launch_model_keys(model);
-    const double mlp = (model->gated ? 3 : 2) * (double)model->hidden;
-    return (2 * queries + 2 * keys + mlp) * (double)model->width;
+    return (2 * queries + 2 * keys) * (double)model->width + (double)mlps * mlp_params(model);
+}
+
+/* Of a layer. */
+static double router_params(const launch_model *model)
+{
+    return (double)model->experts * (double)model->width;
+}
+
+double launch_model_router_params(const launch_model *model)
+{
+    return (double)model->layers * router_params(model);
+}
+
+static launch_stage whole_of(const launch_model *model)
+{
+    return (launch_stage){.layers = model->layers, .embeds = true, .answers = true};
 }
 
 int64_t launch_model_params(const launch_model *model)
 {
-    const launch_stage whole = {.layers = model->layers, .embeds = true, .answers = true};
+    const launch_stage whole = whole_of(model);
     return (int64_t)launch_stage_params(model, &whole, 1);
+}
+
+int64_t launch_model_params_used(const launch_model *model)
+{
+    const double idle = (double)(model->experts - model->chosen) * mlp_params(model);
+    return launch_model_params(model) - model->layers * (int64_t)idle;
 }
 
 static proto_pipeline_model pipeline_model(const launch_model *model)
@@ -123,8 +205,8 @@ double launch_stage_params(const launch_model *model, const launch_stage *part, 
 {
     const double width = (double)model->width;
     const double norm = model->rms ? width : 2 * width;
-    double cut = matrix_params(model);
-    double whole = 2 * norm;
+    double cut = matrix_params(model, model->experts > 0 ? model->experts : 1);
+    double whole = 2 * norm + router_params(model);
     if (!model->rms || model->biased) {
         cut += (double)(launch_model_queries(model) + 2 * launch_model_keys(model));
     }
@@ -151,7 +233,12 @@ double launch_stage_params(const launch_model *model, const launch_stage *part, 
     return params;
 }
 
-/* The residual stream, and what norms and softmax keep, is float32 in any case. */
+double launch_stage_expert_params(const launch_model *model, const launch_stage *part, int tensor)
+{
+    return (double)part->layers * (double)model->experts * mlp_params(model) / tensor;
+}
+
+/* The residual stream, and what norms, softmax and routers keep, is float32 in any case. */
 static double type_bytes(proto_precision precision)
 {
     return precision == PROTO_PRECISION_BFLOAT16 ? 2 : sizeof(float);
@@ -169,12 +256,19 @@ static double norm_bytes(const launch_model *model, proto_precision precision)
     return (double)model->width * type_bytes(precision) + (model->rms ? 1 : 2) * sizeof(float);
 }
 
+/* A token's bytes of a block's routing, which is never computed again. */
+static double routing_bytes(const launch_model *model)
+{
+    return (double)launch_model_routing(model) * sizeof(float);
+}
+
 double launch_block_rest_bytes(const launch_model *model, int tensor, double tokens,
                                proto_precision precision)
 {
+    const double mlps = (double)launch_model_mlps_used(model) * (model->gated ? 2 : 1);
     const double queries = (double)launch_model_queries(model);
     /* keys and values of a head stand beside each head of queries that shares them */
-    const double columns = 3 * queries + queries + (model->gated ? 2 : 1) * (double)model->hidden;
+    const double columns = 3 * queries + queries + mlps * (double)model->hidden;
     const double normed_heads = model->head_norms ? (double)(model->heads + model->kv_heads) : 0;
     const double floats = 2 * (double)model->heads + normed_heads * ((double)model->head_width + 1);
     const double cut = columns * type_bytes(precision) + floats * sizeof(float);
@@ -189,7 +283,8 @@ double launch_stage_activation_bytes(const launch_model *model, const launch_sta
     const double rest = recompute ? 0 : launch_block_rest_bytes(model, tensor, tokens, precision);
     const double norm = input + tokens * norm_bytes(model, precision);
     const double turns = model->rotated ? (double)model->head_width * sizeof(float) : 0;
-    return (double)part->layers * (input + rest) + (part->answers ? norm : 0) + tokens * turns;
+    const double kept = input + tokens * routing_bytes(model) + rest;
+    return (double)part->layers * kept + (part->answers ? norm : 0) + tokens * turns;
 }
 
 /* Of a token in a layer: scores, and their sum of values. */
@@ -198,17 +293,19 @@ static double attention_flops(const launch_model *model, double seen)
     return 2 * 2 * seen * (double)launch_model_queries(model);
 }
 
-/* With its products. */
+/* With its products, but for the router's. */
 static double layer_flops(const launch_model *model, double seen)
 {
-    return 2 * matrix_params(model) + attention_flops(model, seen);
+    return 2 * matrix_params(model, launch_model_mlps_used(model)) + attention_flops(model, seen);
 }
 
 double launch_stage_forward_flops(const launch_model *model, const launch_stage *part, int tensor,
                                   double tokens, double seen)
 {
+    const double layers = (double)part->layers;
     const double output = part->answers ? 2 * (double)model->vocab_size * (double)model->width : 0;
-    return tokens * ((double)part->layers * layer_flops(model, seen) + output) / tensor;
+    const double cut = layers * layer_flops(model, seen) + output;
+    return tokens * (cut / tensor + layers * 2 * router_params(model));
 }
 
 double launch_stage_backward_flops(const launch_model *model, const launch_stage *part, int tensor,
@@ -227,7 +324,8 @@ double launch_stage_backward_flops(const launch_model *model, const launch_stage
 double launch_stage_repeated_flops(const launch_model *model, const launch_stage *part, int tensor,
                                    double tokens, double seen)
 {
-    const double last = 2 * (double)model->hidden * (double)model->width;
+    const double last =
+        2 * (double)launch_model_mlps_used(model) * (double)model->hidden * (double)model->width;
     return tokens * (double)part->layers * (layer_flops(model, seen) - last) / tensor;
 }
 

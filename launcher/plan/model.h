@@ -1,5 +1,6 @@
 /* A model's shape, and what of it a rank of a layout holds: parameters, and activations of a
- * micro-batch. Blocks are norm, attention, norm, MLP, as GPT-2 and Llama have them. Pure. */
+ * micro-batch. Blocks are norm, attention, norm, MLP, as GPT-2 and Llama have them, or experts in place
+ * of the MLP, as Mixtral has them. Pure. */
 #ifndef LAUNCH_PLAN_MODEL_H
 #define LAUNCH_PLAN_MODEL_H
 
@@ -16,7 +17,9 @@ typedef struct launch_model {
     int64_t context_max; /* of a sequence that the model can take */
     int64_t kv_heads;    /* of keys and values; divides heads */
     int64_t head_width;
-    int64_t hidden;  /* columns of the MLP */
+    int64_t hidden;  /* columns of the MLP, or of an expert */
+    int64_t experts; /* of each block, behind a router; 0: it has one MLP */
+    int64_t chosen;  /* experts that a token goes to; 0 without experts */
     bool gated;      /* the MLP has three matrices; else two */
     bool rms;        /* RMS norms, and no biases but `biased`; else layer norms, and biases */
     bool biased;     /* with rms: queries, keys and values have biases */
@@ -35,11 +38,26 @@ const launch_model *launch_model_get(int index);
 launch_model launch_model_gpt2(int64_t layers, int64_t width, int64_t heads, int64_t vocab_size,
                                int64_t context);
 
+/* A Mixtral with the sizes, the experts and the choices of `sizes`, as a training begins one with --experts. */
+launch_model launch_model_mixtral(const launch_model *sizes);
+
+/* MLPs that a token goes through in a block: 1, or as many experts. */
+int64_t launch_model_mlps_used(const launch_model *model);
+
+/* Numbers that say which experts a token goes to in a block, and how much of each it takes: 0 without experts. */
+int64_t launch_model_routing(const launch_model *model);
+
 /* Columns of queries, and of keys; there are as many of values. */
 int64_t launch_model_queries(const launch_model *model);
 int64_t launch_model_keys(const launch_model *model);
 
 int64_t launch_model_params(const launch_model *model);
+
+/* Of these, what a token goes through: all but the experts that it does not go to. */
+int64_t launch_model_params_used(const launch_model *model);
+
+/* Of the routers of all layers. Each rank has them whole. */
+double launch_model_router_params(const launch_model *model);
 
 /* The layers of one stage, and what stands before and behind them. */
 typedef struct launch_stage {
@@ -53,12 +71,15 @@ typedef struct launch_stage {
  * come out even. */
 launch_stage launch_model_stage(const launch_model *model, int stages, int stage);
 
-/* Parameters that a rank holds of a part which `tensor` ranks share: products are cut, norms and
+/* Parameters that a rank holds of a part which `tensor` ranks share: products are cut, norms, routers and
  * the biases behind a sum are whole on each. */
 double launch_stage_params(const launch_model *model, const launch_stage *part, int tensor);
 
+/* Of these, the experts'. */
+double launch_stage_expert_params(const launch_model *model, const launch_stage *part, int tensor);
+
 /* Bytes that a rank keeps of `tokens` between forward and backward. `recompute`: of a block only its
- * input. */
+ * input, and which experts tokens go to. */
 double launch_stage_activation_bytes(const launch_model *model, const launch_stage *part,
                                      int tensor, double tokens, proto_precision precision,
                                      bool recompute);
@@ -78,7 +99,7 @@ double launch_stage_backward_flops(const launch_model *model, const launch_stage
                                    double tokens, double seen, bool frozen);
 
 /* Operations that backward does again with recompute: forward's of the layers, but for the MLP's last
- * product. */
+ * product, and the router's. */
 double launch_stage_repeated_flops(const launch_model *model, const launch_stage *part, int tensor,
                                    double tokens, double seen);
 

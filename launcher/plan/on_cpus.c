@@ -11,12 +11,22 @@ static bool is_gpt2(const launch_model *model)
     return !model->gated && !model->rms && !model->rotated;
 }
 
+/* So can a Mixtral of a GPT-2's sizes, whose heads rope turns by pairs of elements. */
+static bool is_new_mixtral(const launch_model *model)
+{
+    const launch_model fresh = launch_model_mixtral(model);
+    return model->experts > 0 && model->gated && model->rms && model->rotated && model->tied &&
+           !model->biased && !model->head_norms && model->kv_heads == fresh.kv_heads &&
+           model->head_width == fresh.head_width && model->hidden == fresh.hidden &&
+           model->head_width % 2 == 0;
+}
+
 /* Whether the ranks of the layout could train the model, but for what a job says of itself. */
 static bool suits(const launch_plan *plan, const launch_layout *layout)
 {
     const launch_model *model = &plan->ask->model;
     return plan->source != LAUNCH_PLAN_NOWHERE && !plan->ask->decode &&
-           (plan->source == LAUNCH_PLAN_CHECKPOINT || is_gpt2(model)) &&
+           (plan->source == LAUNCH_PLAN_CHECKPOINT || is_gpt2(model) || is_new_mixtral(model)) &&
            model->context <= model->context_max &&
            (layout->tensor == 1 || model->hidden % (HIDDEN_UNIT * layout->tensor) == 0);
 }
@@ -35,6 +45,9 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     if (plan->source == LAUNCH_PLAN_CHECKPOINT) {
         job.model.vocab_size = ask->model.vocab_size;
         (void)snprintf(job.model.checkpoint, sizeof job.model.checkpoint, "%s", plan->checkpoint);
+    } else {
+        job.model.experts = ask->model.experts;
+        job.model.experts_per_token = ask->model.chosen;
     }
     job.train.batch = ask->batch;
     job.train.micro_batches = ask->global_batch / (layout->data * ask->batch);
@@ -43,6 +56,7 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     (void)snprintf(job.lora.targets, sizeof job.lora.targets, "%s", plan->lora_targets);
     job.parallel.zero = launch_layout_zero(ask, layout);
     job.parallel.context_ranks = layout->context_ranks;
+    job.parallel.expert_ranks = launch_layout_expert_ranks(layout);
     job.train.steps = plan->steps > 0 ? plan->steps : job.train.steps;
     if (launch_ask_local_steps(ask) > 1) {
         job.train.local_steps = ask->local_steps;
@@ -70,6 +84,10 @@ static void put_model(const launch_plan *plan, base_buffer *text)
     } else {
         base_buffer_printf(text, " --layers %" PRId64 " --width %" PRId64 " --heads %" PRId64,
                            model->layers, model->width, model->heads);
+        if (model->experts > 0) {
+            base_buffer_printf(text, " --experts %" PRId64 " --experts-per-token %" PRId64,
+                               model->experts, model->chosen);
+        }
     }
     if (plan->source != LAUNCH_PLAN_CHECKPOINT || !is_gpt2(model)) { /* a GPT-2 has one context */
         base_buffer_printf(text, " --context %" PRId64, model->context);
@@ -92,6 +110,9 @@ bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, b
     }
     if (layout->context_ranks > 1) {
         base_buffer_printf(text, " --context-ranks %" PRId64, layout->context_ranks);
+    }
+    if (launch_layout_expert_ranks(layout) > 1) {
+        base_buffer_printf(text, " --expert-ranks %" PRId64, layout->expert_ranks);
     }
     if (layout->tensor > 1) {
         base_buffer_printf(text, " --tensor %" PRId64, layout->tensor);

@@ -79,8 +79,14 @@ static void print_model(const launch_plan *plan, FILE *stream)
     (void)fprintf(stream, "model     %s: %" PRId64 " layers, width %" PRId64 ", %" PRId64 " heads",
                   plan->model_name, model->layers, model->width, model->heads);
     if (model->gated) {
-        (void)fprintf(stream, " of %" PRId64 ", %" PRId64 " of keys and values, MLP %" PRId64,
-                      model->head_width, model->kv_heads, model->hidden);
+        (void)fprintf(stream, " of %" PRId64 ", %" PRId64 " of keys and values, ",
+                      model->head_width, model->kv_heads);
+    }
+    if (model->experts > 0) {
+        (void)fprintf(stream, "%" PRId64 " of %" PRId64 " experts of %" PRId64, model->chosen,
+                      model->experts, model->hidden);
+    } else if (model->gated) {
+        (void)fprintf(stream, "MLP %" PRId64, model->hidden);
     }
     (void)fprintf(stream, ", vocabulary %" PRId64 ", context %" PRId64, model->vocab_size,
                   model->context);
@@ -88,6 +94,9 @@ static void print_model(const launch_plan *plan, FILE *stream)
         (void)fprintf(stream, " of %" PRId64, model->context_max);
     }
     (void)fprintf(stream, "; %" PRId64 " parameters", launch_model_params(model));
+    if (model->experts > 0) {
+        (void)fprintf(stream, ", of which a token uses %" PRId64, launch_model_params_used(model));
+    }
     if (plan->ask->adapters.rank > 0) {
         (void)fprintf(stream, ", frozen, beside %" PRId64 " of adapters: --lora %" PRId64,
                       launch_adapters_of_model(&plan->ask->adapters, &plan->ask->model),
@@ -105,6 +114,23 @@ static void print_rounds(const launch_ask *ask, FILE *stream)
                       " steps that each replica takes alone; what follows is of the mean step\n",
                       ask->local_steps);
     }
+}
+
+static void print_layout(const launch_layout *layout, FILE *stream)
+{
+    char context[TEXT_BYTES] = "";
+    char experts[TEXT_BYTES] = "";
+    if (layout->context_ranks > 1) {
+        (void)snprintf(context, TEXT_BYTES, "%" PRId64 " context x ", layout->context_ranks);
+    }
+    if (launch_layout_expert_ranks(layout) > 1) {
+        (void)snprintf(experts, TEXT_BYTES, ", --expert-ranks %" PRId64, layout->expert_ranks);
+    }
+    (void)fprintf(stream,
+                  "layout    %" PRId64 " ranks = %" PRId64 " data x %s%" PRId64 " tensor x %" PRId64
+                  " pipeline%s\n",
+                  launch_layout_ranks(layout), layout->data, context, layout->tensor,
+                  layout->pipeline, experts);
 }
 
 static void print_head(const launch_plan *plan, FILE *stream)
@@ -129,15 +155,7 @@ static void print_head(const launch_plan *plan, FILE *stream)
                   seconds(ask->device.inside.latency_s, texts[1]), ask->device.host_ranks,
                   bytes(ask->device.between.bandwidth_bytes_per_s, texts[2]),
                   seconds(ask->device.between.latency_s, texts[3]));
-    texts[0][0] = '\0';
-    if (layout->context_ranks > 1) {
-        (void)snprintf(texts[0], TEXT_BYTES, "%" PRId64 " context x ", layout->context_ranks);
-    }
-    (void)fprintf(stream,
-                  "layout    %" PRId64 " ranks = %" PRId64 " data x %s%" PRId64 " tensor x %" PRId64
-                  " pipeline\n",
-                  launch_layout_ranks(layout), layout->data, texts[0], layout->tensor,
-                  layout->pipeline);
+    print_layout(layout, stream);
     if (ask->decode) {
         (void)fprintf(
             stream, "step      a token for each of %.0f sequences, %" PRId64 " on each replica%s\n",
@@ -168,28 +186,41 @@ static void print_fit(const launch_ask *ask, const launch_estimate *of, FILE *st
     (void)fprintf(stream, "\n");
 }
 
-/* All layouts have as many context ranks: a column for those who have asked for some. */
+/* A column of ranks for those who have asked for some that share texts, and one for models with experts. The first
+ * line is of the titles. */
+static void print_columns(const launch_ask *ask, const launch_layout *layout, bool title,
+                          FILE *stream)
+{
+    if (layout->context_ranks > 1 && title) {
+        (void)fprintf(stream, " context");
+    } else if (layout->context_ranks > 1) {
+        (void)fprintf(stream, " %7" PRId64, layout->context_ranks);
+    }
+    if (ask->model.experts > 0 && !ask->decode && title) {
+        (void)fprintf(stream, " expert-ranks");
+    } else if (ask->model.experts > 0 && !ask->decode) {
+        (void)fprintf(stream, " %12" PRId64, launch_layout_expert_ranks(layout));
+    }
+}
+
 static void print_layouts(const launch_plan *plan, FILE *stream)
 {
-    const int64_t context_ranks = plan->found->estimates[0].layout.context_ranks;
-    char context[TEXT_BYTES] = "";
     char texts[2][TEXT_BYTES];
     if (plan->found->count == 1) {
         return;
     }
-    if (context_ranks > 1) {
-        (void)snprintf(context, sizeof context, " %7" PRId64, context_ranks);
-    }
-    (void)fprintf(stream,
-                  "\nLayouts of these ranks, by tokens/s; those that do not fit come last\n"
-                  "  data%s tensor pipeline        step    tokens/s  bubble     memory\n",
-                  context_ranks > 1 ? " context" : "");
+    (void)fprintf(stream, "\nLayouts of these ranks, by tokens/s; those that do not fit come last\n"
+                          "  data");
+    print_columns(plan->ask, &plan->found->estimates[0].layout, true, stream);
+    (void)fprintf(stream, " tensor pipeline        step    tokens/s  bubble     memory\n");
     for (int i = 0; i < plan->found->count && i < LAYOUTS_SHOWN; i++) {
         const launch_estimate *each = &plan->found->estimates[i];
-        (void)fprintf(stream, "%6" PRId64 "%s %6" PRId64 " %8" PRId64 " %11s %11.0f %5.1f %% %10s",
-                      each->layout.data, context, each->layout.tensor, each->layout.pipeline,
-                      seconds(each->step_s, texts[0]), each->tokens / each->step_s,
-                      100 * each->run.result.bubble, bytes(each->total_bytes, texts[1]));
+        (void)fprintf(stream, "%6" PRId64, each->layout.data);
+        print_columns(plan->ask, &each->layout, false, stream);
+        (void)fprintf(stream, " %6" PRId64 " %8" PRId64 " %11s %11.0f %5.1f %% %10s",
+                      each->layout.tensor, each->layout.pipeline, seconds(each->step_s, texts[0]),
+                      each->tokens / each->step_s, 100 * each->run.result.bubble,
+                      bytes(each->total_bytes, texts[1]));
         print_fit(plan->ask, each, stream);
     }
     if (plan->found->count > LAYOUTS_SHOWN) {
@@ -320,6 +351,7 @@ static void print_times(const launch_plan *plan, FILE *stream)
     print_share("adding gradients up", best->merge_s, best->step_s, stream);
     print_share("exchanges of tensors", best->tensor_s, best->step_s, stream);
     print_share("exchanges of heads", best->context_s, best->step_s, stream);
+    print_share("exchanges of rows", best->expert_s, best->step_s, stream);
     print_share("bubble, and sends", best->waiting_s, best->step_s, stream);
     print_share("gradients, not hidden", best->gradients_exposed_s, best->step_s, stream);
     print_share("optimizer", best->optimizer_s, best->step_s, stream);

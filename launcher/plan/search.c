@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plan/estimate.h"
+#include "proto/limits.h"
 
 enum { LAYOUTS_MAX = 4096 };
 
@@ -55,6 +56,25 @@ static base_status try_layout(const launch_ask *ask, const launch_layout *layout
     return status == BASE_ERR_MEMORY ? base_fail(reterr, status, "%s", error.message) : BASE_OK;
 }
 
+/* Adds the layout with each number of ranks that may share out the experts. One that nobody has asked for, and that
+ * is not possible, is not left out. */
+static base_status try_expert_ranks(const launch_ask *ask, launch_layout layout, int64_t wanted,
+                                    launch_found *found, base_error *reterr)
+{
+    if (wanted != 0) {
+        layout.expert_ranks = wanted;
+        return try_layout(ask, &layout, found, reterr);
+    }
+    base_status status = try_layout(ask, &layout, found, reterr);
+    for (int64_t ranks = 2; ranks <= PROTO_EXPERT_RANKS_MAX && status == BASE_OK; ranks *= 2) {
+        layout.expert_ranks = ranks;
+        if (!ask->decode && launch_layout_check(ask, &layout, NULL) == BASE_OK) {
+            status = try_layout(ask, &layout, found, reterr);
+        }
+    }
+    return status;
+}
+
 static base_status try_all(const launch_ask *ask, int64_t ranks, const launch_layout *wanted,
                            launch_found *found, base_error *reterr)
 {
@@ -66,11 +86,12 @@ static base_status try_all(const launch_ask *ask, int64_t ranks, const launch_la
             const launch_layout layout = {.data = places / tensor / pipeline,
                                           .tensor = tensor,
                                           .pipeline = pipeline,
-                                          .context_ranks = wanted->context_ranks};
+                                          .context_ranks = wanted->context_ranks,
+                                          .expert_ranks = 1};
             const bool whole = launch_layout_ranks(&layout) == ranks;
             if (whole && is_wanted(wanted->tensor, tensor) &&
                 is_wanted(wanted->pipeline, pipeline) && is_wanted(wanted->data, layout.data)) {
-                status = try_layout(ask, &layout, found, reterr);
+                status = try_expert_ranks(ask, layout, wanted->expert_ranks, found, reterr);
             }
         }
     }

@@ -1,4 +1,4 @@
-/* Times of single pieces of work, and which link a group of ranks has. Called by bill.c, training.c and
+/* Times of single pieces of work, and which link a group of ranks has. Called by bill.c, experts.c, training.c and
  * decoding.c. */
 #include "plan/times.h"
 

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "plan/bill.h"
+#include "plan/experts.h"
 #include "plan/step.h"
 #include "plan/times.h"
 #include "plan/work.h"
@@ -47,6 +48,7 @@ static void add_sends(const launch_ask *ask, launch_estimate *made, double paylo
 typedef struct share {
     double params;            /* with adapters */
     double trained;           /* of those: the adapters', or all */
+    double apart;             /* of those: experts that ranks share out */
     double activations_bytes; /* of one micro-batch in one chunk, in the mean */
     double forward_s;         /* all chunks' products */
     double backward_s;        /* without what it does again */
@@ -86,28 +88,38 @@ static products time_products(const launch_ask *ask, const launch_layout *layout
     };
 }
 
-static double trained_params(const launch_ask *ask, const launch_stage *part, int tensor)
+static double trained_params(const launch_ask *ask, const launch_layout *layout,
+                             const launch_stage *part)
 {
     return ask->adapters.rank > 0 ? launch_adapters_params(&ask->adapters, part)
-                                  : launch_stage_params(&ask->model, part, tensor);
+                                  : launch_experts_held_params(ask, layout, part);
+}
+
+/* What a rank keeps of a micro-batch in one part. */
+static double activation_bytes(const launch_ask *ask, const launch_layout *layout,
+                               const launch_stage *part)
+{
+    const double tokens = micro_tokens(ask, layout);
+    const double come = ask->recompute ? 0 : launch_experts_row_bytes(ask, layout, tokens);
+    return launch_stage_activation_bytes(&ask->model, part, (int)layout->tensor, tokens,
+                                         ask->precision, ask->recompute) +
+           (double)part->layers * come;
 }
 
 static share share_of(const launch_ask *ask, const launch_estimate *made, int stage)
 {
     const int stages = made->run.pipeline.stages;
     const int chunks = made->run.pipeline.chunks;
-    const int tensor = (int)made->layout.tensor;
-    const double tokens = micro_tokens(ask, &made->layout);
+    const launch_layout *layout = &made->layout;
     share own = {.params = 0};
     for (int at = stage; at < stages * chunks; at += stages) {
         const launch_stage part = launch_model_stage(&ask->model, stages * chunks, at);
-        own.params += launch_stage_params(&ask->model, &part, tensor) +
+        own.params += launch_experts_held_params(ask, layout, &part) +
                       launch_adapters_params(&ask->adapters, &part);
-        own.trained += trained_params(ask, &part, tensor);
-        own.activations_bytes += launch_stage_activation_bytes(&ask->model, &part, tensor, tokens,
-                                                               ask->precision, ask->recompute) /
-                                 chunks;
-        const products each = time_products(ask, &made->layout, &part);
+        own.trained += trained_params(ask, layout, &part);
+        own.apart += launch_experts_apart_params(ask, layout, &part);
+        own.activations_bytes += activation_bytes(ask, layout, &part) / chunks;
+        const products each = time_products(ask, layout, &part);
         own.forward_s += each.forward_s;
         own.backward_s += each.backward_s;
         own.repeated_s += each.repeated_s;
@@ -118,13 +130,29 @@ static share share_of(const launch_ask *ask, const launch_estimate *made, int st
     return own;
 }
 
+/* Of a rank of a stage. */
+static double work_bytes(const launch_ask *ask, const launch_layout *layout, const share *own)
+{
+    const double tokens = micro_tokens(ask, layout);
+    const launch_work work = {.tokens = tokens,
+                              .tensor = (int)layout->tensor,
+                              .context_ranks = (int)layout->context_ranks,
+                              .expert_ranks = (int)launch_layout_expert_ranks(layout),
+                              .precision = ask->precision,
+                              .adapter_rank = ask->adapters.rank,
+                              .answers = own->part.answers,
+                              .recompute = ask->recompute};
+    return launch_work_training_bytes(&ask->model, &work) +
+           (ask->recompute ? launch_experts_row_bytes(ask, layout, tokens) : 0);
+}
+
 void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
 {
     const launch_layout *layout = &made->layout;
     const double micro_batches = made->run.pipeline.micro_batches;
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
-        const launch_zero_part part = {own.part, own.params, own.trained};
+        const launch_zero_part part = {own.part, own.params, own.trained, own.apart};
         const double held = proto_pipeline_held(&made->run.pipeline, stage);
         const double bytes[LAUNCH_MEMORY_COUNT] = {
             [LAUNCH_MEMORY_WEIGHTS] = launch_zero_weight_bytes(ask, layout, &part),
@@ -134,14 +162,7 @@ void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
                 MOMENT_BYTES * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.trained) +
                 (launch_ask_local_steps(ask) > 1 ? OUTER_BYTES * own.trained : 0),
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
-            [LAUNCH_MEMORY_WORK] = launch_work_training_bytes(
-                &ask->model, &(launch_work){.tokens = micro_tokens(ask, layout),
-                                            .tensor = (int)layout->tensor,
-                                            .context_ranks = (int)layout->context_ranks,
-                                            .precision = ask->precision,
-                                            .adapter_rank = ask->adapters.rank,
-                                            .answers = own.part.answers,
-                                            .recompute = ask->recompute}),
+            [LAUNCH_MEMORY_WORK] = work_bytes(ask, layout, &own),
         };
         double total = 0;
         for (int use = 0; use < LAUNCH_MEMORY_COUNT; use++) {
@@ -161,7 +182,7 @@ void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
  * again: behind attention. */
 static double backward_sums(const launch_ask *ask, const launch_stage *part)
 {
-    const double of_layer = COLL_TP_ALL_REDUCES_PER_LAYER + (ask->recompute ? 1 : 0);
+    const double of_layer = launch_bill_layer_sums(&ask->model) + (ask->recompute ? 1 : 0);
     return of_layer * (double)part->layers + (part->answers ? 1 : 0);
 }
 
@@ -178,6 +199,7 @@ typedef struct exchanges {
     double softmax_s;
     double head_norms_s;
     double heads_s;
+    launch_experts_times experts; /* of a layer */
 } exchanges;
 
 static double row_bytes(const launch_ask *ask, const launch_layout *layout)
@@ -228,6 +250,7 @@ static exchanges time_exchanges(const launch_ask *ask, const launch_layout *layo
         .head_norms_s = ask->model.head_norms
                             ? coll_allreduce_time_s(head_norm_bytes(ask), (int)layout->tensor, link)
                             : 0,
+        .experts = launch_experts_time(ask, layout, micro_tokens(ask, layout)),
     };
 }
 
@@ -237,6 +260,24 @@ static double merge_s(const launch_ask *ask, const launch_estimate *made, double
     const double micro_batches = made->run.pipeline.micro_batches;
     const double kept = launch_zero_kept(ask, &made->layout, PROTO_ZERO_GRADIENTS, params);
     return launch_reading_s(ask, 3 * GRADIENT_BYTES * kept) * (micro_batches - 1) / micro_batches;
+}
+
+/* What nothing hides of a part, in one direction each. */
+static double forward_exchanges_s(const launch_ask *ask, const exchanges *each,
+                                  const launch_stage *part)
+{
+    const double of_layer =
+        each->heads_s + each->experts.tensor_forward_s + each->experts.rows_forward_s;
+    return launch_bill_forward_sums(&ask->model, part) * each->row_s +
+           (double)part->layers * of_layer + (part->answers ? each->softmax_s : 0);
+}
+
+static double backward_exchanges_s(const launch_ask *ask, const exchanges *each,
+                                   const launch_stage *part)
+{
+    const double of_layer = each->head_norms_s + backward_exchanges(ask) * each->heads_s +
+                            each->experts.tensor_backward_s + each->experts.rows_backward_s;
+    return backward_sums(ask, part) * each->row_s + (double)part->layers * of_layer;
 }
 
 static base_status play(const launch_ask *ask, launch_estimate *made, base_error *reterr)
@@ -249,14 +290,11 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
     for (int at = 0; at < all; at++) {
         const launch_stage part = launch_model_stage(&ask->model, all, at);
         const products own = time_products(ask, layout, &part);
-        const double trained = trained_params(ask, &part, (int)layout->tensor);
-        const double heads_s = (double)part.layers * each.heads_s;
-        const double forward_s = own.forward_s + launch_bill_forward_sums(&part) * each.row_s +
-                                 heads_s + (part.answers ? each.softmax_s : 0);
+        const double trained = trained_params(ask, layout, &part);
+        const double forward_s = own.forward_s + forward_exchanges_s(ask, &each, &part);
         const double backward_s = own.backward_s + own.repeated_s +
-                                  backward_sums(ask, &part) * each.row_s +
-                                  (double)part.layers * each.head_norms_s +
-                                  backward_exchanges(ask) * heads_s + merge_s(ask, made, trained);
+                                  backward_exchanges_s(ask, &each, &part) +
+                                  merge_s(ask, made, trained);
         if (!(backward_s < TASK_S_MAX)) {
             return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
                              TASK_S_MAX);
@@ -276,7 +314,7 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
 /* All-reduces of rows that a rank of the stage takes part in, for one micro-batch. */
 static double rows_of(const launch_ask *ask, const share *own)
 {
-    return launch_bill_forward_sums(&own->part) + backward_sums(ask, &own->part);
+    return launch_bill_forward_sums(&ask->model, &own->part) + backward_sums(ask, &own->part);
 }
 
 /* What backward computes of a micro-batch. */
@@ -319,7 +357,7 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     }
     const double tied_bytes = (double)ask->model.vocab_size * (double)ask->model.width *
                               GRADIENT_BYTES / (double)layout->tensor;
-    launch_zero_bill(ask, made, &(launch_zero_part){slowest->part, params, trained},
+    launch_zero_bill(ask, made, &(launch_zero_part){slowest->part, params, trained, slowest->apart},
                      backward_s(slowest));
     (void)launch_bill_all_reduces(ask, made,
                                   (launch_exchange){"partial sums", layout->tensor, layout->tensor,
@@ -332,6 +370,7 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
         (launch_exchange){"norms of heads", layout->tensor, layout->tensor,
                           ask->model.head_norms ? layers * micro_batches : 0,
                           head_norm_bytes(ask)});
+    launch_experts_bill(ask, made, micro_tokens(ask, layout), layers * micro_batches);
     add_heads(ask, made, layers);
     add_sends(ask, made, row_bytes(ask, layout));
     const double tied_s = launch_bill_all_reduces(
@@ -366,14 +405,19 @@ static void add_times(const launch_ask *ask, launch_estimate *made)
     made->repeated_s = slowest.repeated_s * micro_batches;
     made->compute_s = (slowest.forward_s + slowest.backward_s) * micro_batches + made->repeated_s;
     made->merge_s = merge_s(ask, made, slowest.trained) * micro_batches;
-    made->tensor_s = micro_batches * (rows_of(ask, &slowest) * each.row_s +
-                                      (double)slowest.part.layers * each.head_norms_s +
-                                      (slowest.part.answers ? each.softmax_s : 0));
-    made->context_s =
-        micro_batches * (1 + backward_exchanges(ask)) * (double)slowest.part.layers * each.heads_s;
+    const double layers = (double)slowest.part.layers;
+    const launch_experts_times *experts = &each.experts;
+    made->tensor_s =
+        micro_batches *
+        (rows_of(ask, &slowest) * each.row_s +
+         layers * (each.head_norms_s + experts->tensor_forward_s + experts->tensor_backward_s) +
+         (slowest.part.answers ? each.softmax_s : 0));
+    made->expert_s = micro_batches * layers * (experts->rows_forward_s + experts->rows_backward_s);
+    made->context_s = micro_batches * (1 + backward_exchanges(ask)) * layers * each.heads_s;
     add_bill(ask, made, &slowest);
     const double whole_s = (double)made->run.result.step_ns / 1e9;
-    const double busy_s = made->compute_s + made->merge_s + made->tensor_s + made->context_s;
+    const double busy_s =
+        made->compute_s + made->merge_s + made->tensor_s + made->context_s + made->expert_s;
     made->waiting_s = layout->pipeline > 1 ? fmax(whole_s - busy_s, 0) : 0;
     made->step_s =
         whole_s + made->gradients_exposed_s + made->optimizer_s + made->parameters_exposed_s;

@@ -10,7 +10,26 @@ enum {
     LOGIT_ROWS = 4096,
     VOCAB_LEAVES = 16,    /* rank_tp_leaf_width's: equal leaves of whole steps, */
     VOCAB_LEAF_STEP = 32, /* and whole leaves on each rank */
+    COME_FLOATS = 2,      /* with a row that comes: its weight, and that one's gradient; and */
+    GO_FLOATS = 1,        /* with one that goes: its weight */
+    MATRICES = 3,         /* of an expert */
 };
+
+/* Rows of one expert and their gradient, the results of all, and what the router's gradient is made of. Of rows that
+ * come from other ranks each rank's give an expert's gradient a leaf, and a tree of leaves is under way. */
+static double expert_floats(const launch_model *model, const launch_work *work, double rows)
+{
+    const double width = (double)model->width;
+    const double hidden = (double)model->hidden;
+    const double experts = (double)model->experts;
+    const double places = rows * (double)model->chosen;
+    const double chunk = fmin(rows, CHUNK_ROWS);
+    const double floats =
+        chunk * (2 * width + hidden / work->tensor) + places * (width + 1) + (rows + 1) * experts;
+    const double shared = places * (width + COME_FLOATS + GO_FLOATS) + chunk +
+                          floor(log2(work->expert_ranks)) * MATRICES * hidden * width;
+    return experts == 0 ? 0 : floats + (work->expert_ranks > 1 ? shared : 0);
+}
 
 /* As rank/model/transformer/memory.c cuts it. */
 double launch_work_training_bytes(const launch_model *model, const launch_work *work)
@@ -37,6 +56,7 @@ double launch_work_training_bytes(const launch_model *model, const launch_work *
     const double exchanged = shared ? 2 * rows * qkv : 0; /* sent, and received */
     const double head_sums = model->head_norms ? queries + (double)launch_model_keys(model) : 0;
     const double floats = rows * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) + adapters +
+                          expert_floats(model, work, rows) +
                           (wide + attention + of_biases + exchanged + head_sums) / work->tensor;
     const double block =
         work->recompute ? launch_block_rest_bytes(model, work->tensor, rows, work->precision) : 0;
@@ -63,8 +83,11 @@ double launch_work_decoding_bytes(const launch_model *model, double batch, int t
     const double narrow = precision == PROTO_PRECISION_BFLOAT16 ? deepest / 2 : 0;
     const double columns =
         2 * queries + 2 * (double)launch_model_keys(model) + (model->gated ? 2 : 1) * hidden;
+    const double chosen = (double)model->chosen;
+    /* where tokens go, and rows of one expert */
+    const double routed = model->experts > 0 ? (double)launch_model_routing(model) + width : 0;
     const double row_floats = logits_held(model, tensor) + columns / tensor + width + 2 + narrow +
-                              (model->rotated ? (double)model->head_width : 0);
-    const double exchanged = 2 * batch * width; /* from one buffer to another */
+                              (model->rotated ? (double)model->head_width : 0) + routed;
+    const double exchanged = (2 + chosen) * batch * width; /* from one buffer to another */
     return batch * row_floats * sizeof(float) + exchanged * sizeof(float) + QUEUE_BYTES;
 }

@@ -10,6 +10,7 @@ typedef struct launch_work {
     double tokens;     /* of a micro-batch */
     int tensor;        /* ranks that share each layer */
     int context_ranks; /* ranks that share a micro-batch, each with so many tokens */
+    int expert_ranks;  /* ranks that share out the experts of each layer */
     proto_precision precision;
     int64_t adapter_rank; /* 0: none */
     bool answers;         /* it has the output over the vocabulary */

@@ -61,6 +61,18 @@ double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layo
            gathered * ((copies - 1) / copies * FLOAT_BYTES + rounded);
 }
 
+/* Ranks that have the same experts. */
+static int64_t expert_copies(const launch_layout *layout)
+{
+    return launch_layout_copies(layout) / launch_layout_expert_ranks(layout);
+}
+
+/* Of an exchange of so many parameters' gradients: a piece from each copy, and their sum. */
+static double pieces(double params, int64_t copies)
+{
+    return copies > 1 ? params * (1 + 1 / (double)copies) : 0;
+}
+
 double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *layout,
                                   const launch_zero_part *part, double micro_batches)
 {
@@ -69,9 +81,9 @@ double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *la
     const double copies = (double)launch_layout_copies(layout);
     const sizes of = sizes_of(ask, layout, &part->stage);
     if (launch_layout_zero(ask, layout) < PROTO_ZERO_GRADIENTS) {
-        /* an exchange has a piece from each copy, and their sum */
-        const double pieces = copies > 1 ? 1 + 1 / copies : 0;
-        return part->trained * FLOAT_BYTES * (trees + pieces);
+        return FLOAT_BYTES * (part->trained * trees +
+                              pieces(part->trained - part->apart, launch_layout_copies(layout)) +
+                              pieces(part->apart, expert_copies(layout)));
     }
     /* backward adds to a tied matrix's gradient first and last, so it has that one all the time */
     const double whole =
@@ -120,19 +132,41 @@ static double gather_layers(const launch_ask *ask, launch_estimate *made, const 
     return fmax(backward_left_s, 0);
 }
 
+static double buckets_of(double params)
+{
+    return fmax(ceil(params * FLOAT_BYTES / BUCKET_BYTES), 1);
+}
+
+/* Sums of gradients over the copies, so often; of experts that ranks share out, over those that have the same. Of
+ * local steps: of what they have changed, once for all. Returns the seconds that they take. */
+static double add_gradients(const launch_ask *ask, launch_estimate *made,
+                            const launch_zero_part *part, double rounds)
+{
+    const double local = (double)launch_ask_local_steps(ask);
+    const double common = part->trained - part->apart;
+    const double buckets = buckets_of(common);
+    const double own_buckets = buckets_of(part->apart);
+    const launch_exchange gradients = exchange_of(made, local > 1 ? "changes" : "gradients",
+                                                  rounds * buckets / local, common / buckets);
+    launch_exchange own =
+        exchange_of(made, "expert gradient", part->apart > 0 ? rounds * own_buckets : 0,
+                    part->apart / own_buckets);
+    own.ranks = expert_copies(&made->layout);
+    const double common_s = launch_layout_zero(ask, &made->layout) == 0
+                                ? launch_bill_all_reduces(ask, made, gradients)
+                                : launch_bill_halves(ask, made, gradients, "reduce_scatter");
+    return common_s + launch_bill_all_reduces(ask, made, own);
+}
+
 void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch_zero_part *part,
                       double backward_s)
 {
     const int64_t stage = launch_layout_zero(ask, &made->layout);
-    const double rounds =
-        stage >= PROTO_ZERO_GRADIENTS ? (double)made->run.pipeline.micro_batches : 1;
-    const double buckets = fmax(ceil(part->trained * FLOAT_BYTES / BUCKET_BYTES), 1);
+    const bool each = stage >= PROTO_ZERO_GRADIENTS || part->apart > 0; /* of each micro-batch */
+    const double rounds = each ? (double)made->run.pipeline.micro_batches : 1;
+    const double buckets = buckets_of(part->trained);
     const double local = (double)launch_ask_local_steps(ask);
-    const launch_exchange gradients = /* of local steps: what they have changed, once in a round */
-        exchange_of(made, local > 1 ? "changes" : "gradients", rounds * buckets / local,
-                    part->trained / buckets);
-    made->gradients_s = stage == 0 ? launch_bill_all_reduces(ask, made, gradients)
-                                   : launch_bill_halves(ask, made, gradients, "reduce_scatter");
+    made->gradients_s = add_gradients(ask, made, part, rounds);
     double hides_s = backward_s;
     if (stage == PROTO_ZERO_PARAMETERS) {
         hides_s = gather_layers(ask, made, &part->stage, backward_s);

@@ -13,6 +13,7 @@ typedef struct launch_zero_part {
     launch_stage stage;
     double params;  /* with adapters */
     double trained; /* of those: the adapters', or all */
+    double apart;   /* of those: experts that ranks share out */
 } launch_zero_part;
 
 /* Of so many parameters, those of which a copy keeps what `stage` shards. */
@@ -25,7 +26,7 @@ double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layo
 double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *layout,
                                   const launch_zero_part *part, double micro_batches);
 
-/* Adds the copies' exchanges to the bill, and sets their times: all of them, and what computing does not
+/* Adds the copies' exchanges to the bill, those of experts between the ranks that have the same, and sets their times: all of them, and what computing does not
  * hide. `backward_s` is one micro-batch's; its forward is made->forward_s. */
 void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch_zero_part *part,
                       double backward_s);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Models with experts, a Mixtral and a Qwen3-MoE, through the launcher: every layout of training gives the parameters of
 # one rank, and a training goes on from a checkpoint with the same bits. Every number of ranks draws the same tokens,
-# alone and beside other prompts, in float32, bfloat16 and int8. What cannot be is refused.
+# alone and beside other prompts, in float32, bfloat16 and int8. What cannot be is refused. Plans have the figures of jobs.
 #   experts.sh BIN TOKENIZER SCRATCH
 set -euo pipefail
 
@@ -146,6 +146,60 @@ refused "models with experts have no adapters" teach --lora 4
 refused "--expert-ranks 4 does not divide the model's experts, 6" launcher --checkpoint qwen3 --quiet --ranks 4 --expert-ranks 4 --steps 1
 refused "models with experts run on CPUs only" teach --mode ddp-nccl
 refused "models with experts run on CPUs only" launcher --mode tp-nccl --checkpoint mixtral --prompt hello --quiet
-launcher plan --checkpoint mixtral --ranks 2 >out 2>err && fail "a plan of a mixtral"
-grep -q "the family is mixtral, and plans are made of" err || fail "not refused for its family, but: $(cat err)"
+
+# A plan has the figures of jobs. Where every token goes to every expert, all experts have equally many rows, as a plan
+# takes them to have. The job is the command that the plan names.
+seq 20000 >numbers.txt
+billed() { # OPERATION: bytes of its exchanges in plan.json, and what a rank sends of them
+    tr -d ' \n' <plan.json | { grep -oE "\"operation\":\"$1\"[^}]*" || true; } |
+        awk -F'[:,]' '{ all += $8 * $10; sent += $12 } END { printf "%.0f %.0f\n", all, sent }'
+}
+planned() { tr -d ' \n' <plan.json | grep -oE "\"$1\":[0-9]*" | head -1 | grep -oE '[0-9]*$'; }
+exchanged() { tr -d ' \n' <"$1/manifest.json" | grep -oE "\"kind\":\"$2\",\"calls\":[0-9.]*,\"bytes\":[0-9]*" | head -1 | grep -oE '[0-9]*$'; }
+held() { tr -d ' \n' <"$1/manifest.json" | grep -oE "\"purpose\":\"$2\",\"planned_bytes\":[0-9]*" | head -1 | grep -oE '[0-9]*$'; }
+at_most_more() { # BYTES A B WHAT: losses, counts, and the norm's parts come on top
+    [ -n "$2" ] && [ -n "$3" ] && [ "$2" -ge "$3" ] && [ "$2" -le $(($3 + $1)) ] || fail "$4: $2, and planned are $3"
+}
+as_planned() { # DIRECTORY ARGUMENTS...
+    local out=$1
+    shift
+    launcher plan --json --precision float32 --model minigpt --experts 4 --experts-per-token 4 --batch 8 --steps 3 --pipeline 1 "$@" >plan.json 2>err ||
+        fail "plan of $out: $(cat err)"
+    command=$(grep -oE '"on_cpus": "launcher [^"]*"' plan.json | head -1 | cut -d'"' -f4)
+    $command --data numbers.txt --quiet --no-bind --no-scaling --out "$out" 2>err || fail "$out: '$command': $(cat err)"
+    sent=$(grep -oE '"bytes_sent": [0-9]*' "$out/timings.jsonl" | tail -1 | grep -oE '[0-9]*$')
+    read -r sums sums_sent < <(billed all_reduce)
+    read -r _ rows_sent < <(billed all_to_all)
+}
+for case in "2 2 16 --recompute" "4 2 32" "4 4 64 --recompute" "2 1 16"; do
+    read -r ranks shared batch again <<<"$case"
+    out=planned-$ranks-$shared
+    as_planned $out --data $ranks --tensor 1 --expert-ranks $shared --global-batch $batch $again
+    [ $shared = 1 ] || [ "$(exchanged $out alltoall)" = "$rows_sent" ] || fail "$out: $(exchanged $out alltoall) bytes of rows, and planned are $rows_sent"
+    # a record has the sums of one rank's experts with nobody's, too; and four ranks' pieces of a sum are rounded up
+    [ $ranks = $shared ] || at_most_more 100 "$(exchanged $out all_reduce)" "$sums" "$out: sums"
+    at_most_more $((ranks == 2 ? 100 : 4096)) "$sent" $((sums_sent + rows_sent)) "$out: bytes sent"
+    [ "$(held $out parameters)" = "$(planned weights)" ] || fail "$out: $(held $out parameters) bytes of parameters, and planned are $(planned weights)"
+    [ "$(held $out moments)" = "$(planned optimizer)" ] || fail "$out: $(held $out moments) bytes of moments, and planned are $(planned optimizer)"
+done
+for again in "" --recompute; do
+    # shellcheck disable=SC2086
+    as_planned planned-tensor$again --data 1 --tensor 2 --global-batch 16 $again
+    at_most_more 200 "$sent" "$sums_sent" "planned-tensor$again: bytes sent"
+done
+
+# In decoding too: parameters, their bytes in each type, and how often ranks add up.
+result() { tr -d ' \n' <"$1/results.json" | grep -oE "\"$2\":[0-9]*" | head -1 | grep -oE '[0-9]*$'; }
+for kind in mixtral qwen3; do
+    for weights in checkpoint int8; do
+        answer planned-$kind-$weights --mode tp-cpu --ranks 1 --checkpoint $kind --prompts second.jsonl --weights $weights
+        launcher plan --checkpoint $kind --decode --ranks 1 --precision float32 --weights $weights --json >plan.json 2>err || fail "plan: $(cat err)"
+        [ "$(result planned-$kind-$weights weight_bytes)" = "$(planned weights)" ] ||
+            fail "$kind: $(result planned-$kind-$weights weight_bytes) bytes of weights in $weights, and planned are $(planned weights)"
+        [ "$(result planned-$kind-$weights parameters)" = "$(planned parameters)" ] || fail "$kind: $(planned parameters) parameters are planned"
+    done
+    launcher plan --checkpoint $kind --decode --ranks 2 --tensor 2 --json >plan.json 2>err || fail "plan: $(cat err)"
+    times=$(tr -d ' \n' <plan.json | grep -oE '"operation":"all_reduce"[^}]*' | awk -F'[:,]' '{ sum += $8 } END { printf "%.0f", sum }')
+    [ "$(result $kind-second all_reduces_per_token)" = "$times" ] || fail "$kind: $(result $kind-second all_reduces_per_token) all-reduces, and planned are $times"
+done
 echo "experts: passed"

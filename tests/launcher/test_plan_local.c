@@ -81,7 +81,7 @@ static void adapters_have_rounds_of_their_own(void **state)
 static void ranks_take_them_alone(void **state)
 {
     (void)state;
-    const launch_layout others[] = {{2, 2, 1, 1}, {2, 1, 2, 1}, {2, 1, 1, 2}};
+    const launch_layout others[] = {{2, 2, 1, 1, 1}, {2, 1, 2, 1, 1}, {2, 1, 1, 2, 1}};
     const launch_layout any = {.context_ranks = 1};
     launch_ask ask = ask_of(model_of("gpt2"));
     launch_found found;

@@ -30,7 +30,8 @@ static launch_layout replicas(int64_t data)
 static void one_replica_has_nothing_to_shard(void **state)
 {
     (void)state;
-    const launch_layout layouts[] = {{1, 1, 1, 1}, {1, 4, 1, 1}, {1, 1, 4, 1}, {1, 2, 2, 1}};
+    const launch_layout layouts[] = {
+        {1, 1, 1, 1, 1}, {1, 4, 1, 1, 1}, {1, 1, 4, 1, 1}, {1, 2, 2, 1, 1}};
     const launch_ask ask = ask_of(model_of("gpt2"));
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         launch_estimate plain = with_zero(ask, 0, layouts[i]);

@@ -1,17 +1,18 @@
 /* The memory that `launcher plan` says, beside what ranks with the CUDA backends ask for. The launcher
  * has the formulas of rank/model and the backend's limits once more: here they are compared, of a
- * GPT-2, two Llamas and a Qwen3. */
+ * GPT-2, two Llamas and a Qwen3; and of models with experts, which no such backend runs so far. */
 #include <math.h>
 
 #include "backend/cuda/cuda.h"
 #include "backend/graphs.h"
 #include "backend/memory_use.h"
 #include "model/llama/parts.h"
+#include "model/pieces.h"
 #include "plan/estimate.h"
 #include "rank/adapters.h"
 #include "support.h"
 
-enum { CONTEXT = 1024, WIDTH = 64, LAYERS = 2, HEADS = 4, TINY = 100, LARGE = 50257 };
+enum { CONTEXT = 1024, WIDTH = 64, LAYERS = 2, HEADS = 4, EXPERTS = 8, TINY = 100, LARGE = 50257 };
 
 static bool is_close(double planned, double held)
 {
@@ -19,7 +20,16 @@ static bool is_close(double planned, double held)
 }
 
 /* A Llama whose heads are wider than the stream, and one whose heads are not, with a Qwen2's biases. */
-typedef enum kind { GPT2, LLAMA_WIDE, LLAMA_NARROW, QWEN3, KINDS } kind;
+typedef enum kind {
+    GPT2,
+    LLAMA_WIDE,
+    LLAMA_NARROW,
+    QWEN3,
+    WITHOUT_EXPERTS,
+    MIXTRAL = WITHOUT_EXPERTS,
+    QWEN3_MOE,
+    KINDS
+} kind;
 
 static rank_model_config config_of(kind of, int vocab_size)
 {
@@ -39,7 +49,11 @@ static rank_model_config config_of(kind of, int vocab_size)
         config.settings[LLAMA_THETA] = 10000;
         config.settings[LLAMA_TIED] = of == LLAMA_NARROW;
         config.settings[LLAMA_BIASED] = of == LLAMA_NARROW;
-        config.settings[LLAMA_HEAD_NORMS] = of == QWEN3;
+        config.settings[LLAMA_HEAD_NORMS] = of == QWEN3 || of == QWEN3_MOE;
+    }
+    if (of >= WITHOUT_EXPERTS) {
+        config.settings[LLAMA_EXPERTS] = EXPERTS;
+        config.settings[LLAMA_CHOSEN] = of == MIXTRAL ? 2 : 3;
     }
     return config;
 }
@@ -59,6 +73,8 @@ static launch_model model_of(const rank_model_config *config)
                                 .kv_heads = (int64_t)of[LLAMA_KV_HEADS],
                                 .head_width = (int64_t)of[LLAMA_HEAD_WIDTH],
                                 .hidden = (int64_t)of[LLAMA_HIDDEN],
+                                .experts = (int64_t)of[LLAMA_EXPERTS],
+                                .chosen = (int64_t)of[LLAMA_CHOSEN],
                                 .gated = true,
                                 .rms = true,
                                 .biased = of[LLAMA_BIASED] != 0,
@@ -118,6 +134,16 @@ static launch_adapters adapters_of(const rank_model_config *config, const launch
     return adapters;
 }
 
+/* Tables of experts' rows, of which a plan says nothing: where each expert's begin, and with `tables` 2 what has come
+ * for each. */
+static double tables_bytes(const rank_model_config *config, int tables)
+{
+    const size_t experts = (size_t)config->settings[LLAMA_EXPERTS];
+    return experts > 0
+               ? (double)(tables * LAYERS * (int)(rank_pieces_size(experts + 1) * sizeof(float)))
+               : 0;
+}
+
 /* One micro-batch. Parameters, gradients, moments and activations are as many bytes; work memory is
  * as much but for what is rounded up. `cp`: of one of the ranks that share the micro-batch, or NULL. */
 static void assert_training(const rank_model_config *config, int batch, rank_type type,
@@ -153,7 +179,7 @@ static void assert_training(const rank_model_config *config, int batch, rank_typ
     const double pieces = cp != NULL ? 1 + 1.0 / cp->ranks : 0;
     assert_true(said.memory_bytes[LAUNCH_MEMORY_GRADIENTS] == 4 * trained * (1 + pieces));
     assert_true(said.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] == 8 * trained);
-    assert_true(said.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] ==
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] + tables_bytes(config, 1) ==
                 (double)use.bytes[RANK_MEMORY_ACTIVATIONS]);
     const size_t scratch = rank_cuda_backend.attention_scratch(&attention) * sizeof(float);
     const double held = (double)(use.bytes[RANK_MEMORY_WORK] - scratch);
@@ -201,7 +227,7 @@ static void shared_tokens(void **state)
     (void)state;
     assert_ok(rank_graphs_create(&rank_cuda_backend, 1, &graphs, &error), &error);
     for (int ranks = 2; ranks <= 4; ranks *= 2) {
-        for (kind of = GPT2; of < KINDS; of++) {
+        for (kind of = GPT2; of < WITHOUT_EXPERTS; of++) {
             const rank_model_config config = config_of(of, TINY);
             for (int batch = SMALL; batch <= LARGE_BATCH; batch += LARGE_BATCH - SMALL) {
                 const rank_cp cp = {.ranks = ranks, .tokens_max = (size_t)batch * CONTEXT};
@@ -221,7 +247,7 @@ static void adapters(void **state)
     rank_graphs *graphs = NULL;
     (void)state;
     assert_ok(rank_graphs_create(&rank_cuda_backend, 1, &graphs, &error), &error);
-    for (kind of = GPT2; of < KINDS; of++) {
+    for (kind of = GPT2; of < WITHOUT_EXPERTS; of++) {
         rank_model_config config = config_of(of, LARGE);
         config.adapters = (rank_adapters){.rank = 64, .scale = 2};
         const uint32_t sets = of == GPT2 ? 1 << 4 : 1 << 7;
@@ -260,7 +286,7 @@ static added assert_shared(const rank_model_config *config, rank_type type)
                                               .recompute = ask.recompute,
                                               .type = type},
                         &use);
-        assert_true(said.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] ==
+        assert_true(said.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] + tables_bytes(config, 1) ==
                     (double)use.bytes[RANK_MEMORY_ACTIVATIONS]);
         work.planned += sign * said.memory_bytes[LAUNCH_MEMORY_WORK];
         work.held += sign * (double)use.bytes[RANK_MEMORY_WORK];
@@ -282,6 +308,73 @@ static void shared_layers(void **state)
             }
         }
     }
+}
+
+/* Ranks that share out experts have room for all rows that may come: where each token goes to all experts, as many as a
+ * plan takes to come. */
+static void assert_experts(const rank_model_config *config, int batch, bool recompute,
+                           rank_graphs *graphs)
+{
+    const rank_device device = {.backend = &rank_cuda_backend};
+    const int ranks = config->expert_ranks;
+    const rank_ep ep = {.cut = {.ranks = ranks,
+                                .experts = EXPERTS,
+                                .rows_max = (size_t)batch * CONTEXT,
+                                .chosen = EXPERTS}};
+    const rank_attention_shape attention = {.tokens = (size_t)batch * CONTEXT,
+                                            .heads = (size_t)config->heads,
+                                            .head_width = config->family->head_width(config),
+                                            .segment_max = CONTEXT};
+    const rank_model_options options = {.config = config,
+                                        .device = &device,
+                                        .token_count_max = batch * CONTEXT,
+                                        .training = true,
+                                        .recompute = recompute,
+                                        .graphs = graphs,
+                                        .batches_max = 1,
+                                        .ep = &ep};
+    launch_ask ask = ask_of(config, batch, RANK_FLOAT32);
+    ask.recompute = recompute;
+    ask.global_batch = ranks * batch;
+    launch_estimate said;
+    base_error error;
+    const launch_layout layout = {
+        .data = ranks, .tensor = 1, .pipeline = 1, .context_ranks = 1, .expert_ranks = ranks};
+    assert_ok(launch_estimate_make(&ask, &layout, &said, &error), &error);
+    launch_estimate_fini(&said);
+    rank_memory_use use = {{0}};
+    rank_model_plan(&options, &use);
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_WEIGHTS] ==
+                4 * (double)rank_model_param_count(config));
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] + tables_bytes(config, 2) ==
+                (double)use.bytes[RANK_MEMORY_ACTIVATIONS]);
+    const size_t scratch = rank_cuda_backend.attention_scratch(&attention) * sizeof(float);
+    const double held = (double)(use.bytes[RANK_MEMORY_WORK] - scratch);
+    const double work = said.memory_bytes[LAUNCH_MEMORY_WORK] - queues_bytes(2);
+    if (!is_close(work, held)) {
+        fail_msg("%d ranks, %d rows of %d, recompute %d: planned %.0f bytes, held %.0f", ranks,
+                 batch, CONTEXT, (int)recompute, work, held);
+    }
+}
+
+static void shared_experts(void **state)
+{
+    base_error error;
+    rank_graphs *graphs = NULL;
+    (void)state;
+    assert_ok(rank_graphs_create(&rank_cuda_backend, 1, &graphs, &error), &error);
+    for (kind of = WITHOUT_EXPERTS; of < KINDS; of++) {
+        rank_model_config config = config_of(of, TINY);
+        config.settings[LLAMA_CHOSEN] = EXPERTS;
+        for (config.expert_ranks = 2; config.expert_ranks <= EXPERTS; config.expert_ranks *= 2) {
+            for (int recompute = 0; recompute < 2; recompute++) {
+                /* more rows than are computed at once, and fewer */
+                assert_experts(&config, 20, recompute == 1, graphs);
+                assert_experts(&config, 2, recompute == 1, graphs);
+            }
+        }
+    }
+    rank_graphs_destroy(graphs);
 }
 
 /* The logits are the engine's, and what is exchanged the group's. */
@@ -347,9 +440,12 @@ static void fused_gelu_needs_no_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training), cmocka_unit_test(shared_tokens),
-        cmocka_unit_test(adapters), cmocka_unit_test(shared_layers),
-        cmocka_unit_test(decoding), cmocka_unit_test(fused_gelu_needs_no_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(training),
+                                       cmocka_unit_test(shared_tokens),
+                                       cmocka_unit_test(adapters),
+                                       cmocka_unit_test(shared_layers),
+                                       cmocka_unit_test(shared_experts),
+                                       cmocka_unit_test(decoding),
+                                       cmocka_unit_test(fused_gelu_needs_no_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
