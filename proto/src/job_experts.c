@@ -78,7 +78,6 @@ static base_status check_apart(const proto_job *job, base_error *reterr)
         {proto_job_is_local(job), "train.local_steps"},
         {job->lora.rank > 0, "lora.rank"},
         {job->parallel.timing == PROTO_TIMING_BRACKETED, "parallel.timing bracketed"},
-        {job->infer.eval_every > 0, "infer.eval_every"},
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (others[i].given) {

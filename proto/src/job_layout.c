@@ -42,7 +42,7 @@ int64_t proto_job_replicas(const proto_job *job)
 bool proto_job_measures_loss(const proto_job *job)
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
-    return job->infer.eval && mode->trains && !mode->pipelined && proto_job_expert_ranks(job) == 1;
+    return job->infer.eval && mode->trains && !mode->pipelined;
 }
 
 proto_pipeline proto_job_pipeline(const proto_job *job)

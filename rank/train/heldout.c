@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "generate/mode.h"
+#include "ringfence/coll_error.h"
 #include "train/trainer.h"
 
 /* Values that the ranks add up. Doubles hold these counts exactly. */
@@ -23,8 +24,8 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
     const bool measures = proto_job_measures_loss(job);
     if (job->infer.eval && !measures && self->worker->identity.rank == 0) {
         base_log(BASE_LOG_WARNING,
-                 "--eval: where ranks share layers or experts no held-out loss is measured, only "
-                 "how many of the sentences of %s are corrected exactly",
+                 "--eval: where ranks share layers no held-out loss is measured, only how many of "
+                 "the sentences of %s are corrected exactly",
                  job->data.heldout);
     }
     if (!measures) {
@@ -92,26 +93,72 @@ static double count_measured(const trainer *self)
                                           : 0.0;
 }
 
+/* What ranks that share out the experts tell each other before each batch. */
+typedef struct heldout_round {
+    int32_t left; /* ranks whose share has a batch left */
+    int32_t stopped;
+} heldout_round;
+
+/* Whether there is another batch. Ranks that share out the experts compute for each other, so all of a group go
+ * on until the last one has none, with empty batches, and end together if one of them is asked to stop. */
+static base_status find_round(const trainer *self, const heldout_sums *sums, bool *more,
+                              base_error *reterr)
+{
+    heldout_round round = {.left = rank_data_remaining(self->heldout) > 0 ? 1 : 0,
+                           .stopped = sums->stopped > 0.0 ? 1 : 0};
+    coll_error error;
+    base_status status = BASE_OK;
+    if (self->ep != NULL) {
+        status = coll_to_base(coll_all_reduce(rank_ep_group_members(self->ep), &round, &round,
+                                              sizeof round / sizeof(int32_t), COLL_INT32, COLL_SUM,
+                                              &error),
+                              &error, reterr);
+    }
+    *more = status == BASE_OK && round.left > 0 && round.stopped == 0;
+    return status;
+}
+
+/* The loss of this rank's next batch. */
+static base_status add_batch(trainer *self, const rank_hooks *hooks, heldout_sums *sums,
+                             base_error *reterr)
+{
+    rank_batch batch;
+    rank_result result = {.target_count = 0};
+    rank_data_next_batch(self->heldout, 0, &batch);
+    base_status status = rank_model_forward(self->model, hooks, &batch, NULL, &result, reterr);
+    if (status == BASE_OK && self->ep != NULL) {
+        status = rank_ep_group_check(self->ep, reterr);
+    }
+    sums->loss += result.loss_sum;
+    sums->targets += (double)result.target_count;
+    return status;
+}
+
 /* Computes the loss over this rank's share of the held-out sentences. */
 static base_status sum_loss(trainer *self, const float *params, bool may_stop, heldout_sums *sums,
                             base_error *reterr)
 {
     const bool alone = self->cp == NULL; /* those that share batches would wait for this one */
     rank_hooks hooks = rank_hooks_flat(params);
+    bool more = false;
     hooks.rounded = self->rounded;
-    base_status status = BASE_OK;
     sums->measured = count_measured(self);
-    while (status == BASE_OK && sums->stopped == 0.0 && rank_data_remaining(self->heldout) > 0) {
-        rank_batch batch;
-        rank_result result = {.target_count = 0};
-        rank_data_next_batch(self->heldout, 0, &batch);
-        status = rank_model_forward(self->model, &hooks, &batch, NULL, &result, reterr);
-        sums->loss += result.loss_sum;
-        sums->targets += (double)result.target_count;
+    base_status status = find_round(self, sums, &more, reterr);
+    while (status == BASE_OK && more) {
+        status = add_batch(self, &hooks, sums, reterr);
         sums->stopped = may_stop && alone && rank_worker_should_stop(self->worker) ? 1.0 : 0.0;
+        status = status == BASE_OK ? find_round(self, sums, &more, reterr) : status;
     }
     rank_data_next_epoch(self->heldout);
     return status == BASE_OK && self->cp != NULL ? rank_cp_group_check(self->cp, reterr) : status;
+}
+
+/* Whether evaluating takes a whole model, and this rank has a part. Who decodes needs all experts; the loss is
+ * computed where they are. */
+static bool needs_whole(const trainer *self)
+{
+    const bool decodes = !self->job->data.heldout_plain;
+    return trainer_lacks_whole(self) && (decodes || !trainer_shares_experts(self));
 }
 
 base_status trainer_heldout(trainer *self, bool may_stop, trainer_heldout_result *result,
@@ -120,11 +167,11 @@ base_status trainer_heldout(trainer *self, bool may_stop, trainer_heldout_result
     heldout_sums sums = {0};
     float *whole = NULL;
     *result = (trainer_heldout_result){.loss = NAN};
-    base_status status =
-        trainer_lacks_whole(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
+    base_status status = needs_whole(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
     const float *params = whole != NULL ? whole : self->params;
     if (status == BASE_OK && self->heldout != NULL) {
-        status = sum_loss(self, params, may_stop, &sums, reterr);
+        status = sum_loss(self, trainer_shares_experts(self) ? self->params : params, may_stop,
+                          &sums, reterr);
     }
     if (status == BASE_OK) {
         status = find_accuracy(self, params, may_stop, &result->sentences_here,

@@ -204,7 +204,7 @@ static void the_model_is_an_ordinary_one(void **state)
     training_expect(&one, &test_shared_directory, "model", 0,
                     FLAGS("--mode", "pp-cpu", "--ranks", "2", "--layers", "2", "--eval"));
     assert_has(one.program.text[TEST_STDERR],
-               "[rank 0] warning: --eval: where ranks share layers or experts no held-out loss ");
+               "[rank 0] warning: --eval: where ranks share layers no held-out loss ");
     json_t *manifest = training_manifest(&one);
     const json_t *eval = json_object_get(manifest, "eval");
     assert_true(json_is_null(json_object_get(eval, "loss")));
