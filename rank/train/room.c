@@ -22,6 +22,18 @@ static int most_tokens(const trainer *self, int room)
     return info.st_size / slots > 0 ? (int)(info.st_size / slots) : 1;
 }
 
+/* What a rank's experts take if the rows of all are spread evenly: as many come as it sends. Room is made for more,
+ * and memory that no row comes to is never touched. However the rows are spread, those of a layer are as many on all
+ * ranks of the group together. So for a host that has the group this is no estimate of too much. */
+static rank_ep spread_evenly(const rank_ep *ep, int tokens)
+{
+    rank_ep even = *ep;
+    even.cut.rows_max = 1;
+    const size_t room = rank_ep_received_max(&even.cut); /* for one row of each rank */
+    even.cut.rows_max = ((size_t)tokens * ep->cut.chosen + room - 1) / room;
+    return even;
+}
+
 /* Of all ranks on this host. They are next to each other. */
 static uint64_t sum_of_host(const proto_identity *identity, const uint64_t *needs)
 {
@@ -38,14 +50,17 @@ base_status trainer_check_host(const trainer *self, const rank_model_options *mo
                                const rank_memory_use *state, base_error *reterr)
 {
     const proto_identity *identity = &self->worker->identity;
+    const char *less = model->ep != NULL ? "more --expert-ranks" : "--zero";
     uint64_t needs[BASE_RANKS_MAX];
     rank_memory_use use = *state;
     rank_model_options likely = *model;
+    rank_ep even;
     likely.token_count_max = most_tokens(self, model->token_count_max);
-    if (!trainer_shares_experts(
-            self)) { /* these have room for all rows that may come, and few do */
-        rank_model_plan(&likely, &use);
+    if (model->ep != NULL) {
+        even = spread_evenly(model->ep, likely.token_count_max);
+        likely.ep = &even;
     }
+    rank_model_plan(&likely, &use);
     const uint64_t mine = rank_memory_total(&use);
     const rank_free_memory room = rank_free_memory_find(""); /* before anybody takes of it */
     const base_status status = proto_client_exchange(
@@ -58,15 +73,14 @@ base_status trainer_check_host(const trainer *self, const rank_model_options *mo
     if (need > room.most_bytes) {
         return base_fail(reterr, BASE_ERR_MEMORY,
                          "training takes %.1f GB of this host's memory, and %.1f GB are available, "
-                         "with swap: a smaller --context or --batch, --recompute and --zero take "
-                         "less",
-                         (double)need / BYTES_PER_GB, (double)room.most_bytes / BYTES_PER_GB);
+                         "with swap: a smaller --context or --batch, --recompute and %s take less",
+                         (double)need / BYTES_PER_GB, (double)room.most_bytes / BYTES_PER_GB, less);
     }
     if (need > room.free_bytes && identity->local_rank == 0) {
         base_log(BASE_LOG_WARNING,
                  "training takes %.1f GB of this host's memory, and %.1f GB are available without "
-                 "swap: it may be slow (--context, --batch, --recompute, --zero)",
-                 (double)need / BYTES_PER_GB, (double)room.free_bytes / BYTES_PER_GB);
+                 "swap: it may be slow (--context, --batch, --recompute, %s)",
+                 (double)need / BYTES_PER_GB, (double)room.free_bytes / BYTES_PER_GB, less);
     }
     return BASE_OK;
 }

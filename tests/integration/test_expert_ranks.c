@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "training.h"
@@ -354,6 +355,31 @@ static void the_record_has_the_bill(void **state)
     json_decref(manifests[1]);
 }
 
+/* The model is small, and its batches are not: memory is of rows, of which those of experts are a part. */
+static void rows_without_room_are_refused(void **state)
+{
+    (void)state;
+    enum { TEXT_BYTES = 3 << 20 };
+    char path[BASE_PATH_BYTES];
+    char *text = malloc(TEXT_BYTES);
+    assert_non_null(text);
+    for (size_t i = 0; i + 1 < TEXT_BYTES; i++) {
+        text[i] = (char)("abcdef ghij\n"[i * i % 12]);
+    }
+    text[TEXT_BYTES - 1] = '\0';
+    test_directory_put(&test_shared_directory, "large.txt", text);
+    free(text);
+    (void)snprintf(path, sizeof path, "%s",
+                   test_directory_path(&test_shared_directory, "large.txt"));
+    training_expect(&one, &test_shared_directory, "no-room", 1,
+                    FLAGS("--ranks", "2", "--experts", "2", "--expert-ranks", "2", "--layers",
+                          "512", "--width", "128", "--context", "4096", "--batch", "256", "--data",
+                          path));
+    assert_has(one.program.text[TEST_STDERR], " GB of this host's memory, and ");
+    assert_has(one.program.text[TEST_STDERR], "--recompute and more --expert-ranks take less");
+    assert_int_not_equal(access(one.out, F_OK), 0);
+}
+
 static void a_killed_rank_is_named(void **state)
 {
     (void)state;
@@ -419,6 +445,7 @@ int main(void)
         cmocka_unit_test(evaluations_are_those_of_ranks_with_all_experts),
         cmocka_unit_test(rows_may_all_go_to_one_rank),
         cmocka_unit_test(the_record_has_the_bill),
+        cmocka_unit_test(rows_without_room_are_refused),
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(what_does_not_go_together_is_refused),
     };
