@@ -29,6 +29,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
         .learning_rate = step->learning_rate,
         .grad_norm = step->grad_norm,
         .router_loss = step->router_loss,
+        .busiest_expert = step->busiest_expert,
         .evaluated = step->evaluated,
         .heldout_loss = step->heldout_loss,
         .heldout_sentences = step->heldout_sentences,
@@ -43,6 +44,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
                   .held = step->held},
         .context_ns = step->context_ns,
         .expert_ns = step->expert_ns,
+        .expert_rows = step->expert_rows,
         .barrier_ns = step->barrier_ns,
     };
     if (!session->result->ready) {

@@ -103,6 +103,15 @@ static void put_expert_ranks(const launch_run *run, base_buffer *text)
     put_ms(text, step->expert_ms);
     base_buffer_printf(text, " (%.1f %% of the step), waiting for each other included. ",
                        launch_share_percent(step->expert_ms, step->step_ms));
+    const size_t first = run->summary->measured_first;
+    const double busiest =
+        launch_steps_busiest_rank(run->steps, first, run->summary->steps_done - first);
+    if (isfinite(busiest)) {
+        base_buffer_printf(text,
+                           "The rank whose experts got the most rows had %.2f times the mean of "
+                           "all; the others of a group wait for the one with the most. ",
+                           busiest);
+    }
 }
 
 /* How much of the all-reduce ran behind backward. */

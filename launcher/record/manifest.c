@@ -254,6 +254,19 @@ static void put_results(launch_sheet *page, const launch_run *run)
     sheet_real(page, "max_abs_difference", summary->max_abs_difference);
 }
 
+/* How evenly rows were spread, at the begin, in the end, and over ranks. */
+static void put_balance(launch_sheet *experts, const launch_run *run)
+{
+    const size_t steps = run->summary->steps_done;
+    const size_t measured = run->summary->measured_first;
+    const double first = run->steps->busiest[0];
+    const double last = run->steps->busiest[steps - 1];
+    sheet_real(experts, "busiest_first", first > 0 ? first : NAN);
+    sheet_real(experts, "busiest_last", last > 0 ? last : NAN);
+    sheet_real(experts, "busiest_rank",
+               launch_steps_busiest_rank(run->steps, measured, steps - measured));
+}
+
 /* The experts, and how they were loaded; null: the model has none. */
 static void put_experts(launch_sheet *page, const launch_run *run)
 {
@@ -278,6 +291,7 @@ static void put_experts(launch_sheet *page, const launch_run *run)
     sheet_real(&experts, "router_loss_added", of->router_loss);
     sheet_real(&experts, "router_loss_first", run->steps->router_losses[0]);
     sheet_real(&experts, "router_loss_last", run->steps->router_losses[steps - 1]);
+    put_balance(&experts, run);
     sheet_int(&experts, "loads_steps", of->steps);
     sheet_put(&experts, "loads", layers);
     sheet_part(page, "experts", experts);

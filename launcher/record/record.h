@@ -64,15 +64,18 @@ typedef struct launch_step {
     double learning_rate;
     double grad_norm;
     double router_loss; /* 0: the model has no experts */
+    double
+        busiest_expert; /* rows of the busiest one, over the mean of its layer; 0: none, or too many */
     bool evaluated; /* with --eval-every: the fields below are valid, and the same for all ranks */
     double heldout_loss;
     uint64_t heldout_sentences; /* that were to be corrected; 0: there are no pairs */
     uint64_t heldout_correct;
     uint64_t heldout_measured; /* sentences or windows that the loss is of */
-    int64_t context_ns; /* exchanging with ranks that share the micro-batches; in compute_ns */
-    int64_t expert_ns;  /* exchanging with ranks that share out the experts; in compute_ns */
-    int64_t barrier_ns; /* with --timing bracketed: waiting for all ranks before the exchange */
-    int stage_number;   /* in a pipeline, which the rank is; else 0 */
+    int64_t context_ns;   /* exchanging with ranks that share the micro-batches; in compute_ns */
+    int64_t expert_ns;    /* exchanging with ranks that share out the experts; in compute_ns */
+    uint64_t expert_rows; /* that the experts of this rank got */
+    int64_t barrier_ns;   /* with --timing bracketed: waiting for all ranks before the exchange */
+    int stage_number;     /* in a pipeline, which the rank is; else 0 */
     launch_stage_step stage; /* its times; else zeros */
 } launch_step;
 

@@ -193,14 +193,32 @@ static void put_outcome_cards(const launch_run *run, base_buffer *text)
     }
 }
 
-static void put_part_row(base_buffer *text, const launch_breakdown *breakdown, const char *name)
+/* What ranks exchange inside of forward and backward; NULL: nothing. */
+static const char *inner_name(const proto_job *job)
 {
+    return proto_job_expert_ranks(job) > 1    ? "of this, rows to experts and back"
+           : proto_job_context_ranks(job) > 1 ? "of this, heads of attention"
+                                              : NULL;
+}
+
+static void put_part_cell(base_buffer *text, const char *name, double part_ms, double step_ms)
+{
+    base_buffer_printf(text, "<td class=\"n\" data-part=\"%s\">", name);
+    launch_report_ms(text, part_ms, 3);
+    base_buffer_printf(text, " (%.1f\xc2\xa0%%)</td>", launch_share_percent(part_ms, step_ms));
+}
+
+static void put_part_row(base_buffer *text, const proto_job *job, const launch_breakdown *breakdown,
+                         const char *name)
+{
+    const bool experts = proto_job_expert_ranks(job) > 1;
+    const double inner_ms = experts ? breakdown->expert_ms : breakdown->context_ms;
     base_buffer_printf(text, "<tr><td>%s</td>", name);
     for (int p = 0; p < LAUNCH_PARTS; p++) {
-        base_buffer_printf(text, "<td class=\"n\" data-part=\"%s\">", launch_part_name(p));
-        launch_report_ms(text, breakdown->part_ms[p], 3);
-        base_buffer_printf(text, " (%.1f\xc2\xa0%%)</td>",
-                           launch_share_percent(breakdown->part_ms[p], breakdown->step_ms));
+        put_part_cell(text, launch_part_name(p), breakdown->part_ms[p], breakdown->step_ms);
+        if (p == LAUNCH_PART_COMPUTE && inner_name(job) != NULL) {
+            put_part_cell(text, inner_name(job), inner_ms, breakdown->step_ms);
+        }
     }
     base_buffer_put(text, "<td class=\"n\" data-part=\"step\">");
     launch_report_ms(text, breakdown->step_ms, 3);
@@ -210,19 +228,23 @@ static void put_part_row(base_buffer *text, const launch_breakdown *breakdown, c
 static void put_part_rows(const launch_run *run, base_buffer *text)
 {
     const launch_summary *summary = run->summary;
+    const char *inner = inner_name(run->job);
     const int all = (int)run->job->job.world_size;
     base_buffer_put(text, "<div class=\"scroll parts stacked\"><table><thead><tr><th></th>");
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         base_buffer_printf(text, "<th class=\"n\">%s</th>", launch_part_name(p));
+        if (p == LAUNCH_PART_COMPUTE && inner != NULL) {
+            base_buffer_printf(text, "<th class=\"n\">%s</th>", inner);
+        }
     }
     base_buffer_put(text, "<th class=\"n\">step</th></tr></thead><tbody>\n");
     if (all > 1) {
-        put_part_row(text, &summary->mean_step, LAUNCH_LAST_NAME);
+        put_part_row(text, run->job, &summary->mean_step, LAUNCH_LAST_NAME);
     }
     for (int r = 0; r < all && r < LAUNCH_CHART_RANKS_MAX; r++) {
         char name[32];
         (void)snprintf(name, sizeof name, "rank %d", r);
-        put_part_row(text, &summary->ranks[r], name);
+        put_part_row(text, run->job, &summary->ranks[r], name);
     }
     base_buffer_put(text, "</tbody></table></div>");
 }

@@ -55,6 +55,9 @@ void launch_report_ranks(const launch_run *run, base_buffer *text)
                            "%ssome layers of the model, which rank 0 has collected in the end. The "
                            "digest is of all parameters.",
                            proto_job_tensor(run->job) > 1 ? "a part of " : "");
+    } else if (proto_job_expert_ranks(run->job) > 1) {
+        base_buffer_put(text, "its own part of the data, some of the experts, and a copy of the "
+                              "rest of the model. The digest is of all parameters.");
     } else {
         base_buffer_put(text, "its own part of the data and a full copy of the model. The digests "
                               "show whether all copies ended the same, to the last bit.");

@@ -46,6 +46,7 @@ void launch_steps_fini(launch_steps *steps)
     free(steps->ranks);
     free(steps->losses);
     free(steps->router_losses);
+    free(steps->busiest);
     free(steps->evaluations);
     memset(steps, 0, sizeof *steps);
 }
@@ -67,7 +68,27 @@ void launch_steps_go_on_from(launch_steps *steps, uint64_t next)
     }
 }
 
-/* Makes room for one more of a rank's steps, and what rank 0 reports with it. */
+/* Makes room for one more value of a step. */
+static bool grow(double **values, size_t count, size_t *capacity)
+{
+    double *grown = base_grow(*values, count, capacity, STEPS_FIRST, sizeof *grown);
+    *values = grown != NULL ? grown : *values;
+    return grown != NULL;
+}
+
+/* For what rank 0 reports with a step. */
+static bool make_common_room(launch_steps *steps, size_t count)
+{
+    launch_evaluation *evaluations =
+        base_grow(steps->evaluations, steps->evaluation_count, &steps->evaluation_capacity,
+                  EVALUATIONS_FIRST, sizeof *evaluations);
+    steps->evaluations = evaluations != NULL ? evaluations : steps->evaluations;
+    return evaluations != NULL && grow(&steps->losses, count, &steps->loss_capacity) &&
+           grow(&steps->router_losses, count, &steps->router_loss_capacity) &&
+           grow(&steps->busiest, count, &steps->busiest_capacity);
+}
+
+/* For one more of a rank's steps. */
 static bool make_room(launch_steps *steps, launch_rank_steps *rank)
 {
     launch_step_times *times =
@@ -80,21 +101,7 @@ static bool make_room(launch_steps *steps, launch_rank_steps *rank)
         rank->stages = stages != NULL ? stages : rank->stages;
         done = stages != NULL;
     }
-    if (done && rank == steps->ranks) {
-        double *losses = base_grow(steps->losses, rank->count, &steps->loss_capacity, STEPS_FIRST,
-                                   sizeof *losses);
-        double *router_losses =
-            base_grow(steps->router_losses, rank->count, &steps->router_loss_capacity, STEPS_FIRST,
-                      sizeof *router_losses);
-        launch_evaluation *evaluations =
-            base_grow(steps->evaluations, steps->evaluation_count, &steps->evaluation_capacity,
-                      EVALUATIONS_FIRST, sizeof *evaluations);
-        steps->losses = losses != NULL ? losses : steps->losses;
-        steps->router_losses = router_losses != NULL ? router_losses : steps->router_losses;
-        steps->evaluations = evaluations != NULL ? evaluations : steps->evaluations;
-        done = losses != NULL && router_losses != NULL && evaluations != NULL;
-    }
-    return done;
+    return done && (rank != steps->ranks || make_common_room(steps, rank->count));
 }
 
 base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_error *reterr)
@@ -119,6 +126,7 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
         .compute_cpu_ns = step->compute_cpu_ns,
         .context_ns = step->context_ns,
         .expert_ns = step->expert_ns,
+        .expert_rows = step->expert_rows,
         .barrier_ns = step->barrier_ns,
         .allreduce_ns = step->allreduce_ns,
         .allreduce_exposed_ns = step->allreduce_exposed_ns,
@@ -131,6 +139,7 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
     if (step->rank == 0) {
         steps->losses[rank->count] = step->loss_global;
         steps->router_losses[rank->count] = step->router_loss;
+        steps->busiest[rank->count] = step->busiest_expert;
     }
     if (step->rank == 0 && step->evaluated) {
         steps->evaluations[steps->evaluation_count++] =
@@ -179,4 +188,22 @@ double launch_steps_tokens_per_second(const launch_steps *steps, size_t first, s
         longest_ns = rank_ns > longest_ns ? rank_ns : longest_ns;
     }
     return longest_ns > 0 ? tokens / (longest_ns * 1e-9) : NAN;
+}
+
+double launch_steps_busiest_rank(const launch_steps *steps, size_t first, size_t count)
+{
+    double sum = 0;
+    size_t known = 0;
+    for (size_t i = first; i < first + count; i++) {
+        double most = 0;
+        double all = 0;
+        for (int r = 0; r < steps->world_size; r++) {
+            const double rows = (double)steps->ranks[r].times[i].expert_rows;
+            most = rows > most ? rows : most;
+            all += rows;
+        }
+        sum += all > 0 ? most * steps->world_size / all : 0;
+        known += all > 0 ? 1 : 0;
+    }
+    return known > 0 ? sum / (double)known : NAN;
 }

@@ -19,6 +19,7 @@ typedef struct launch_step_times {
     int64_t compute_cpu_ns; /* 0: not known */
     int64_t context_ns;     /* in compute_ns */
     int64_t expert_ns;      /* the same */
+    uint64_t expert_rows;   /* 0: the ranks do not share out experts */
     int64_t barrier_ns;     /* before the exchange; in none of the others but step_ns */
     int64_t allreduce_ns;
     int64_t allreduce_exposed_ns;
@@ -56,6 +57,8 @@ typedef struct launch_steps {
     size_t loss_capacity;
     double *router_losses; /* as many; zeros: the model has no experts */
     size_t router_loss_capacity;
+    double *busiest; /* the same of busiest_expert */
+    size_t busiest_capacity;
     launch_evaluation *evaluations;
     size_t evaluation_count;
     size_t evaluation_capacity;
@@ -88,6 +91,10 @@ size_t launch_steps_count(const launch_steps *steps);
  * behind the exchange makes its own step longer and the next one of the others, so their sum would
  * count that time twice. NaN when the time is 0. */
 double launch_steps_tokens_per_second(const launch_steps *steps, size_t first, size_t count);
+
+/* Of these steps: the mean of the rows that came to the experts of the rank which had most of them in each step, as
+ * a multiple of the mean of all ranks. NaN: no rows are known of. */
+double launch_steps_busiest_rank(const launch_steps *steps, size_t first, size_t count);
 
 /* The slowest rank's time in a complete step. */
 int64_t launch_steps_slowest_ns(const launch_steps *steps, size_t index);

@@ -62,6 +62,9 @@ void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *
     if (step->router_loss > 0) {
         print_real(stream, "router_loss", step->router_loss);
     }
+    if (step->busiest_expert > 0) {
+        print_real(stream, "busiest_expert", step->busiest_expert);
+    }
     if (step->evaluated) {
         print_heldout(stream, step);
     }
@@ -70,6 +73,7 @@ void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *
     }
     if (proto_job_expert_ranks(job) > 1) {
         print_ms(stream, "expert_ms", step->expert_ns);
+        (void)fprintf(stream, ", \"expert_rows\": %llu", (unsigned long long)step->expert_rows);
     }
     if (job->parallel.timing == PROTO_TIMING_BRACKETED) {
         print_ms(stream, "barrier_ms", step->barrier_ns);
@@ -130,6 +134,7 @@ static launch_step take_step(const json_t *line)
         .learning_rate = take_real(line, "learning_rate"),
         .grad_norm = take_real(line, "grad_norm"),
         .router_loss = json_number_value(json_object_get(line, "router_loss")),
+        .busiest_expert = json_number_value(json_object_get(line, "busiest_expert")),
         .evaluated = json_object_get(line, "heldout_loss") != NULL,
         .heldout_loss = take_real(line, "heldout_loss"),
         .heldout_sentences = has_pairs ? sentences : 0,
@@ -137,6 +142,7 @@ static launch_step take_step(const json_t *line)
         .heldout_correct = take_count(line, "heldout_correct"),
         .context_ns = take_ns(line, "context_ms"),
         .expert_ns = take_ns(line, "expert_ms"),
+        .expert_rows = take_count(line, "expert_rows"),
         .barrier_ns = take_ns(line, "barrier_ms"),
         .stage_number = (int)json_integer_value(json_object_get(line, "stage")),
         .stage = {.forward_ns = take_ns(line, "forward_ms"),

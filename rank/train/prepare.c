@@ -35,7 +35,7 @@ static rank_model_options model_options(const trainer *self)
                                     (int)(self->job->train.batch * self->job->model.context),
                                 .training = true,
                                 .recompute = self->job->train.recompute,
-                                .loads = self->loads,
+                                .loads = self->loads.step,
                                 .graphs = self->graphs,
                                 .batches_max = (int)self->job->train.micro_batches,
                                 .cp = self->cp != NULL ? rank_cp_group_cp(self->cp) : NULL,

@@ -19,7 +19,7 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
         .config = &self->config,
         .token_count_max = (int)(job->train.batch * job->model.context),
         .recompute = job->train.recompute,
-        .loads = self->loads,
+        .loads = self->loads.step,
         .cp = self->cp,
     };
     void *params = NULL;

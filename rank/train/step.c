@@ -31,7 +31,8 @@ typedef struct training_step {
     double learning_rate;
     double grad_norm;
     uint64_t bytes_before; /* sent by this rank's collectives */
-    uint64_t bytes_sent;   /* by those of this step, without the evaluation's */
+    rank_ep_costs experts_before;
+    uint64_t bytes_sent; /* by those of this step, without the evaluation's */
     int64_t start_ns;
     int64_t start_cpu_ns; /* of this thread */
     int64_t computed_cpu_ns;
@@ -41,8 +42,9 @@ typedef struct training_step {
     /* By the device's clock where there is one, else by the host's. */
     int64_t compute_ns;
     int64_t optimizer_ns;
-    int64_t context_ns; /* exchanges with the ranks that share micro-batches; in compute_ns */
-    int64_t expert_ns;  /* the same with the ranks that share out the experts */
+    int64_t context_ns;   /* exchanges with the ranks that share micro-batches; in compute_ns */
+    int64_t expert_ns;    /* the same with the ranks that share out the experts */
+    uint64_t expert_rows; /* that have come to the experts here */
     rank_pipeline_times stage; /* in a pipeline; else zeros */
     double sum_squares;        /* of all gradients, where a rank has a part of them */
     rank_ddp_times times;
@@ -63,9 +65,9 @@ static int64_t context_ns(const trainer *self)
 }
 
 /* And those with the ranks that share out the experts. */
-static int64_t expert_ns(const trainer *self)
+static rank_ep_costs expert_costs(const trainer *self)
 {
-    return self->ep != NULL ? rank_ep_group_costs(self->ep).ns : 0;
+    return self->ep != NULL ? rank_ep_group_costs(self->ep) : (rank_ep_costs){.count = 0};
 }
 
 static void begin(trainer *self, training_step *step)
@@ -81,7 +83,7 @@ static void begin(trainer *self, training_step *step)
         job->train.warmup_steps, job->train.steps, (int64_t)self->steps_done);
     step->bytes_before = coll_context_bytes_sent(self->worker->context);
     step->context_ns = -context_ns(self);
-    step->expert_ns = -expert_ns(self);
+    step->experts_before = expert_costs(self);
     step->start_ns = base_now_ns();
     step->start_cpu_ns = base_thread_cpu_ns();
     if (self->epoch_ended) {
@@ -128,21 +130,6 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
                                                    : enqueued;
 }
 
-/* Adds up the losses of micro-batches in the order of their gradients. */
-static double sum_losses(const double *losses, int count)
-{
-    double sums[RANK_DDP_LEVELS_MAX] = {0.0};
-    for (int i = 0; i < count; i++) {
-        const rank_leaf_plan plan = rank_leaf_plan_make(count, i);
-        double *sum = &sums[plan.level];
-        *sum = losses[i];
-        for (int merge = 0; merge < plan.merges; merge++, sum--) {
-            sum[-1] += sum[0];
-        }
-    }
-    return sums[0];
-}
-
 static void take_losses(const trainer *self, training_step *step, const rank_result *results)
 {
     const int slots = (int)self->job->train.micro_batches;
@@ -151,11 +138,11 @@ static void take_losses(const trainer *self, training_step *step, const rank_res
         step->losses[slot] = results[slot].loss_sum;
         step->mine.targets += (double)results[slot].target_count;
     }
-    step->mine.loss = sum_losses(step->losses, slots);
+    step->mine.loss = trainer_sum_losses(step->losses, slots);
     for (int slot = 0; slot < slots; slot++) {
         router_losses[slot] = results[slot].router_loss_sum;
     }
-    step->mine.router_loss = sum_losses(router_losses, slots);
+    step->mine.router_loss = trainer_sum_losses(router_losses, slots);
 }
 
 /* Forward and backward of all slots, through this stage of the pipeline. */
@@ -165,14 +152,6 @@ static base_status compute_stage(trainer *self, training_step *step, rank_result
     const base_status status = trainer_stage_compute(self, &step->tokens, results, reterr);
     rank_pipeline_get_times(self->pipeline, &step->stage);
     return status;
-}
-
-base_status trainer_sum(const trainer *self, double *values, size_t count, base_error *reterr)
-{
-    coll_error error;
-    return coll_to_base(coll_all_reduce(coll_context_world(self->worker->context), values, values,
-                                        count, COLL_FLOAT64, COLL_SUM, &error),
-                        &error, reterr);
 }
 
 static base_status check_sums(const trainer *self, const step_sums *global, base_error *reterr)
@@ -281,7 +260,8 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
     }
     take_losses(self, step, results);
     step->context_ns += context_ns(self);
-    step->expert_ns += expert_ns(self);
+    step->expert_ns = expert_costs(self).ns - step->experts_before.ns;
+    step->expert_rows = expert_costs(self).rows - step->experts_before.rows;
     step->mine.remaining = (double)rank_data_remaining(self->data);
     step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
     step->compute_ns = base_now_ns() - step->start_ns - step->stage.wait_ns;
@@ -304,22 +284,25 @@ static base_status reduce_stage(trainer *self, training_step *step, base_error *
 static base_status sum_up_to(const trainer *self, training_step *step, size_t end, size_t more,
                              base_error *reterr)
 {
-    const size_t first = self->loads == NULL ? 1 : 0;
-    return trainer_sum(self, (double *)&step->global + first, end - first + more, reterr);
+    const bool routed = self->loads.step != NULL;
+    const size_t first = routed ? 0 : 1;
+    double *sums = (double *)&step->global + first;
+    return routed ? trainer_loads_sum(self, sums, end - first + more, reterr)
+                  : trainer_sum(self, sums, end - first + more, reterr);
 }
 
 /* Where gradients are summed over the ranks first, and over micro-batches second, so are losses. */
 static base_status sum_global(const trainer *self, training_step *step, base_error *reterr)
 {
     const int slots = (int)self->job->train.micro_batches;
-    const size_t values = self->loads != NULL ? 2 * (size_t)slots : (size_t)slots;
+    const size_t values = self->loads.step != NULL ? 2 * (size_t)slots : (size_t)slots;
     const bool each = slots > 1 && proto_job_sums_replicas_first(self->job);
     const base_status status = sum_up_to(self, step, STEP_SUMS, each ? values : 0, reterr);
     if (each) {
-        step->global.loss = sum_losses(step->losses, slots);
+        step->global.loss = trainer_sum_losses(step->losses, slots);
     }
-    if (each && self->loads != NULL) {
-        step->global.router_loss = sum_losses(step->losses + slots, slots);
+    if (each && self->loads.step != NULL) {
+        step->global.router_loss = trainer_sum_losses(step->losses + slots, slots);
     }
     return status;
 }
@@ -448,6 +431,8 @@ static void report(const trainer *self, const training_step *step)
     message.tensor_ns = step->stage.tensor_ns;
     message.context_ns = step->context_ns;
     message.expert_ns = step->expert_ns;
+    message.expert_rows = step->expert_rows;
+    message.busiest_expert = trainer_loads_busiest(self);
     message.barrier_ns = step->times.barrier_ns;
     message.neighbour_ns = step->stage.wait_ns;
     message.stage_span_ns = step->stage.span_ns;

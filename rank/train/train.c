@@ -22,7 +22,7 @@ static void trainer_fini(trainer *self)
     rank_tokenizer_destroy(self->tokenizer);
     free(self->parts);
     free(self->apart);
-    free(self->loads);
+    trainer_loads_free(self);
     if (self->frozen != NULL) {
         self->device.backend->release(self->device.queue, self->frozen);
     }

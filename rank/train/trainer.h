@@ -33,6 +33,18 @@ typedef struct trainer_outer {
     size_t size_bytes; /* of both, as allocated */
 } trainer_outer;
 
+/* Values that ranks add up in a step at most, besides gradients and loads: for each micro-batch two losses. */
+enum { TRAINER_SUMS_MAX = 8 + 2 * RANK_DDP_MICRO_BATCHES_MAX };
+
+/* How many rows each expert has got. Each of (layers, experts); NULL: the model has no experts. */
+typedef struct trainer_loads {
+    double *
+        step; /* in this step: of this rank's micro-batches, and once they are added up of all ranks' */
+    double *last;   /* in the last steps, of all ranks */
+    uint64_t first; /* of these steps */
+    double *sums;   /* room for what is added up with them */
+} trainer_loads;
+
 typedef struct trainer {
     rank_worker *worker;
     const proto_job *job;
@@ -78,10 +90,9 @@ typedef struct trainer {
     uint64_t checkpoints; /* written */
     int64_t checkpoint_ns;
     trainer_exchanges exchanges; /* of all steps of this job */
-    double *loads; /* (layers, experts): the rows of each in the last steps; NULL: no experts */
-    uint64_t loads_first; /* the first of these steps */
-    bool epoch_ended;     /* of all ranks */
-    bool stopping; /* of all ranks: the launcher has asked for a stop, and a round has ended */
+    trainer_loads loads;
+    bool epoch_ended; /* of all ranks */
+    bool stopping;    /* of all ranks: the launcher has asked for a stop, and a round has ended */
 } trainer;
 
 /* Which copy of the model this rank belongs to, and what it has of that. A replica has slots of its own. */
@@ -171,7 +182,16 @@ BASE_MUST_CHECK base_status trainer_read_local(const trainer *self, const char *
 /* ---- loads.c: how a model with experts spreads tokens. Each does nothing without experts. ---- */
 
 BASE_MUST_CHECK base_status trainer_loads_make(trainer *self, base_error *reterr);
+void trainer_loads_free(trainer *self);
 void trainer_loads_begin(trainer *self); /* before each step */
+
+/* Collective, with experts: adds up the step's loads over the ranks, and `count` values with them, in place. */
+BASE_MUST_CHECK base_status trainer_loads_sum(const trainer *self, double *values, size_t count,
+                                              base_error *reterr);
+
+/* After that: the rows of the step's busiest expert, as a multiple of the mean of its layer. 0: there are no
+ * experts, or more than PROTO_LOADS_MAX. */
+double trainer_loads_busiest(const trainer *self);
 
 /* Storage of what Finished has of this. */
 typedef struct trainer_experts {
@@ -179,10 +199,9 @@ typedef struct trainer_experts {
     float loads[PROTO_LOADS_MAX];
 } trainer_experts;
 
-/* Collective: puts the shares of all ranks' tokens into rank 0's message. */
-BASE_MUST_CHECK base_status trainer_put_experts(trainer *self, trainer_experts *experts,
-                                                Ringfence__Control__Finished *finished,
-                                                base_error *reterr);
+/* Puts the shares of all ranks' tokens into rank 0's message. */
+void trainer_put_experts(const trainer *self, trainer_experts *experts,
+                         Ringfence__Control__Finished *finished);
 
 /* ---- whole.c: models of which a rank has only a part: a stage's, with --zero 3 a shard, or some experts ---- */
 
@@ -220,9 +239,14 @@ BASE_MUST_CHECK base_status trainer_first_params(const trainer *self, const char
 BASE_MUST_CHECK base_status trainer_write(const trainer *self, const float *params,
                                           base_error *reterr);
 
+/* ---- sums.c ---- */
+
 /* Adds doubles up over the ranks, in place. Collective. */
 BASE_MUST_CHECK base_status trainer_sum(const trainer *self, double *values, size_t count,
                                         base_error *reterr);
+
+/* The sum of this rank's micro-batches' losses, in the order of their gradients. */
+double trainer_sum_losses(const double *losses, int count);
 
 /* prepare.c: whether each rank has only the moments of its own shard: --zero. And whether it has only its
  * shard of the parameters, too. */

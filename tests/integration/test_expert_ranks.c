@@ -14,10 +14,10 @@ static training_run one, two; /* large: they hold a program's output */
 
 static const char STATE[] = "state-rank-0.safetensors";
 
-/* What all ranks report of each step: its losses and the norm of its gradients. */
+/* What all ranks report of each step: its losses, the norm of its gradients, and how rows were spread. */
 static json_t *reported(const training_run *run)
 {
-    static const char *const keys[] = {"loss_global", "router_loss", "grad_norm"};
+    static const char *const keys[] = {"loss_global", "router_loss", "grad_norm", "busiest_expert"};
     size_t size = 0;
     json_t *all = json_array();
     char *text = training_file(run, "timings.jsonl", &size);
@@ -251,8 +251,10 @@ static void rows_may_all_go_to_one_rank(void **state)
         expect_same();
     }
     json_t *manifest = training_manifest(&two);
-    const json_t *layer =
-        json_array_get(json_object_get(json_object_get(manifest, "experts"), "loads"), 0);
+    const json_t *experts = json_object_get(manifest, "experts");
+    const json_t *layer = json_array_get(json_object_get(experts, "loads"), 0);
+    assert_true(json_number_value(json_object_get(experts, "busiest_last")) == 2.0);
+    assert_true(json_number_value(json_object_get(experts, "busiest_rank")) >= 2.0);
     for (size_t e = 0; e < 4; e++) {
         assert_true(json_number_value(json_array_get(layer, e)) == (e < 2 ? 0.5 : 0.0));
     }
@@ -350,7 +352,10 @@ static void the_record_has_the_bill(void **state)
     }
     assert_true(last_of(&two, "tokens") == BILL_TOKENS);
     assert_true(last_of(&two, "expert_ms") > 0.0);
+    assert_true(last_of(&two, "expert_rows") == BILL_LAYERS * BILL_TOKENS * BILL_EXPERTS);
+    assert_true(last_of(&two, "busiest_expert") == 1.0);
     assert_true(isnan(last_of(&one, "expert_ms")));
+    assert_true(isnan(last_of(&one, "expert_rows")));
     json_decref(manifests[0]);
     json_decref(manifests[1]);
 }

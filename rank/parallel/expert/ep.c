@@ -46,6 +46,7 @@ static void announce(void *user, const int32_t *sent, int32_t *received)
     }
     group->costs.count++;
     group->costs.bytes += bytes_to_others(group, here);
+    group->costs.rows += (uint64_t)received[cut->experts];
     group->costs.ns += base_now_ns() - begun_ns;
 }
 

@@ -45,6 +45,7 @@ typedef struct rank_ep_group rank_ep_group;
 typedef struct rank_ep_costs {
     uint64_t count; /* of exchanges of rows, and of their counts */
     uint64_t bytes; /* that it has sent to the others */
+    uint64_t rows;  /* that its experts have got, of all ranks */
     int64_t ns;     /* in transfers, and in waiting for the others */
 } rank_ep_costs;
 

@@ -117,6 +117,10 @@ static void exchanges_of_experts_are_told(void **state)
     lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
     assert_has(lesson, "2 ranks share out the experts. Of forward and backward, sending rows to "
                        "experts and back took 1.25 ms (10.0 % of the step)");
+    assert_null(strstr(lesson, "most rows"));
+    step.expert_rows = 600;
+    lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
+    assert_has(lesson, "The rank whose experts got the most rows had 1.00 times the mean of all");
 }
 
 /* The text has the parts of the rank that arrived last, and they add up to the longest step. */

@@ -238,12 +238,14 @@ static void the_data_file_is_identified(void **state)
     json_decref(manifest);
 }
 
-static void write_router_losses(const sample *made)
+static void write_routed_steps(const sample *made)
 {
     launch_record *record = sample_begin(made, 0);
     for (uint64_t i = 0; i < 4; i++) {
         launch_step step = sample_step(made, i, 0);
         step.router_loss = 3.0 - 0.25 * (double)i;
+        step.busiest_expert = 2.0 - 0.125 * (double)i;
+        step.expert_rows = 100;
         sample_add(record, &step);
     }
     sample_end(made, record);
@@ -262,7 +264,7 @@ static void experts_have_their_loads(void **state)
                                            .loads = {0.5f, 0.5f, 0.25f, 0.75f}};
     sample_make(&made, "out", 1, 4);
     made.end.experts = &experts;
-    write_router_losses(&made);
+    write_routed_steps(&made);
     json_t *manifest = sample_load(made.options.out, "manifest.json");
     const json_t *found = json_object_get(manifest, "experts");
     sample_assert_near(sample_number(found, "count"), 2);
@@ -270,6 +272,9 @@ static void experts_have_their_loads(void **state)
     sample_assert_near(sample_number(found, "router_loss_added"), 0.5);
     sample_assert_near(sample_number(found, "router_loss_first"), 3.0);
     sample_assert_near(sample_number(found, "router_loss_last"), 2.25);
+    sample_assert_near(sample_number(found, "busiest_first"), 2.0);
+    sample_assert_near(sample_number(found, "busiest_last"), 1.625);
+    sample_assert_near(sample_number(found, "busiest_rank"), 1.0);
     sample_assert_near(sample_number(found, "loads_steps"), 3);
     const json_t *loads = json_object_get(found, "loads");
     assert_int_equal(json_array_size(loads), 2);
@@ -278,7 +283,8 @@ static void experts_have_their_loads(void **state)
     json_decref(manifest);
 
     char *text = sample_text(&made, "timings.jsonl");
-    assert_non_null(strstr(text, "\"router_loss\": 2.5"));
+    assert_non_null(strstr(text, "\"router_loss\": 2.5, \"busiest_expert\": 1.75"));
+    assert_null(strstr(text, "expert_rows")); /* the only rank has all experts */
     free(text);
     text = sample_text(&made, "report.html");
     assert_non_null(strstr(text, "Busiest expert"));

@@ -97,14 +97,17 @@ static void expert_ranks_have_a_time_in_every_line(void **state)
         launch_record *record = sample_begin(&made, 0);
         launch_step step = sample_step(&made, 0, 0);
         step.expert_ns = 1250000;
+        step.expert_rows = 768;
         sample_add(record, &step);
         sample_end(&made, record);
         char *text = sample_text(&made, "timings.jsonl");
         json_t *line = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
         if (ranks > 1) {
             sample_assert_near(sample_number(line, "expert_ms"), 1.25);
+            sample_assert_near(sample_number(line, "expert_rows"), 768);
         } else {
             assert_null(json_object_get(line, "expert_ms"));
+            assert_null(json_object_get(line, "expert_rows"));
         }
         json_decref(line);
         free(text);

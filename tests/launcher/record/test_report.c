@@ -89,6 +89,31 @@ static void figures_are_on_the_page(void **state)
     free(page);
 }
 
+/* What ranks exchange inside of forward and backward has a column of its own. */
+static void inner_exchanges_have_a_column(void **state)
+{
+    (void)state;
+    static const char experts[] = "of this, rows to experts and back";
+    static const char context[] = "of this, heads of attention";
+    static sample made;
+    sample_make(&made, "out", 2, 100);
+    made.job.parallel.expert_ranks = 2;
+    made.options.overwrite = true;
+    char *page = page_of(&made, 100);
+    assert_whole(page);
+    assert_has(page, experts);
+    assert_has(page, "some of the experts, and a copy of the rest of the model");
+    assert_null(strstr(page, context));
+    free(page);
+    made.job.parallel.expert_ranks = 0;
+    made.job.parallel.context_ranks = 2;
+    page = page_of(&made, 100);
+    assert_whole(page);
+    assert_has(page, context);
+    assert_null(strstr(page, experts));
+    free(page);
+}
+
 /* A card holds some nine characters in a line. */
 static void times_fit_their_cards(void **state)
 {
@@ -249,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_IN_DIRECTORY(the_page_is_whole_in_every_case),
         TEST_IN_DIRECTORY(figures_are_on_the_page),
+        TEST_IN_DIRECTORY(inner_exchanges_have_a_column),
         TEST_IN_DIRECTORY(times_fit_their_cards),
         TEST_IN_DIRECTORY(hostile_texts_are_escaped),
         TEST_IN_DIRECTORY(losses_that_are_no_numbers_are_left_out),

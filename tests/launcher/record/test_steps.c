@@ -1,4 +1,4 @@
-/* record/steps.h: the speed of a run whose ranks are held up. */
+/* record/steps.h: the speed of a run whose ranks are held up, and rows that are spread unevenly. */
 #include "record/steps.h"
 
 #include <math.h>
@@ -38,10 +38,34 @@ static void a_delay_counts_once(void **state)
     assert_true(isnan(speed_of(none)));
 }
 
+/* The largest of each step counts, whichever rank has it, and steps without rows do not. */
+static void the_busiest_rank_is_found_in_each_step(void **state)
+{
+    (void)state;
+    static const uint64_t rows[STEPS][RANKS] = {{100, 100}, {0, 0}, {300, 100}, {0, 50}};
+    launch_steps steps = {.first = 0};
+    base_error error;
+    assert_ok(launch_steps_init(&steps, RANKS, 0, 1, &error), &error);
+    for (int i = 0; i < STEPS; i++) {
+        for (int r = 0; r < RANKS; r++) {
+            const launch_step step = {
+                .step = (uint64_t)i, .rank = r, .expert_rows = rows[i][r], .busiest_expert = i};
+            assert_ok(launch_steps_add(&steps, &step, &error), &error);
+        }
+        assert_true(steps.busiest[i] == i);
+    }
+    assert_true(fabs(launch_steps_busiest_rank(&steps, 0, STEPS) - (1.0 + 1.5 + 2.0) / 3) < 1e-9);
+    assert_true(launch_steps_busiest_rank(&steps, 2, 1) == 1.5);
+    assert_true(isnan(launch_steps_busiest_rank(&steps, 1, 1)));
+    assert_true(isnan(launch_steps_busiest_rank(&steps, 0, 0)));
+    launch_steps_fini(&steps);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_delay_counts_once),
+        cmocka_unit_test(the_busiest_rank_is_found_in_each_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

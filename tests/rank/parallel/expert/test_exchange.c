@@ -73,7 +73,8 @@ static void check_received(test_rank *rank, const rank_ep *ep, destination way, 
     RANK_CHECK(rank, (size_t)got->begins[EXPERTS] == next);
 }
 
-static void there_and_back(test_rank *rank, const rank_ep *ep, destination way)
+/* Adds the rows that came. */
+static void there_and_back(test_rank *rank, const rank_ep *ep, destination way, uint64_t *rows)
 {
     places sent;
     places got;
@@ -94,6 +95,7 @@ static void there_and_back(test_rank *rank, const rank_ep *ep, destination way)
                                                 .width = WIDTH});
     RANK_CHECK(rank, memcmp(back.rows, sent.rows,
                             (size_t)sent.begins[EXPERTS] * WIDTH * sizeof(float)) == 0);
+    *rows += (uint64_t)got.begins[EXPERTS];
 }
 
 static void body(test_rank *rank)
@@ -106,12 +108,14 @@ static void body(test_rank *rank)
     const rank_ep *ep = rank_ep_group_ep(group);
     RANK_CHECK(rank, coll_comm_size(rank_ep_group_members(group)) == GROUP);
     RANK_CHECK(rank, coll_comm_size(rank_ep_group_copies(group)) == rank->size / GROUP);
+    uint64_t rows = 0;
     for (destination way = SPREAD; way < DESTINATIONS; way++) {
-        there_and_back(rank, ep, way);
+        there_and_back(rank, ep, way, &rows);
     }
     RANK_OK(rank, rank_ep_group_check(group, &rank->failure));
     const rank_ep_costs costs = rank_ep_group_costs(group);
     RANK_CHECK(rank, costs.count == 3 * DESTINATIONS);
+    RANK_CHECK(rank, costs.rows == rows);
     RANK_CHECK(rank, costs.bytes > 0 && costs.bytes < coll_context_bytes_sent(rank->context));
     rank_ep_group_destroy(group);
 }
