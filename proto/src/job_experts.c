@@ -73,7 +73,7 @@ static base_status check_apart(const proto_job *job, base_error *reterr)
         bool given;
         const char *what;
     } others[] = {
-        {job->parallel.zero != PROTO_ZERO_NOTHING, "parallel.zero"},
+        {job->parallel.zero >= PROTO_ZERO_GRADIENTS, "parallel.zero 2 and 3"},
         {proto_job_context_ranks(job) > 1, "parallel.context_ranks"},
         {proto_job_is_local(job), "train.local_steps"},
         {job->lora.rank > 0, "lora.rank"},

@@ -173,6 +173,49 @@ base_status trainer_collect_experts(const trainer *self, const float *values, fl
     return coll_to_base(status, &error, reterr);
 }
 
+/* Room for what a rank of the first group has of some values; the others have nothing to put together. */
+static base_status make_own(const trainer *self, float **own, base_error *reterr)
+{
+    *own = NULL;
+    if (!is_in_first_group(self)) {
+        return BASE_OK;
+    }
+    *own = calloc(self->own_params, sizeof **own);
+    return *own != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for a value of each parameter");
+}
+
+base_status trainer_spread_shards(const trainer *self, const float *whole, float *shard,
+                                  const char *what, base_error *reterr)
+{
+    float *own = NULL;
+    base_status status = make_own(self, &own, reterr);
+    if (status == BASE_OK) {
+        status = trainer_spread_experts(self, whole, own, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_ddp_spread(self->ddp, own, shard, what, reterr);
+    }
+    free(own);
+    return status;
+}
+
+base_status trainer_collect_shards(const trainer *self, const float *shard, float *whole,
+                                   base_error *reterr)
+{
+    float *own = NULL;
+    base_status status = make_own(self, &own, reterr);
+    if (status == BASE_OK) {
+        status = rank_ddp_collect(self->ddp, shard, own, reterr);
+    }
+    if (status == BASE_OK) {
+        status = trainer_collect_experts(self, own, whole, reterr);
+    }
+    free(own);
+    return status;
+}
+
 base_status trainer_share_experts(trainer *self, const char *from, base_error *reterr)
 {
     const rank_device *device = &self->device;

@@ -99,9 +99,10 @@ static void plan_update(const trainer *self, rank_memory_use *use)
 {
     const proto_identity *identity = &self->worker->identity;
     const rank_ddp_options options = ddp_options(self);
-    const rank_zero_cut cut = rank_ddp_cut(&options, identity->world_size);
-    rank_optimizer_plan(
-        trainer_is_sharded(self) ? rank_zero_shard(&cut, identity->rank) : self->own_params, use);
+    rank_optimizer_plan(trainer_is_sharded(self)
+                            ? rank_ddp_shard_count(&options, identity->rank, identity->world_size)
+                            : self->own_params,
+                        use);
 }
 
 void trainer_plan_state(const trainer *self, rank_memory_use *use)
@@ -179,16 +180,18 @@ static base_status make_pieces(const trainer *self, rank_optimizer_piece **piece
 {
     const proto_identity *identity = &self->worker->identity;
     const rank_ddp_options options = ddp_options(self);
-    const rank_zero_cut cut = rank_ddp_cut(&options, identity->world_size);
-    *count = rank_zero_units(&cut);
+    *count = rank_ddp_pieces(&options, identity->rank, identity->world_size, NULL);
+    rank_zero_range *ranges = calloc(*count, sizeof *ranges);
     *pieces = calloc(*count, sizeof **pieces);
-    if (*pieces == NULL) {
+    if (ranges == NULL || *pieces == NULL) {
+        free(ranges);
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the pieces of a shard");
     }
-    for (size_t unit = 0; unit < *count; unit++) {
-        const rank_zero_range piece = rank_zero_piece(&cut, unit, identity->rank);
-        (*pieces)[unit] = (rank_optimizer_piece){.offset = piece.offset, .count = piece.count};
+    (void)rank_ddp_pieces(&options, identity->rank, identity->world_size, ranges);
+    for (size_t i = 0; i < *count; i++) {
+        (*pieces)[i] = (rank_optimizer_piece){.offset = ranges[i].offset, .count = ranges[i].count};
     }
+    free(ranges);
     return BASE_OK;
 }
 

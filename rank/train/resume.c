@@ -126,6 +126,9 @@ static base_status spread_whole(const trainer *self, const float *whole, float *
     if (!trainer_shares_experts(self)) {
         return rank_ddp_spread(self->ddp, whole, values, what, reterr);
     }
+    if (trainer_is_sharded(self)) {
+        return trainer_spread_shards(self, whole, values, what, reterr);
+    }
     const base_status status = trainer_spread_experts(self, whole, values, reterr);
     return status == BASE_OK ? rank_ddp_share(self->ddp, values, self->own_params, what, reterr)
                              : status;

@@ -125,6 +125,14 @@ BASE_MUST_CHECK base_status trainer_spread_experts(const trainer *self, const fl
 BASE_MUST_CHECK base_status trainer_collect_experts(const trainer *self, const float *values,
                                                     float *whole, base_error *reterr);
 
+/* The same two of shards, which hold this rank's pieces of what it has: moments with --zero 1. `what` stands in
+ * messages. */
+BASE_MUST_CHECK base_status trainer_spread_shards(const trainer *self, const float *whole,
+                                                  float *shard, const char *what,
+                                                  base_error *reterr);
+BASE_MUST_CHECK base_status trainer_collect_shards(const trainer *self, const float *shard,
+                                                   float *whole, base_error *reterr);
+
 /* prepare.c: makes the ddp, with these parameters. */
 BASE_MUST_CHECK base_status trainer_wrap(trainer *self, float *params, base_error *reterr);
 

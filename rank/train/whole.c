@@ -36,8 +36,10 @@ static base_status collect_into(const trainer *self, const float *values, float 
                                 rank_pipeline_copies *copies, base_error *reterr)
 {
     *copies = (rank_pipeline_copies){.byte_equal = true}; /* of a shard there is one */
-    if (trainer_shares_experts(self)) {
-        return trainer_collect_experts(self, values, whole, reterr); /* copies are compared first */
+    if (trainer_shares_experts(self)) {                   /* copies are compared first */
+        return trainer_is_sharded(self) && values != self->params
+                   ? trainer_collect_shards(self, values, whole, reterr)
+                   : trainer_collect_experts(self, values, whole, reterr);
     }
     return self->pipeline != NULL
                ? rank_pipeline_gather(self->pipeline, values, whole, copies, reterr)

@@ -55,14 +55,15 @@ typedef struct layout {
     const char *micro_batches;
     const char *expert_ranks;
     const char *transport;
+    const char *zero;
     const char *more;
 } layout;
 
 static const layout layouts[] = {
-    {"4", "1", "1", "shm", "--quiet"},     {"4", "1", "2", "shm", "--quiet"},
-    {"4", "1", "4", "shm", "--recompute"}, {"2", "2", "2", "shm", "--recompute"},
-    {"4", "1", "2", "tcp", "--recompute"}, {"4", "1", "4", "tcp", "--quiet"},
-    {"2", "2", "2", "tcp", "--quiet"},     {"4", "1", "2", "zmq", "--quiet"},
+    {"4", "1", "1", "shm", "0", "--quiet"},     {"4", "1", "2", "shm", "1", "--quiet"},
+    {"4", "1", "4", "shm", "0", "--recompute"}, {"2", "2", "2", "shm", "1", "--recompute"},
+    {"4", "1", "2", "tcp", "0", "--recompute"}, {"4", "1", "4", "tcp", "1", "--quiet"},
+    {"2", "2", "2", "tcp", "0", "--quiet"},     {"4", "1", "2", "zmq", "1", "--quiet"},
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -77,8 +78,8 @@ static void the_bits_are_those_of_ranks_with_all_experts(void **state)
         training_expect(&two, &test_shared_directory, "shared", 0,
                         FLAGS("--ranks", of->ranks, "--micro-batches", of->micro_batches,
                               "--expert-ranks", of->expert_ranks, "--transport", of->transport,
-                              of->more, "--experts", "4", "--layers", "2", "--lr", "1e-2",
-                              "--bucket-bytes", i % 2 == 0 ? "20000" : "1048576"));
+                              of->more, "--zero", of->zero, "--experts", "4", "--layers", "2",
+                              "--lr", "1e-2", "--bucket-bytes", i % 2 == 0 ? "20000" : "1048576"));
         expect_same();
     }
 }
@@ -101,8 +102,8 @@ static void an_epoch_may_end(void **state)
         training_expect(&two, &test_shared_directory, "few-shared", 0,
                         FLAGS("--ranks", of->ranks, "--micro-batches",
                               strcmp(of->ranks, "4") == 0 ? "2" : "4", "--expert-ranks",
-                              of->expert_ranks, of->more, "--experts", "4", "--layers", "2", "--lr",
-                              "1e-2", "--data", path));
+                              of->expert_ranks, of->more, "--zero", of->zero, "--experts", "4",
+                              "--layers", "2", "--lr", "1e-2", "--data", path));
         expect_same();
     }
 }
@@ -120,9 +121,9 @@ static void a_training_in_parts_has_the_bits_of_the_whole(void **state)
         const layout *of = &layouts[parts[i]];
         training_expect(&two, &test_shared_directory, "in-parts", 0,
                         FLAGS("--ranks", of->ranks, "--micro-batches", of->micro_batches,
-                              "--expert-ranks", of->expert_ranks, "--experts", "4", "--lr", "1e-2",
-                              "--steps", steps[i], "--save-every", "2", "--resume",
-                              i == 3 ? "--eval" : "--quiet"));
+                              "--expert-ranks", of->expert_ranks, "--zero", of->zero, "--experts",
+                              "4", "--lr", "1e-2", "--steps", steps[i], "--save-every", "2",
+                              "--resume", i == 3 ? "--eval" : "--quiet"));
     }
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
     training_assert_same_file(&one, STATE, &two, STATE);
@@ -162,9 +163,9 @@ static void expect_evaluations(const char *data, const char *heldout)
         }
         training_expect(&two, &test_shared_directory, "eval-shared", 0,
                         FLAGS("--ranks", "4", "--expert-ranks", of->expert_ranks, "--transport",
-                              of->transport, of->more, "--experts", "4", "--layers", "2", "--lr",
-                              "1e-2", "--steps", "4", "--eval-every", "2", "--data", data,
-                              "--heldout", heldout));
+                              of->transport, of->more, "--zero", of->zero, "--experts", "4",
+                              "--layers", "2", "--lr", "1e-2", "--steps", "4", "--eval-every", "2",
+                              "--data", data, "--heldout", heldout));
         json_t *found = evaluated(&two);
         assert_true(json_equal(expected, found));
         expect_same();
@@ -247,7 +248,7 @@ static void rows_may_all_go_to_one_rank(void **state)
         training_expect(&two, &test_shared_directory, "uneven-shared", 0,
                         FLAGS("--ranks", of->ranks, "--micro-batches", of->micro_batches,
                               "--expert-ranks", of->expert_ranks, "--transport", of->transport,
-                              of->more, "--checkpoint", level, "--steps", "1"));
+                              of->more, "--zero", of->zero, "--checkpoint", level, "--steps", "1"));
         expect_same();
     }
     json_t *manifest = training_manifest(&two);
@@ -360,6 +361,30 @@ static void the_record_has_the_bill(void **state)
     json_decref(manifests[1]);
 }
 
+/* With --zero 1 each moment is on one rank: of what all have between all, and of experts between their copies. */
+static void moments_are_sharded(void **state)
+{
+    (void)state;
+    double held = 0.0;
+    training_expect(&one, &test_shared_directory, "unsharded", 0,
+                    FLAGS("--ranks", "4", "--experts", "4", "--layers", "3"));
+    training_expect(&two, &test_shared_directory, "sharded", 0,
+                    FLAGS("--ranks", "4", "--experts", "4", "--layers", "3", "--expert-ranks", "2",
+                          "--zero", "1", "--bucket-bytes", "20000"));
+    json_t *manifests[] = {training_manifest(&one), training_manifest(&two)};
+    const json_t *whole = json_array_get(json_object_get(manifests[0], "ranks"), 0);
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *rank = json_array_get(json_object_get(manifests[1], "ranks"), i);
+        const double mine = of_rank(rank, "state", "moments", "allocated_bytes");
+        assert_true(mine > 0.0);
+        assert_true(of_rank(rank, "state", "moments", "planned_bytes") == mine);
+        held += mine;
+    }
+    assert_true(held == of_rank(whole, "state", "moments", "allocated_bytes"));
+    json_decref(manifests[0]);
+    json_decref(manifests[1]);
+}
+
 /* The model is small, and its batches are not: memory is of rows, of which those of experts are a part. */
 static void rows_without_room_are_refused(void **state)
 {
@@ -409,7 +434,8 @@ static void what_does_not_go_together_is_refused(void **state)
          "--expert-ranks 2 does not divide the number of ranks, 3"},
         {{"--ranks", "3", "--expert-ranks", "3"}, "--expert-ranks 3 is no power of two"},
         {{"--ranks", "8", "--expert-ranks", "8"}, "--expert-ranks 8 does not divide --experts 4"},
-        {{"--zero", "1", "--expert-ranks", "2"}, "--expert-ranks 2 does not go with --zero"},
+        {{"--zero", "2", "--expert-ranks", "2"},
+         "--expert-ranks 2 does not go with --zero 2 and 3"},
         {{"--context-ranks", "2", "--expert-ranks", "2"},
          "--expert-ranks 2 does not go with --context-ranks"},
         {{"--local-steps", "3", "--expert-ranks", "2"},
@@ -450,6 +476,7 @@ int main(void)
         cmocka_unit_test(evaluations_are_those_of_ranks_with_all_experts),
         cmocka_unit_test(rows_may_all_go_to_one_rank),
         cmocka_unit_test(the_record_has_the_bill),
+        cmocka_unit_test(moments_are_sharded),
         cmocka_unit_test(rows_without_room_are_refused),
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(what_does_not_go_together_is_refused),

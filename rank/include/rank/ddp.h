@@ -40,7 +40,7 @@
  *
  * Ranges apart (rank_ddp_apart): parts of the array that not all ranks have alike, as where ranks share out the
  * experts of a model. A bucket lies in such a range or outside. Its gradients are added up between the ranks
- * that have the same, and so are parameters given and compared.
+ * that have the same, and so are parameters given and compared. Stage 1 of ZeRO cuts each range between them.
  *
  * Ranks first (`ranks_first`): every micro-batch's gradients are all-reduced, and the sums of micro-batches
  * are added up second, as in stage 2 of ZeRO. Slots must be dealt out so.
@@ -100,7 +100,7 @@ typedef struct rank_ddp_options {
     bool
         local; /* steps add up this rank's micro-batches alone; rank_ddp_exchange is the caller's to
                  * call. Not on a device, and not with `zero` */
-    bool ranks_first;     /* not on a device, and with none of bracketed, zero, local */
+    bool ranks_first;     /* not on a device, and with none of bracketed, local, stages 2 and 3 */
     rank_ddp_apart apart; /* the same */
     /* From stage 2 on: what passes read. Forward reads the parts in order, backward from the last one
      * down to the second, and its `ready` comes in that order; that of the last two is one if the
@@ -204,8 +204,14 @@ float *rank_ddp_exchanged(rank_ddp *ddp);
 BASE_MUST_CHECK base_status rank_ddp_exchange(rank_ddp *ddp, rank_ddp_times *times,
                                               base_error *reterr);
 
-/* With `zero`: how the array is cut between so many ranks. Pure. */
+/* With `zero`: how the array is cut between so many ranks, without ranges apart. Pure. */
 rank_zero_cut rank_ddp_cut(const rank_ddp_options *options, int ranks);
+
+/* With `zero`: how many pieces of the array one of so many ranks updates, and, unless NULL, which; and how many
+ * elements they have. Pieces are in the array's order, and may be empty. Pure. */
+size_t rank_ddp_pieces(const rank_ddp_options *options, int rank, int ranks,
+                       rank_zero_range *pieces);
+size_t rank_ddp_shard_count(const rank_ddp_options *options, int rank, int ranks);
 
 /* With `zero` or ranges apart, after finish; collective: the sum of squares of all ranks' sums, with the bits of
  * backend.h's sum_squares of the whole array (parallel/ddp/norm.h). */
@@ -216,12 +222,12 @@ BASE_MUST_CHECK base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *su
 BASE_MUST_CHECK base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr);
 
 /* With `zero`, between two steps; collective: takes this rank's shard of rank 0's values (whole,
- * param_count floats; others: NULL), and checks by digest that all ranks have received the same.
- * `what` stands in messages. */
+ * param_count floats; others: NULL), and checks by digest that all ranks have received the same. Of ranges apart
+ * rank 0 is the first of the ranks that have the same, which needs a `whole` too. `what` stands in messages. */
 BASE_MUST_CHECK base_status rank_ddp_spread(rank_ddp *ddp, const float *whole, float *shard,
                                             const char *what, base_error *reterr);
 
-/* The other way: all ranks' shards to rank 0's whole. */
+/* The other way: all ranks' shards to the whole of each rank that gives one: rank 0, and of ranges apart any. */
 BASE_MUST_CHECK base_status rank_ddp_collect(rank_ddp *ddp, const float *shard, float *whole,
                                              base_error *reterr);
 

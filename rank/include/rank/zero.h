@@ -19,12 +19,13 @@ enum { RANK_ZERO_BLOCK = 1024 }; /* float32s in 4096 bytes */
 
 typedef struct rank_zero_cut {
     size_t count;         /* elements of the array */
+    size_t offset;        /* of the array in a larger one, in which all ranges are; else 0 */
     size_t unit_elements; /* a multiple of ranks × RANK_ZERO_BLOCK; the last unit may be smaller */
     int ranks;
 } rank_zero_cut;
 
 typedef struct rank_zero_range {
-    size_t offset; /* in the array */
+    size_t offset; /* in the array, or the larger one */
     size_t count;  /* may be 0 */
 } rank_zero_range;
 

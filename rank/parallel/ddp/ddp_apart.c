@@ -44,11 +44,13 @@ base_status rank_ddp_make_apart(rank_ddp *ddp, const rank_ddp_options *options, 
 {
     const rank_ddp_apart *from = &options->apart;
     const size_t count = (size_t)from->range_count;
-    BASE_ASSERT(!ddp->ranks_first || (!ddp->bracketed && !ddp->local && options->zero == 0));
+    BASE_ASSERT(!ddp->ranks_first || (!ddp->bracketed && !ddp->local));
+    BASE_ASSERT(!ddp->ranks_first || options->zero <= RANK_DDP_ZERO_MOMENTS);
     if (count == 0) {
         return BASE_OK;
     }
-    BASE_ASSERT(!rank_ddp_on_device(ddp) && !ddp->local && options->zero == 0);
+    BASE_ASSERT(!rank_ddp_on_device(ddp) && !ddp->local);
+    BASE_ASSERT(options->zero <= RANK_DDP_ZERO_MOMENTS);
     rank_zero_range *ranges = calloc(count, sizeof *ranges);
     ddp->apart = *from;
     ddp->apart.ranges = ranges;

@@ -47,23 +47,22 @@ static base_status make_op(rank_ddp *ddp, rank_ddp_bucket *made, coll_algorithm 
         .stream = rank_ddp_stream(ddp),
     };
     if (rank_ddp_is_sharded(ddp)) {
-        const size_t unit = made->offset / ddp->bucket_elements;
-        rank_ddp_piece_counts(ddp, unit, counts);
+        const rank_ddp_unit unit = rank_ddp_unit_of(&ddp->shards.units, made->offset);
+        rank_ddp_piece_counts(&unit, counts);
         desc.kind = COLL_REDUCE_SCATTER;
-        desc.recv = ddp->levels[0] +
-                    rank_zero_piece(&ddp->shards.cut, unit, coll_comm_rank(ddp->comm)).offset;
+        desc.recv = ddp->levels[0] + unit.mine.offset;
         desc.counts = counts;
     }
     return coll_to_base(coll_op_create(made->comm, &desc, &made->op, &error), &error, reterr);
 }
 
-/* Where the bucket before `end` begins: in what the same ranks have. Those of ZeRO are counted from the array's
- * start. */
+/* Where the bucket before `end` begins: in what the same ranks have. Those of ZeRO are counted from the start of
+ * that. */
 static size_t begin_of(const rank_ddp *ddp, size_t end)
 {
     const size_t elements = ddp->bucket_elements;
     if (rank_ddp_is_sharded(ddp)) {
-        return (end - 1) / elements * elements;
+        return rank_ddp_unit_of(&ddp->shards.units, end - 1).all.offset;
     }
     const size_t wished = end < elements ? 0 : end - elements;
     return base_max_size(wished, rank_ddp_stretch_of(ddp, end - 1).offset);
@@ -180,7 +179,7 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
                                                  ddp->micro_batches);
 }
 
-static size_t wished_elements(const rank_ddp_options *options)
+size_t rank_ddp_wished_elements(const rank_ddp_options *options)
 {
     return options->bracketed ? options->param_count : options->bucket_bytes / sizeof(float);
 }
@@ -190,7 +189,7 @@ static size_t wished_elements(const rank_ddp_options *options)
 uint64_t rank_ddp_plan_collectives(const rank_ddp_options *options, int ranks)
 {
     const uint64_t size_bytes = options->param_count * sizeof(float);
-    const uint64_t wished = wished_elements(options) * sizeof(float);
+    const uint64_t wished = rank_ddp_wished_elements(options) * sizeof(float);
     const uint64_t bucket = wished < size_bytes ? wished : size_bytes;
     const uint64_t most = bucket > RANK_DDP_SLICE_BYTES ? bucket : (uint64_t)RANK_DDP_SLICE_BYTES;
     const bool pieces = options->algorithm != COLL_ALGORITHM_NATIVE;
@@ -199,7 +198,7 @@ uint64_t rank_ddp_plan_collectives(const rank_ddp_options *options, int ranks)
 
 rank_zero_cut rank_ddp_cut(const rank_ddp_options *options, int ranks)
 {
-    return rank_zero_cut_make(options->param_count, wished_elements(options), ranks);
+    return rank_zero_cut_make(options->param_count, rank_ddp_wished_elements(options), ranks);
 }
 
 static base_status check_options(const rank_ddp_options *options, base_error *reterr)
@@ -258,7 +257,7 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
     made->comm = comm;
     made->device = *options->device;
     made->param_count = options->param_count;
-    made->bucket_elements = wished_elements(options);
+    made->bucket_elements = rank_ddp_wished_elements(options);
     if (options->zero > 0) {
         made->shards.stage = options->zero;
         made->shards.cut = rank_ddp_cut(options, coll_comm_size(comm));
@@ -273,6 +272,10 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
     BASE_ASSERT(!made->local || (!rank_ddp_on_device(made) && options->zero == 0));
     if (status == BASE_OK) {
         status = rank_ddp_make_apart(made, options, reterr);
+        made->shards.units =
+            rank_ddp_units_make(options, coll_comm_rank(comm), coll_comm_size(comm));
+        made->shards.units.comm = comm;
+        made->shards.units.apart = made->apart;
     }
     if (status == BASE_OK) {
         status = make_buckets(made, options->algorithm, reterr);

@@ -1,7 +1,7 @@
 /* The inside of rank/ddp.h: what the files of this directory share. ddp.c runs a step, ddp_device.c
  * does its all-reduces on a device, ddp_make.c makes and frees the object, ddp_params.c keeps
  * the ranks' parameters equal, ddp_zero.c does what ZeRO adds, ddp_window.c gathers parameters of
- * its stage 3, and ddp_apart.c knows which ranks have the same. */
+ * its stage 3, ddp_apart.c knows which ranks have the same, and ddp_units.c what ZeRO cuts between them. */
 #ifndef RANK_PARALLEL_DDP_PARTS_H
 #define RANK_PARALLEL_DDP_PARTS_H
 
@@ -40,10 +40,33 @@ typedef struct rank_ddp_clock {
     rank_signal *reduced;  /* the last one has ended */
 } rank_ddp_clock;
 
+/* An array that ZeRO cuts into units. */
+typedef struct rank_ddp_units {
+    size_t count;
+    size_t elements; /* of a unit, as wished */
+    coll_comm *comm; /* of all ranks; NULL: it is a plan */
+    int rank;
+    int ranks;
+    rank_ddp_apart apart;
+} rank_ddp_units;
+
+/* One of them. */
+typedef struct rank_ddp_unit {
+    size_t number; /* among all units */
+    coll_comm *comm;
+    rank_zero_cut cut; /* of the stretch that the ranks of comm have alike, */
+    size_t index;      /* and which of its units this is */
+    rank_zero_range all;
+    rank_zero_range mine;
+    size_t place; /* of mine in this rank's shard */
+} rank_ddp_unit;
+
 /* What ZeRO adds. */
 typedef struct rank_ddp_shards {
     int stage;
-    rank_zero_cut cut; /* count 0: there are none */
+    rank_ddp_units units;
+    size_t unit_count; /* of the gathers; 0: they are not made */
+    rank_zero_cut cut; /* without ranges apart; count 0: there are no shards */
     coll_op **gathers; /* of the parameters, a unit each */
     rank_norm_range
         *mine; /* this rank's sums: in stage 1 a piece of each unit, later all of its shard */
@@ -159,6 +182,22 @@ BASE_MUST_CHECK base_status rank_ddp_make_apart(rank_ddp *ddp, const rank_ddp_op
                                                 base_error *reterr);
 void rank_ddp_free_apart(rank_ddp *ddp);
 
+/* ---- ddp_units.c ---- */
+
+rank_ddp_units rank_ddp_units_make(const rank_ddp_options *options, int rank, int ranks);
+
+/* Goes on to the next unit. Begins with zeros. False behind the last one; `place` and `mine` then are still that one's. */
+bool rank_ddp_next_unit(const rank_ddp_units *units, rank_ddp_unit *unit);
+
+/* The unit that has the element. `number` and `place` are not known. */
+rank_ddp_unit rank_ddp_unit_of(const rank_ddp_units *units, size_t element);
+
+/* Elements of the unit's pieces. counts has room for all ranks. */
+void rank_ddp_piece_counts(const rank_ddp_unit *unit, size_t *counts);
+
+/* ddp_make.c: elements of a bucket. */
+size_t rank_ddp_wished_elements(const rank_ddp_options *options);
+
 /* ---- ddp_zero.c ---- */
 
 bool rank_ddp_is_sharded(const rank_ddp *ddp);
@@ -174,9 +213,6 @@ void rank_ddp_count_used(rank_ddp *ddp, size_t offset);
 
 /* Bytes of level 0 that a rank uses at one time at most, from stage 2 on. */
 size_t rank_ddp_plan_used(const rank_ddp_options *options, const rank_zero_cut *cut);
-
-/* Elements of every rank's piece of the unit. counts has room for all ranks. */
-void rank_ddp_piece_counts(const rank_ddp *ddp, size_t unit, size_t *counts);
 
 /* Makes what ZeRO adds, for these parameters. */
 BASE_MUST_CHECK base_status rank_ddp_make_shards(rank_ddp *ddp, const rank_ddp_options *options,

@@ -19,13 +19,6 @@ bool rank_ddp_shards_gradients(const rank_ddp *ddp)
     return ddp->shards.stage >= RANK_DDP_ZERO_GRADIENTS;
 }
 
-void rank_ddp_piece_counts(const rank_ddp *ddp, size_t unit, size_t *counts)
-{
-    for (int rank = 0; rank < coll_comm_size(ddp->comm); rank++) {
-        counts[rank] = rank_zero_piece(&ddp->shards.cut, unit, rank).count;
-    }
-}
-
 /* Bytes from the beginning of the unit that has the element `begin` to the end of the one before `end`. */
 static size_t units_bytes(const rank_zero_cut *cut, size_t begin, size_t end)
 {
@@ -122,14 +115,11 @@ void rank_ddp_take_units(rank_ddp *ddp, size_t most)
 }
 
 /* An all-gather, in place, of the pieces of a unit that stands at `at`. */
-static coll_op_desc gather_desc(const rank_ddp *ddp, size_t unit, float *at, const size_t *counts)
+static coll_op_desc gather_desc(const rank_ddp_unit *unit, float *at, const size_t *counts)
 {
-    const rank_zero_cut *cut = &ddp->shards.cut;
-    const size_t before = rank_zero_piece(cut, unit, coll_comm_rank(ddp->comm)).offset -
-                          rank_zero_unit(cut, unit).offset;
     return (coll_op_desc){.size = sizeof(coll_op_desc),
                           .kind = COLL_ALL_GATHER,
-                          .send = at + before,
+                          .send = at + (unit->mine.offset - unit->all.offset),
                           .recv = at,
                           .counts = counts,
                           .type = COLL_FLOAT32};
@@ -155,14 +145,14 @@ static base_status make_sums(rank_ddp *ddp, base_error *reterr)
     return status;
 }
 
-/* The pieces of level 0 that this rank has the sums of. */
+/* The pieces that this rank has the sums of. */
 static void find_pieces(rank_ddp *ddp)
 {
     rank_ddp_shards *made = &ddp->shards;
-    for (size_t unit = 0; unit < rank_zero_units(&made->cut); unit++) {
-        const rank_zero_range piece = rank_zero_piece(&made->cut, unit, coll_comm_rank(ddp->comm));
+    rank_ddp_unit unit = {.number = 0};
+    while (rank_ddp_next_unit(&made->units, &unit)) {
         made->mine[made->mine_count++] =
-            (rank_norm_range){ddp->levels[0] + piece.offset, piece.count};
+            (rank_norm_range){rank_ddp_sums(ddp) + unit.mine.offset, unit.mine.count};
     }
 }
 
@@ -173,17 +163,16 @@ static base_status make_gathers(rank_ddp *ddp, float *params, base_error *reterr
     const bool windowed = made->stage == RANK_DDP_ZERO_PARAMETERS;
     float *all = windowed ? coll_arena_data(ddp->window.all) : params;
     size_t counts[BASE_COLL_RANKS_MAX];
+    rank_ddp_unit unit = {.number = 0};
     base_status status = BASE_OK;
-    for (size_t unit = 0; status == BASE_OK && unit < rank_zero_units(&made->cut); unit++) {
+    while (status == BASE_OK && rank_ddp_next_unit(&made->units, &unit)) {
         coll_error error;
-        rank_ddp_piece_counts(ddp, unit, counts);
-        coll_op_desc desc =
-            gather_desc(ddp, unit, all + rank_zero_unit(&made->cut, unit).offset, counts);
+        rank_ddp_piece_counts(&unit, counts);
+        coll_op_desc desc = gather_desc(&unit, all + unit.all.offset, counts);
         if (windowed) {
-            desc.send = (float *)coll_arena_data(ddp->window.shard) +
-                        rank_zero_place(&made->cut, unit, coll_comm_rank(ddp->comm));
+            desc.send = (float *)coll_arena_data(ddp->window.shard) + unit.place;
         }
-        status = coll_to_base(coll_op_create(ddp->comm, &desc, &made->gathers[unit], &error),
+        status = coll_to_base(coll_op_create(unit.comm, &desc, &made->gathers[unit.number], &error),
                               &error, reterr);
     }
     return status;
@@ -193,10 +182,11 @@ base_status rank_ddp_make_shards(rank_ddp *ddp, const rank_ddp_options *options,
                                  base_error *reterr)
 {
     rank_ddp_shards *made = &ddp->shards;
-    const size_t units = rank_zero_units(&made->cut);
     base_status status = BASE_OK;
-    made->gathers = calloc(units, sizeof(coll_op *));
-    made->mine = calloc(units, sizeof *made->mine);
+    made->unit_count =
+        rank_ddp_pieces(options, coll_comm_rank(ddp->comm), coll_comm_size(ddp->comm), NULL);
+    made->gathers = calloc(made->unit_count, sizeof(coll_op *));
+    made->mine = calloc(made->unit_count, sizeof *made->mine);
     made->parts = calloc((size_t)options->part_count + 1, sizeof *made->parts);
     if (made->gathers == NULL || made->mine == NULL || made->parts == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the shards");
@@ -217,7 +207,7 @@ base_status rank_ddp_make_shards(rank_ddp *ddp, const rank_ddp_options *options,
 void rank_ddp_free_shards(rank_ddp *ddp)
 {
     rank_ddp_shards *shards = &ddp->shards;
-    const size_t units = shards->gathers != NULL ? rank_zero_units(&shards->cut) : 0;
+    const size_t units = shards->gathers != NULL ? shards->unit_count : 0;
     for (size_t unit = 0; unit < units; unit++) {
         coll_op_destroy(shards->gathers[unit]);
     }
@@ -233,7 +223,7 @@ void rank_ddp_free_shards(rank_ddp *ddp)
 base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum, base_error *reterr)
 {
     const rank_ddp_shards *shards = &ddp->shards;
-    if (ddp->counted != NULL) {
+    if (!rank_ddp_is_sharded(ddp)) {
         return rank_norm_sum_squares(ddp->apart.members, &ddp->device, ddp->counted,
                                      ddp->counted_count, sum, reterr);
     }
@@ -243,7 +233,7 @@ base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum, base_error *r
 
 base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr)
 {
-    const size_t units = rank_zero_units(&ddp->shards.cut);
+    const size_t units = ddp->shards.unit_count;
     coll_error error;
     base_status status = BASE_OK;
     for (size_t unit = 0; status == BASE_OK && unit < units; unit++) {
@@ -267,26 +257,24 @@ static void drop_level(const rank_ddp *ddp)
 base_status rank_ddp_spread(rank_ddp *ddp, const float *whole, float *shard, const char *what,
                             base_error *reterr)
 {
-    const rank_zero_cut *cut = &ddp->shards.cut;
     const rank_device *device = &ddp->device;
-    const int rank = coll_comm_rank(ddp->comm);
     float *unit_at = ddp->levels[0];
+    rank_ddp_unit unit = {.number = 0};
     base_status status = BASE_OK;
-    for (size_t unit = 0; status == BASE_OK && unit < rank_zero_units(cut); unit++) {
-        const rank_zero_range all = rank_zero_unit(cut, unit);
-        const rank_zero_range mine = rank_zero_piece(cut, unit, rank);
-        if (rank == 0) {
-            device->backend->copy(device->queue, unit_at, whole + all.offset,
-                                  all.count * sizeof *whole);
+    while (status == BASE_OK && rank_ddp_next_unit(&ddp->shards.units, &unit)) {
+        if (coll_comm_rank(unit.comm) == 0) {
+            device->backend->copy(device->queue, unit_at, whole + unit.all.offset,
+                                  unit.all.count * sizeof *whole);
         }
-        status = rank_ddp_broadcast(ddp, ddp->comm, unit_at, all.count, reterr);
+        status = rank_ddp_broadcast(ddp, unit.comm, unit_at, unit.all.count, reterr);
         if (status == BASE_OK) {
             status = rank_ddp_check_same(
-                ddp, &(rank_ddp_values){ddp->comm, unit_at, all.count, what}, reterr);
+                ddp, &(rank_ddp_values){unit.comm, unit_at, unit.all.count, what}, reterr);
         }
         if (status == BASE_OK) {
-            device->backend->copy(device->queue, shard + rank_zero_place(cut, unit, rank),
-                                  unit_at + (mine.offset - all.offset), mine.count * sizeof *shard);
+            device->backend->copy(device->queue, shard + unit.place,
+                                  unit_at + (unit.mine.offset - unit.all.offset),
+                                  unit.mine.count * sizeof *shard);
         }
     }
     drop_level(ddp);
@@ -295,24 +283,21 @@ base_status rank_ddp_spread(rank_ddp *ddp, const float *whole, float *shard, con
 
 base_status rank_ddp_collect(rank_ddp *ddp, const float *shard, float *whole, base_error *reterr)
 {
-    const rank_zero_cut *cut = &ddp->shards.cut;
     const rank_device *device = &ddp->device;
-    const int rank = coll_comm_rank(ddp->comm);
     float *unit_at = ddp->levels[0];
     size_t counts[BASE_COLL_RANKS_MAX];
+    rank_ddp_unit unit = {.number = 0};
     base_status status = BASE_OK;
-    for (size_t unit = 0; status == BASE_OK && unit < rank_zero_units(cut); unit++) {
-        const rank_zero_range all = rank_zero_unit(cut, unit);
-        const rank_zero_range mine = rank_zero_piece(cut, unit, rank);
+    while (status == BASE_OK && rank_ddp_next_unit(&ddp->shards.units, &unit)) {
         coll_error error;
-        device->backend->copy(device->queue, unit_at + (mine.offset - all.offset),
-                              shard + rank_zero_place(cut, unit, rank), mine.count * sizeof *shard);
-        rank_ddp_piece_counts(ddp, unit, counts);
-        const coll_op_desc desc = gather_desc(ddp, unit, unit_at, counts);
-        status = coll_to_base(coll_run(ddp->comm, &desc, &error), &error, reterr);
-        if (status == BASE_OK && rank == 0) {
-            device->backend->copy(device->queue, whole + all.offset, unit_at,
-                                  all.count * sizeof *whole);
+        device->backend->copy(device->queue, unit_at + (unit.mine.offset - unit.all.offset),
+                              shard + unit.place, unit.mine.count * sizeof *shard);
+        rank_ddp_piece_counts(&unit, counts);
+        const coll_op_desc desc = gather_desc(&unit, unit_at, counts);
+        status = coll_to_base(coll_run(unit.comm, &desc, &error), &error, reterr);
+        if (status == BASE_OK && whole != NULL) {
+            device->backend->copy(device->queue, whole + unit.all.offset, unit_at,
+                                  unit.all.count * sizeof *whole);
         }
     }
     drop_level(ddp);

@@ -23,7 +23,7 @@ rank_zero_range rank_zero_unit(const rank_zero_cut *cut, size_t unit)
 {
     const size_t offset = unit * cut->unit_elements;
     BASE_ASSERT(offset < cut->count);
-    return (rank_zero_range){.offset = offset,
+    return (rank_zero_range){.offset = cut->offset + offset,
                              .count = base_min_size(cut->unit_elements, cut->count - offset)};
 }
 
