@@ -30,9 +30,9 @@ int64_t launch_ask_local_steps(const launch_ask *ask)
 
 int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout)
 {
-    const bool moments_alone = layout->pipeline > 1 || ask->adapters.rank > 0;
-    const bool whole = launch_layout_copies(layout) == 1 || launch_ask_local_steps(ask) > 1 ||
-                       launch_layout_expert_ranks(layout) > 1;
+    const bool moments_alone =
+        layout->pipeline > 1 || ask->adapters.rank > 0 || launch_layout_expert_ranks(layout) > 1;
+    const bool whole = launch_layout_copies(layout) == 1 || launch_ask_local_steps(ask) > 1;
     return whole ? 0 : moments_alone ? 1 : PROTO_ZERO_PARAMETERS;
 }
 
@@ -72,11 +72,11 @@ static base_status check_expert_ranks(const launch_ask *ask, const launch_layout
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--expert-ranks %" PRId64 ": the model has no experts", ranks);
     }
-    if (launch_layout_ranks(layout) > layout->data || ask->zero > 0 ||
+    if (launch_layout_ranks(layout) > layout->data || ask->zero > PROTO_ZERO_MOMENTS ||
         launch_ask_local_steps(ask) > 1) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--expert-ranks goes without --tensor, --pipeline, --context-ranks, "
-                         "--zero and --local-steps");
+                         "--zero 2 and 3, and --local-steps");
     }
     if (experts % ranks != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,

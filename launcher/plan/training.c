@@ -159,7 +159,8 @@ void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
             [LAUNCH_MEMORY_GRADIENTS] =
                 launch_zero_gradient_bytes(ask, layout, &part, micro_batches),
             [LAUNCH_MEMORY_OPTIMIZER] =
-                MOMENT_BYTES * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.trained) +
+                MOMENT_BYTES *
+                    launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.trained, own.apart) +
                 (launch_ask_local_steps(ask) > 1 ? OUTER_BYTES * own.trained : 0),
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
             [LAUNCH_MEMORY_WORK] = work_bytes(ask, layout, &own),
@@ -258,7 +259,7 @@ static exchanges time_exchanges(const launch_ask *ask, const launch_layout *layo
 static double merge_s(const launch_ask *ask, const launch_estimate *made, double params)
 {
     const double micro_batches = made->run.pipeline.micro_batches;
-    const double kept = launch_zero_kept(ask, &made->layout, PROTO_ZERO_GRADIENTS, params);
+    const double kept = launch_zero_kept(ask, &made->layout, PROTO_ZERO_GRADIENTS, params, 0);
     return launch_reading_s(ask, 3 * GRADIENT_BYTES * kept) * (micro_batches - 1) / micro_batches;
 }
 
@@ -380,8 +381,8 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     made->gradients_s += tied_s;
     made->gradients_exposed_s += tied_s;
     /* parameters, gradient, both moments */
-    made->optimizer_s =
-        launch_reading_s(ask, 28 * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, trained));
+    made->optimizer_s = launch_reading_s(
+        ask, 28 * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, trained, slowest->apart));
     if (launch_ask_local_steps(ask) > 1) {
         made->optimizer_s +=
             launch_reading_s(ask, OUTER_MOVED * trained) / (double)ask->local_steps;

@@ -11,11 +11,19 @@ enum {
     BUCKET_BYTES = 25 << 20,
 };
 
-double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, proto_zero stage,
-                        double params)
+/* Ranks that have the same experts. */
+static int64_t expert_copies(const launch_layout *layout)
 {
-    return launch_layout_zero(ask, layout) < stage ? params
-                                                   : params / (double)launch_layout_copies(layout);
+    return launch_layout_copies(layout) / launch_layout_expert_ranks(layout);
+}
+
+double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, proto_zero stage,
+                        double params, double apart)
+{
+    return launch_layout_zero(ask, layout) < stage
+               ? params
+               : (params - apart) / (double)launch_layout_copies(layout) +
+                     apart / (double)expert_copies(layout);
 }
 
 /* What is gathered, and whose gradients backward makes, one after the other. In parameters. */
@@ -59,12 +67,6 @@ double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layo
         of.layer + (part->stage.layers > 1 ? of.largest : fmax(of.embedding, of.output));
     return part->params / copies * FLOAT_BYTES +
            gathered * ((copies - 1) / copies * FLOAT_BYTES + rounded);
-}
-
-/* Ranks that have the same experts. */
-static int64_t expert_copies(const launch_layout *layout)
-{
-    return launch_layout_copies(layout) / launch_layout_expert_ranks(layout);
 }
 
 /* Of an exchange of so many parameters' gradients: a piece from each copy, and their sum. */
@@ -137,6 +139,16 @@ static double buckets_of(double params)
     return fmax(ceil(params * FLOAT_BYTES / BUCKET_BYTES), 1);
 }
 
+/* An exchange between the ranks that have the same experts, if ranks share them out. */
+static launch_exchange own_exchange(const launch_estimate *made, const char *what, double times,
+                                    double apart)
+{
+    const double buckets = buckets_of(apart);
+    launch_exchange own = exchange_of(made, what, apart > 0 ? times * buckets : 0, apart / buckets);
+    own.ranks = expert_copies(&made->layout);
+    return own;
+}
+
 /* Sums of gradients over the copies, so often; of experts that ranks share out, over those that have the same. Of
  * local steps: of what they have changed, once for all. Returns the seconds that they take. */
 static double add_gradients(const launch_ask *ask, launch_estimate *made,
@@ -145,17 +157,25 @@ static double add_gradients(const launch_ask *ask, launch_estimate *made,
     const double local = (double)launch_ask_local_steps(ask);
     const double common = part->trained - part->apart;
     const double buckets = buckets_of(common);
-    const double own_buckets = buckets_of(part->apart);
     const launch_exchange gradients = exchange_of(made, local > 1 ? "changes" : "gradients",
                                                   rounds * buckets / local, common / buckets);
-    launch_exchange own =
-        exchange_of(made, "expert gradient", part->apart > 0 ? rounds * own_buckets : 0,
-                    part->apart / own_buckets);
-    own.ranks = expert_copies(&made->layout);
-    const double common_s = launch_layout_zero(ask, &made->layout) == 0
-                                ? launch_bill_all_reduces(ask, made, gradients)
-                                : launch_bill_halves(ask, made, gradients, "reduce_scatter");
-    return common_s + launch_bill_all_reduces(ask, made, own);
+    const launch_exchange own = own_exchange(made, "expert gradient", rounds, part->apart);
+    return launch_layout_zero(ask, &made->layout) == 0
+               ? launch_bill_all_reduces(ask, made, gradients) +
+                     launch_bill_all_reduces(ask, made, own)
+               : launch_bill_halves(ask, made, gradients, "reduce_scatter") +
+                     launch_bill_halves(ask, made, own, "reduce_scatter");
+}
+
+/* The parameters that have been updated, of all copies. Returns the seconds. */
+static double gather_updated(const launch_ask *ask, launch_estimate *made,
+                             const launch_zero_part *part)
+{
+    const double common = part->trained - part->apart;
+    const double buckets = buckets_of(common);
+    return gather(ask, made, "parameters", buckets, common / buckets) +
+           launch_bill_halves(ask, made, own_exchange(made, "experts", 1, part->apart),
+                              "all_gather");
 }
 
 void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch_zero_part *part,
@@ -171,7 +191,7 @@ void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch
     if (stage == PROTO_ZERO_PARAMETERS) {
         hides_s = gather_layers(ask, made, &part->stage, backward_s);
     } else if (stage > 0) {
-        made->parameters_s = gather(ask, made, "parameters", buckets, part->trained / buckets);
+        made->parameters_s = gather_updated(ask, made, part);
         made->parameters_exposed_s = made->parameters_s;
     }
     if (local > 1) { /* they are known when the last step has ended */

@@ -16,9 +16,10 @@ typedef struct launch_zero_part {
     double apart;   /* of those: experts that ranks share out */
 } launch_zero_part;
 
-/* Of so many parameters, those of which a copy keeps what `stage` shards. */
+/* Of so many parameters, `apart` of them experts that ranks share out, those of which a copy keeps what `stage`
+ * shards. */
 double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, proto_zero stage,
-                        double params);
+                        double params, double apart);
 
 /* Bytes of parameters, with their copies in the products' type, and of gradients. */
 double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layout,

@@ -269,6 +269,29 @@ static void rows_travel_to_experts_elsewhere(void **state)
     assert_int_equal(made.row_count, 1);
 }
 
+/* Moments are cut between all ranks, those of experts between the ranks that have the same. Gradients go to them for
+ * each micro-batch, and parameters come back once. */
+static void moments_of_experts_are_sharded_apart(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_mixture();
+    const double experts = LAYERS * EXPERTS * EXPERT;
+    const double rest = (double)launch_model_params(&ask.model) - experts;
+    ask.zero = PROTO_ZERO_MOMENTS;
+    ask.global_batch = 24;
+    const launch_estimate made = figures_of(&ask, 4, 1, 2);
+    assert_true(
+        is_close(made.memory_bytes[LAUNCH_MEMORY_OPTIMIZER], 8 * (rest / 4 + experts / 2 / 2)));
+    assert_row(&made, "gradients", "reduce_scatter", 4, 3, 4 * rest);
+    assert_row(&made, "expert gradient", "reduce_scatter", 2, 3, 4 * experts / 2);
+    assert_row(&made, "parameters", "all_gather", 4, 1, 4 * rest);
+    assert_row(&made, "experts", "all_gather", 2, 1, 4 * experts / 2);
+    const launch_estimate one_group = figures_of(&ask, 4, 1, 4);
+    assert_null(row_of(&one_group, "experts"));
+    assert_true(
+        is_close(one_group.memory_bytes[LAUNCH_MEMORY_OPTIMIZER], 8 * (rest / 4 + experts / 4)));
+}
+
 /* Groups lie inside hosts, and ranks with the same experts do not. */
 static void a_group_is_near(void **state)
 {
@@ -397,8 +420,9 @@ static void the_search_tries_what_ranks_can_train(void **state)
     assert_int_equal(most, 4);
     ask.global_batch = 96;
     for (ask.zero = 1; ask.zero <= PROTO_ZERO_PARAMETERS; ask.zero++) {
-        assert_int_equal(count_found(&ask, 8, (launch_layout){.data = 0}, &most), 2);
-        assert_int_equal(most, 1);
+        const int shared = ask.zero == PROTO_ZERO_MOMENTS ? 3 : 0;
+        assert_int_equal(count_found(&ask, 8, (launch_layout){.data = 0}, &most), 2 + shared);
+        assert_int_equal(most, shared > 0 ? 8 : 1);
     }
     ask.zero = 0;
     ask.decode = true;
@@ -421,7 +445,7 @@ static void impossible_layouts_are_refused_with_the_reason(void **state)
         {{.data = 4, .tensor = 1, .pipeline = 1, .context_ranks = 2},
          "a model with experts goes without --pipeline and --context-ranks"},
         {{.data = 4, .tensor = 2, .pipeline = 1, .context_ranks = 1, .expert_ranks = 2},
-         "--expert-ranks goes without --tensor, --pipeline, --context-ranks, --zero and"},
+         "--expert-ranks goes without --tensor, --pipeline, --context-ranks, --zero 2"},
         {{.data = 16, .tensor = 1, .pipeline = 1, .context_ranks = 1, .expert_ranks = 16},
          "--expert-ranks 16 does not divide the model's experts, 8"},
         {{.data = 2, .tensor = 1, .pipeline = 1, .context_ranks = 1, .expert_ranks = 4},
@@ -449,31 +473,36 @@ static void impossible_layouts_are_refused_with_the_reason(void **state)
     assert_int_equal(launch_estimate_make(&ask, &threes, &made, &error), BASE_ERR_INVALID);
     assert_has(error.message, "--expert-ranks 3 is no power of two");
     ask.model.experts = EXPERTS;
-    ask.zero = 1;
+    ask.zero = PROTO_ZERO_GRADIENTS;
     assert_int_equal(launch_estimate_make(&ask, &shared, &made, &error), BASE_ERR_INVALID);
     assert_has(error.message, "--expert-ranks goes without --tensor");
     ask.zero = 0;
     ask.local_steps = 4;
     assert_int_equal(launch_estimate_make(&ask, &shared, &made, &error), BASE_ERR_INVALID);
-    assert_has(error.message, "--zero and --local-steps");
+    assert_has(error.message, "--zero 2 and 3, and --local-steps");
     ask.local_steps = 0;
     ask.model.experts = 0;
     assert_int_equal(launch_estimate_make(&ask, &shared, &made, &error), BASE_ERR_INVALID);
     assert_has(error.message, "--expert-ranks 2: the model has no experts");
 }
 
-/* No stage of ZeRO helps ranks that share out experts; --recompute does. */
-static void what_does_not_fit_fits_with_recompute(void **state)
+/* With stage 1 of ZeRO, the most that ranks have who share out experts, or with --recompute, or with both. */
+static void what_does_not_fit_says_how_it_would(void **state)
 {
     (void)state;
     launch_ask ask = ask_mixture();
     ask.recompute = true;
+    ask.zero = PROTO_ZERO_MOMENTS;
     const double least = figures_of(&ask, 4, 1, 2).total_bytes;
+    ask.zero = 0;
+    ask.device.memory_bytes = figures_of(&ask, 4, 1, 2).total_bytes;
     ask.recompute = false;
+    launch_estimate made = figures_of(&ask, 4, 1, 2);
+    assert_true(!made.fits && made.ways[made.way_count - 1].recompute);
     ask.device.memory_bytes = least;
-    const launch_estimate made = figures_of(&ask, 4, 1, 2);
+    made = figures_of(&ask, 4, 1, 2);
     assert_true(!made.fits && made.way_count == 1);
-    assert_true(made.ways[0].recompute && made.ways[0].zero == 0);
+    assert_true(made.ways[0].recompute && made.ways[0].zero == PROTO_ZERO_MOMENTS);
     ask.device.memory_bytes = 1;
     assert_int_equal(figures_of(&ask, 4, 1, 2).way_count, 0);
 }
@@ -488,12 +517,13 @@ int main(void)
         cmocka_unit_test(a_token_takes_the_time_of_its_experts),
         cmocka_unit_test(ranks_that_share_layers_add_up_each_result),
         cmocka_unit_test(rows_travel_to_experts_elsewhere),
+        cmocka_unit_test(moments_of_experts_are_sharded_apart),
         cmocka_unit_test(a_group_is_near),
         cmocka_unit_test(times_add_up),
         cmocka_unit_test(decoding_reads_the_experts_of_its_tokens),
         cmocka_unit_test(the_search_tries_what_ranks_can_train),
         cmocka_unit_test(impossible_layouts_are_refused_with_the_reason),
-        cmocka_unit_test(what_does_not_fit_fits_with_recompute),
+        cmocka_unit_test(what_does_not_fit_says_how_it_would),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
