@@ -44,6 +44,7 @@ struct coll_context {
     size_t made_room;
     uint64_t bytes_sent;
     coll_flight *flight;
+    bool has_met;                /* the last rendezvous ended well (rendezvous.h) */
     bool broken;                 /* a communicator has failed, and not by mismatch */
     int64_t watched_ns;          /* when a test or send looked for peers that have failed */
     unsigned yield_budget;       /* yields before sleeping, where ranks share processors */
@@ -71,6 +72,16 @@ extern unsigned coll_context_fork_count;
 static inline bool coll_context_is_here(const coll_context *context, int rank)
 {
     return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
+}
+
+/* How many other ranks are on this rank's host. */
+static inline int coll_context_neighbours(const coll_context *context)
+{
+    int count = -1;
+    for (int rank = 0; rank < context->size; rank++) {
+        count += coll_context_is_here(context, rank);
+    }
+    return count;
 }
 
 /* Made by coll_context_create, with nothing in it but what the options say; coll_context_destroy

@@ -37,7 +37,7 @@ static coll_status read_record(const coll_context *context, int rank, const uint
     return coll_fail(reterr, COLL_ERR_PEER, "%s failed: %s", name, head.text);
 }
 
-coll_status coll_rendezvous(const coll_context *context, const coll_rendezvous_part *part,
+coll_status coll_rendezvous(coll_context *context, const coll_rendezvous_part *part,
                             coll_error *reterr)
 {
     const size_t record_bytes = sizeof(record_head) + part->size_bytes;
@@ -46,6 +46,7 @@ coll_status coll_rendezvous(const coll_context *context, const coll_rendezvous_p
     const int64_t failed_ns = base_deadline_after_ns(FAILED_WAIT_NS);
     const bool failed = part->status != COLL_OK;
     const coll_error own = *reterr;
+    context->has_met = false;
     uint8_t *mine = calloc(1, whole_bytes);
     if (mine == NULL) {
         return failed ? part->status
@@ -72,6 +73,7 @@ coll_status coll_rendezvous(const coll_context *context, const coll_rendezvous_p
         memcpy((uint8_t *)part->all + (size_t)rank * part->size_bytes, record + sizeof head,
                part->size_bytes);
     }
+    context->has_met = status == COLL_OK;
     explicit_bzero(mine, whole_bytes); /* shares of the job's key are among them */
     free(mine);
     return status;

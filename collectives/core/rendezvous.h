@@ -20,8 +20,11 @@ typedef struct coll_rendezvous_part {
 /* The options' exchange, of records with a status before them. Returns part->status, with its error,
  * where this rank has failed; COLL_ERR_PEER where another has; else what the exchange returns.
  * Blocks until the deadline at most, and 5 s at most where this rank has failed. `reterr` is not
- * NULL. */
-COLL_MUST_CHECK coll_status coll_rendezvous(const coll_context *context,
-                                            const coll_rendezvous_part *part, coll_error *reterr);
+ * NULL.
+ *
+ * Notes in the context whether it ended well here. Then the peers go on, to the next rendezvous if
+ * there is one. So a rank that fails before it has to come to that, and say why. */
+COLL_MUST_CHECK coll_status coll_rendezvous(coll_context *context, const coll_rendezvous_part *part,
+                                            coll_error *reterr);
 
 #endif

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/descriptors.h"
 #include "core/failure.h"
 #include "transport/shm/fdpass.h"
 #include "transport/shm/layout.h"
@@ -184,13 +185,24 @@ static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, co
     return status;
 }
 
+/* The doorbells of its neighbours; its own one, a listener, and a connection to every other rank. */
+static int needed_descriptors(const coll_context *context)
+{
+    return coll_context_neighbours(context) + 2 + context->size - 1;
+}
+
+/* A rank that fails between the two exchanges still comes to the second: there the others wait. */
 static coll_status hybrid_open(coll_context *context, const coll_context_options *options,
                                int64_t deadline_ns, coll_error *reterr)
 {
     coll_status status = coll_shm_transport.open(context, options, deadline_ns, reterr);
-    if (status == COLL_OK) {
-        status = coll_tcp_open(context, options, deadline_ns, reterr);
+    if (status != COLL_OK && !context->has_met) {
+        return status; /* all others know, or this rank has lost them */
     }
+    if (status == COLL_OK) {
+        status = coll_descriptors_check("shm with tcp", needed_descriptors(context), reterr);
+    }
+    status = coll_tcp_open(context, options, deadline_ns, status, reterr);
     return status == COLL_OK ? swap_doorbells(context, deadline_ns, reterr) : status;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "core/descriptors.h"
 #include "core/failure.h"
 #include "core/rendezvous.h"
 #include "core/text.h"
@@ -258,12 +259,15 @@ static coll_status accept_all(coll_context *context, int listener, const uint8_t
 }
 
 coll_status coll_fdpass_open(coll_context *context, const coll_context_options *options,
-                             int64_t deadline_ns, coll_error *reterr)
+                             int64_t deadline_ns, coll_status status, coll_error *reterr)
 {
     fdpass_record mine = {.name_bytes = 0};
     fdpass_record all[COLL_RANKS_MAX];
     int listener = -1;
-    coll_status status = listen_anywhere(&listener, &mine, reterr);
+    status = status == COLL_OK ? listen_anywhere(&listener, &mine, reterr) : status;
+    if (status == COLL_OK) {
+        status = coll_descriptors_check("shm", coll_context_neighbours(context), reterr);
+    }
     const coll_rendezvous_part part = {options, &mine, all, sizeof mine, deadline_ns, status};
     status = coll_rendezvous(context, &part, reterr);
     for (int rank = 0; status == COLL_OK && rank < context->rank; rank++) {

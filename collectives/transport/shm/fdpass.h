@@ -12,10 +12,12 @@
 
 #include "core/context.h"
 
-/* Collective: calls the exchange once, then connects every pair of ranks. Fills context->socks. */
+/* Collective: calls the exchange once, then connects every pair of ranks. Fills context->socks.
+ * `status`, with *reterr: of what this rank did before. If that is not COLL_OK, it only says so. */
 COLL_MUST_CHECK coll_status coll_fdpass_open(coll_context *context,
                                              const coll_context_options *options,
-                                             int64_t deadline_ns, coll_error *reterr);
+                                             int64_t deadline_ns, coll_status status,
+                                             coll_error *reterr);
 void coll_fdpass_close(coll_context *context);
 
 /* What goes along with a descriptor, or in place of one. */

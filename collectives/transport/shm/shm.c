@@ -254,15 +254,16 @@ static void shm_arena_close(coll_arena *arena)
 static coll_status shm_open(coll_context *context, const coll_context_options *options,
                             int64_t deadline_ns, coll_error *reterr)
 {
-    context->shm = calloc(1, sizeof(shm_context));
-    if (context->shm == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
+    shm_context *context_shm = calloc(1, sizeof *context_shm);
+    coll_status status = COLL_OK;
+    if (context_shm == NULL) {
+        status = coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
     }
-    shm_context *context_shm = context->shm;
-    for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
+    for (int rank = 0; context_shm != NULL && rank < COLL_RANKS_MAX; rank++) {
         context_shm->doorbell_fds[rank] = -1;
     }
-    return coll_fdpass_open(context, options, deadline_ns, reterr);
+    context->shm = context_shm;
+    return coll_fdpass_open(context, options, deadline_ns, status, reterr);
 }
 
 static void shm_close(coll_context *context)

@@ -11,7 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
+#include "core/descriptors.h"
 #include "core/failure.h"
 #include "core/rendezvous.h"
 #include "core/text.h"
@@ -401,14 +403,34 @@ static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *r
     return status;
 }
 
+/* What a rank needs before it can be connected to, and what it tells the others. */
+static coll_status prepare(connecting *m, const coll_context_options *options,
+                           coll_tcp_record *mine, coll_error *reterr)
+{
+    coll_context *context = m->context;
+    if (sodium_init() < 0) {
+        return coll_fail(reterr, COLL_ERR_UNSUPPORTED, "libsodium does not start");
+    }
+    randombytes_buf(mine->share, sizeof mine->share);
+    coll_status status = coll_interface_choose(
+        options->interface, options->rendezvous_address,
+        coll_identity_reaches_beyond(context->identities, context->size, context->rank),
+        mine->address, reterr);
+    if (status == COLL_OK) {
+        status = coll_tcp_listen(mine->address, context->host_timeout_ns, &m->listener, &mine->port,
+                                 reterr);
+    }
+    return status == COLL_OK ? coll_descriptors_check("tcp", context->size - 1, reterr) : status;
+}
+
 coll_status coll_tcp_links_open(coll_context *context, const coll_context_options *options,
-                                int64_t deadline_ns, coll_conn **connections, coll_error *reterr)
+                                int64_t deadline_ns, coll_status status, coll_conn **connections,
+                                coll_error *reterr)
 {
     coll_tcp_record mine = {.auth = (uint8_t)options->tcp_auth,
                             .has_key = options->job_key != NULL};
     coll_tcp_record *all = calloc((size_t)context->size, sizeof *all);
     connecting *m = calloc(1, sizeof *m);
-    coll_status status = COLL_OK;
     if (m != NULL) {
         *m = (connecting){.context = context,
                           .connections = connections,
@@ -417,22 +439,10 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
                           .listener = -1,
                           .hung_up = -1};
     }
-    if (all == NULL || m == NULL) {
-        status = coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
-        goto out;
-    }
-    if (sodium_init() < 0) {
-        status = coll_fail(reterr, COLL_ERR_UNSUPPORTED, "libsodium does not start");
-        goto out;
-    }
-    randombytes_buf(mine.share, sizeof mine.share);
-    status = coll_interface_choose(
-        options->interface, options->rendezvous_address,
-        coll_identity_reaches_beyond(context->identities, context->size, context->rank),
-        mine.address, reterr);
     if (status == COLL_OK) {
-        status = coll_tcp_listen(mine.address, context->host_timeout_ns, &m->listener, &mine.port,
-                                 reterr);
+        status = all == NULL || m == NULL
+                     ? coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size)
+                     : prepare(m, options, &mine, reterr);
     }
     const coll_rendezvous_part part = {options, &mine, all, sizeof mine, deadline_ns, status};
     status = coll_rendezvous(context, &part, reterr);
@@ -440,10 +450,10 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
         status = coll_tcp_records_check(context, all, reterr);
     }
     if (status == COLL_OK) {
+        BASE_ASSERT(m != NULL); /* else it has failed above */
         coll_tcp_records_key(options->job_key, all, context->size, m->job_key);
         status = connect_all(m, deadline_ns, reterr);
     }
-out:
     for (int i = 0; m != NULL && i < HANDSHAKES_MAX; i++) {
         drop(&m->handshakes[i]);
     }

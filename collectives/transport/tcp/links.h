@@ -9,10 +9,11 @@
 #include "transport/tcp/conn.h"
 
 /* Collective: one exchange, then connects this rank with every other, and waits for all. Fills
- * connections, by context rank. */
+ * connections, by context rank. `status`, with *reterr: of what this rank did before. If that is not
+ * COLL_OK, it only says so. */
 COLL_MUST_CHECK coll_status coll_tcp_links_open(coll_context *context,
                                                 const coll_context_options *options,
-                                                int64_t deadline_ns, coll_conn **connections,
-                                                coll_error *reterr);
+                                                int64_t deadline_ns, coll_status status,
+                                                coll_conn **connections, coll_error *reterr);
 
 #endif

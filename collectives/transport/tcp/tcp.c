@@ -221,8 +221,7 @@ void coll_tcp_wake(coll_context *context)
     (void)!write(tcp->wake_fd, &one, sizeof one);
 }
 
-coll_status coll_tcp_open(coll_context *context, const coll_context_options *options,
-                          int64_t deadline_ns, coll_error *reterr)
+static coll_status make_state(coll_context *context, coll_error *reterr)
 {
     coll_tcp *tcp = calloc(1, sizeof *tcp);
     if (tcp == NULL) {
@@ -231,12 +230,20 @@ coll_status coll_tcp_open(coll_context *context, const coll_context_options *opt
     tcp->net.links = &tcp_net_links;
     context->net = tcp;
     tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (tcp->wake_fd < 0) {
-        return coll_fail_errno(reterr, errno, "cannot make an eventfd");
+    return tcp->wake_fd >= 0 ? COLL_OK : coll_fail_errno(reterr, errno, "cannot make an eventfd");
+}
+
+coll_status coll_tcp_open(coll_context *context, const coll_context_options *options,
+                          int64_t deadline_ns, coll_status status, coll_error *reterr)
+{
+    coll_conn *connections[COLL_RANKS_MAX] = {NULL};
+    if (status == COLL_OK) {
+        status = make_state(context, reterr);
     }
-    const coll_status status =
-        coll_tcp_links_open(context, options, deadline_ns, tcp->connections, reterr);
-    for (int rank = 0; rank < context->size; rank++) {
+    status = coll_tcp_links_open(context, options, deadline_ns, status, connections, reterr);
+    coll_tcp *tcp = tcp_of(context);
+    for (int rank = 0; tcp != NULL && rank < context->size; rank++) {
+        tcp->connections[rank] = connections[rank];
         if (tcp->connections[rank] != NULL) {
             tcp->net.remote[rank] = true;
             tcp->net.packet_bytes[rank] = tcp->connections[rank]->short_bytes_max;
@@ -326,6 +333,12 @@ void coll_tcp_close(coll_context *context)
     context->net = NULL;
 }
 
+static coll_status tcp_open(coll_context *context, const coll_context_options *options,
+                            int64_t deadline_ns, coll_error *reterr)
+{
+    return coll_tcp_open(context, options, deadline_ns, COLL_OK, reterr);
+}
+
 static const coll_socket_table tcp_sockets = {.poll = coll_tcp_poll, .push = coll_tcp_push};
 
 static const coll_sleep_table tcp_sleep_table = {.sleep = coll_tcp_sleep, .wake = coll_tcp_wake};
@@ -334,7 +347,7 @@ const coll_transport_table coll_tcp_transport = {
     .transport = COLL_TRANSPORT_TCP,
     .sockets = &tcp_sockets,
     .sleep = &tcp_sleep_table,
-    .open = coll_tcp_open,
+    .open = tcp_open,
     .close = coll_tcp_close,
     .has_given = coll_net_has_given,
     COLL_NET_COMMON,

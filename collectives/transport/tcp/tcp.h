@@ -19,10 +19,11 @@ typedef struct coll_tcp {
 
 extern const coll_transport_table coll_tcp_transport;
 
-/* Collective over the context: connects with all other ranks. */
+/* Collective over the context: connects with all other ranks. `status`, with *reterr: of what this
+ * rank did before. If that is not COLL_OK, it only says so to the others. */
 COLL_MUST_CHECK coll_status coll_tcp_open(coll_context *context,
                                           const coll_context_options *options, int64_t deadline_ns,
-                                          coll_error *reterr);
+                                          coll_status status, coll_error *reterr);
 void coll_tcp_close(coll_context *context);
 bool coll_tcp_poll(coll_context *context);
 void coll_tcp_push(coll_context *context);

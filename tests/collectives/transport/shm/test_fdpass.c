@@ -109,7 +109,7 @@ static void connecting_body(test_rank *rank)
     memset(d.strangers, -1, sizeof d.strangers);
     open_context(&context, identities, rank);
     const coll_status status = coll_fdpass_open(
-        &context, &guarded, base_deadline_after_ns(5 * BASE_NS_PER_S), &rank->error);
+        &context, &guarded, base_deadline_after_ns(5 * BASE_NS_PER_S), COLL_OK, &rank->error);
     const bool met = context.socks[1 - rank->rank] >= 0;
     const char byte = (char)rank->rank;
     char other = -1;
@@ -182,7 +182,7 @@ static coll_status connect_to_full_door(full_door *d, int abort_state, int64_t d
     open_context(&context, identities, &rank);
     (void)snprintf(context.abort_reason, sizeof context.abort_reason, "enough");
     atomic_store(&context.abort_state, abort_state);
-    const coll_status status = coll_fdpass_open(&context, &options, deadline_ns, error);
+    const coll_status status = coll_fdpass_open(&context, &options, deadline_ns, COLL_OK, error);
     coll_fdpass_close(&context);
     return status;
 }
