@@ -1,7 +1,7 @@
 # cmake --install: programs, their data, examples and the pages. libcoll installs itself (collectives/package). The components are
 # runtime (programs and data), libcoll (the shared libraries), dev (headers, archives, what compilers look for) and docs.
 if(RINGFENCE_LIBCOLL_ONLY)
-  install(TARGETS coll-simulate COMPONENT runtime)
+  install(TARGETS coll-bench coll-simulate COMPONENT runtime)
 else()
   install(TARGETS launcher rank coll-bench coll-simulate budget-service tokenizer-learn COMPONENT runtime)
   install(

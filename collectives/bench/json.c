@@ -12,6 +12,12 @@
 
 enum { JSON_FLAGS = JSON_INDENT(1) | JSON_REAL_PRECISION(9) };
 
+coll_status bench_json_check(const char *path, coll_error *reterr)
+{
+    base_error error;
+    return coll_from_base(base_file_check_writable(path, &error), &error, reterr);
+}
+
 static json_t *column_json(const bench_column *column)
 {
     json_t *wrong = column->wrong < 0 ? json_null() : json_integer(column->wrong);

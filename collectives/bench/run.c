@@ -135,13 +135,14 @@ int bench_finish(const bench_options *options, const bench_shared *shared,
 
 coll_status bench_check_files(const bench_options *options, coll_error *reterr)
 {
-    const char *const paths[] = {options->json_path, options->plot_path};
+    base_error error;
     coll_status status = COLL_OK;
-    for (size_t i = 0; status == COLL_OK && i < sizeof paths / sizeof paths[0]; i++) {
-        base_error error;
-        if (paths[i][0] != '\0') {
-            status = coll_from_base(base_file_check_writable(paths[i], &error), &error, reterr);
-        }
+    if (options->json_path[0] != '\0') {
+        status = bench_json_check(options->json_path, reterr);
+    }
+    if (status == COLL_OK && options->plot_path[0] != '\0') {
+        status =
+            coll_from_base(base_file_check_writable(options->plot_path, &error), &error, reterr);
     }
     return status;
 }
