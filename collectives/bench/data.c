@@ -36,7 +36,7 @@ static int64_t exact_max(coll_type type)
 
 static bool is_unsigned(coll_type type)
 {
-    return type == COLL_UINT8 || type == COLL_UINT64;
+    return type == COLL_UINT8 || type == COLL_UINT32 || type == COLL_UINT64;
 }
 
 static int64_t value(const bench_data *data, int rank, int index)
@@ -65,6 +65,8 @@ static int64_t wrap(const bench_data *data, int64_t number)
         return (uint8_t)number;
     case COLL_INT32:
         return (int32_t)number;
+    case COLL_UINT32:
+        return (uint32_t)number;
     default:
         return number;
     }
@@ -79,6 +81,12 @@ static int64_t combine(coll_reduce reduce, int64_t a, int64_t b)
         return b > a ? b : a;
     case COLL_PRODUCT:
         return a * b;
+    case COLL_AND:
+        return a & b;
+    case COLL_OR:
+        return a | b;
+    case COLL_XOR:
+        return a ^ b;
     default:
         return a + b;
     }
@@ -110,7 +118,7 @@ static void store(coll_type type, int64_t number, void *out)
 {
     const float single = (float)number;
     const double wide = (double)number;
-    const int32_t word = (int32_t)number;
+    const uint32_t word = (uint32_t)number;
     const uint8_t byte = (uint8_t)number;
     uint32_t bits = 0;
     uint16_t half = 0;
@@ -131,6 +139,7 @@ static void store(coll_type type, int64_t number, void *out)
         memcpy(out, &half, sizeof half);
         break;
     case COLL_INT32:
+    case COLL_UINT32:
         memcpy(out, &word, sizeof word);
         break;
     case COLL_INT8:

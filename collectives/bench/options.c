@@ -145,14 +145,15 @@ static const base_field rows[] = {
      .option = "op",
      .letter = 'o',
      .value = "OP",
-     .help = "sum, prod, min, max, avg or all"},
+     .help = "sum, prod, min, max, avg; of integers also and, or, xor; or all"},
     {.key = "datatype",
      OWN(ENUM, type),
      .name_of = type_name,
      .option = "datatype",
      .letter = 'd',
      .value = "TYPE",
-     .help = "float, double, half, bfloat16, int8, uint8, int32, int64, uint64 or all"},
+     .help = "float, double, half, bfloat16, int8, uint8, int32, uint32, int64, uint64 "
+             "or all"},
     {OWN(CODED, root), .coding = &root_coding, .most = FORKED_RANKS_MAX - 1, .option = "root",
      .letter = 'r', .value = "RANK", .help = "the root where there is one, or all"},
     {OWN(PATH, json_path), .filled = true, .option = "output_file", .letter = 'J', .value = "FILE",
@@ -344,6 +345,11 @@ static base_status check_together(bench_options *options, base_error *reterr)
                          "--tune takes sums of floats with each algorithm: not with --datatype, "
                          "--op, --algorithm or --counts");
     }
+    if (coll_kind_reduces(options->kind) && options->type != 0 &&
+        !coll_reduce_takes(options->reduce, options->type)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--op %s is for integers, not --datatype %s",
+                         coll_reduce_name(options->reduce), coll_type_name(options->type));
+    }
     if (count_rows(options) > BENCH_ROWS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "that would be more than %d rows", BENCH_ROWS_MAX);
     }
@@ -355,7 +361,9 @@ base_status bench_options_check_nccl(const bench_options *options, base_error *r
     const char *name = options->tune                ? "--tune"
                        : options->by_counts         ? "--counts"
                        : options->kind == COLL_SEND ? "sendrecv"
-                                                    : NULL;
+                       : coll_kind_reduces(options->kind) && coll_reduce_is_bitwise(options->reduce)
+                           ? "--op and, or or xor"
+                           : NULL;
     return name != NULL
                ? base_fail(reterr, BASE_ERR_INVALID, "%s is not for --transport nccl", name)
                : BASE_OK;

@@ -155,10 +155,14 @@ static coll_status measure_all(state *s)
     const int type_first = options->type == 0 ? 1 : (int)options->type;
     const int type_last = options->type == 0 ? BENCH_TYPES : (int)options->type;
     const int reduce_first = !reduces ? 0 : options->reduce == 0 ? 1 : (int)options->reduce;
-    const int reduce_last = reduces && options->reduce == 0 ? BENCH_REDUCES : reduce_first;
+    const int reduces_here = s->job->device != NULL ? COLL_AVERAGE : BENCH_REDUCES;
+    const int reduce_last = reduces && options->reduce == 0 ? reduces_here : reduce_first;
     coll_status status = COLL_OK;
     for (int type = type_first; type <= type_last; type++) {
         for (int reduce = reduce_first; reduce <= reduce_last; reduce++) {
+            if (!coll_reduce_takes((coll_reduce)reduce, (coll_type)type)) {
+                continue;
+            }
             for (int root = root_first; status == COLL_OK && root <= root_last; root++) {
                 status = measure_series(s, (bench_row){.type = (coll_type)type,
                                                        .reduce = (coll_reduce)reduce,

@@ -39,4 +39,22 @@ static inline bool coll_kind_is_p2p(coll_kind kind)
     return kind == COLL_SEND || kind == COLL_RECEIVE;
 }
 
+static inline bool coll_type_is_float(coll_type type)
+{
+    return type == COLL_FLOAT32 || type == COLL_FLOAT64 || type == COLL_FLOAT16 ||
+           type == COLL_BFLOAT16;
+}
+
+/* Whether it works bit by bit. */
+static inline bool coll_reduce_is_bitwise(coll_reduce reduce)
+{
+    return reduce >= COLL_AND && reduce <= COLL_XOR;
+}
+
+/* Whether values of this type can be combined so. */
+static inline bool coll_reduce_takes(coll_reduce reduce, coll_type type)
+{
+    return !coll_reduce_is_bitwise(reduce) || !coll_type_is_float(type);
+}
+
 #endif

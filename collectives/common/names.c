@@ -14,10 +14,14 @@ static const char *const kind_names[] = {
     "?",      "all_reduce", "broadcast", "all_gather", "barrier", "reduce", "reduce_scatter",
     "gather", "scatter",    "alltoall",  "send",       "receive",
 };
-static const char *const type_names[] = {"?",     "float", "double",   "int32", "int64",
-                                         "uint8", "half",  "bfloat16", "int8",  "uint64"};
-static const size_t type_sizes[] = {0, 4, 8, 4, 8, 1, 2, 2, 1, 8};
-static const char *const reduce_names[] = {"?", "sum", "min", "max", "prod", "avg"};
+static const char *const type_names[] = {"?",    "float",    "double", "int32",  "int64", "uint8",
+                                         "half", "bfloat16", "int8",   "uint64", "uint32"};
+static const size_t type_sizes[] = {0, 4, 8, 4, 8, 1, 2, 2, 1, 8, 4};
+static const char *const reduce_names[] = {"?",   "sum", "min", "max", "prod",
+                                           "avg", "and", "or",  "xor"};
+_Static_assert(LENGTH(type_names) == COLL_TYPE_LAST + 1 && LENGTH(type_sizes) == COLL_TYPE_LAST + 1,
+               "a name and a size for each type");
+_Static_assert(LENGTH(reduce_names) == COLL_REDUCE_LAST + 1, "a name for each reduction");
 static const char *const algorithm_names[] = {"auto",
                                               "ring",
                                               "tree",

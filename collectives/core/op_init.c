@@ -32,8 +32,13 @@ static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc
     if (coll_type_size_bytes(desc->type) == 0) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown element type %d", (int)desc->type);
     }
-    if (coll_kind_reduces(desc->kind) && (desc->reduce < COLL_SUM || desc->reduce > COLL_AVERAGE)) {
+    if (coll_kind_reduces(desc->kind) &&
+        (desc->reduce < COLL_SUM || desc->reduce > COLL_REDUCE_LAST)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown reduction %d", (int)desc->reduce);
+    }
+    if (coll_kind_reduces(desc->kind) && !coll_reduce_takes(desc->reduce, desc->type)) {
+        return coll_fail(reterr, COLL_ERR_INVALID, "%s is for integers, not %s",
+                         coll_reduce_name(desc->reduce), coll_type_name(desc->type));
     }
     const bool peer = coll_kind_is_p2p(desc->kind);
     if ((peer || coll_kind_has_root(desc->kind)) && (desc->root < 0 || desc->root >= comm->size)) {

@@ -95,7 +95,7 @@ static void end_kept(coll_flight *flight, uint64_t number)
 }
 
 /* How `what` is packed. */
-_Static_assert(COLL_UINT64 < 16 && COLL_AVERAGE < 16 && COLL_RANKS_MAX <= 256,
+_Static_assert(COLL_TYPE_LAST < 16 && COLL_REDUCE_LAST < 16 && COLL_RANKS_MAX <= 256,
                "type, reduce, root");
 
 uint64_t coll_flight_begin(coll_flight *flight, const coll_flight_record *record)

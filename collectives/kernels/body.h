@@ -27,6 +27,9 @@ typedef uint8_t any_uint8 __attribute__((may_alias));
 #define PRODUCT(a, b) ((a) * (b))
 #define MIN(a, b)     ((b) < (a) ? (b) : (a))
 #define MAX(a, b)     ((b) > (a) ? (b) : (a))
+#define AND(a, b)     ((a) & (b))
+#define OR(a, b)      ((a) | (b))
+#define XOR(a, b)     ((a) ^ (b))
 
 #include "kernels/half.h"
 #include "kernels/many.h"
@@ -116,15 +119,25 @@ typedef uint8_t any_uint8 __attribute__((may_alias));
     KERNEL(max_##type, any_##type, MAX)                                                            \
     DIVIDE(divide_##type, any_##type, element)
 
+/* Bit by bit, of integers of `size` bytes, with a sign or without. */
+#define KERNELS_BITS(size, element)                                                                \
+    KERNEL(and_##size, element, AND)                                                               \
+    KERNEL(or_##size, element, OR)                                                                 \
+    KERNEL(xor_##size, element, XOR)
+
 KERNELS_FLOAT(float32, float)
 KERNELS_FLOAT(float64, double)
 KERNELS(int32, uint32, int32_t)
 KERNELS(int64, uint64, int64_t)
 KERNELS(uint64, uint64, uint64_t)
+KERNELS(uint32, uint32, uint32_t)
 KERNELS(int8, uint8, int)
 KERNELS(uint8, uint8, int)
 KERNELS_HALF(float16)
 KERNELS_HALF(bfloat16)
+KERNELS_BITS(1, any_uint8)
+KERNELS_BITS(4, any_uint32)
+KERNELS_BITS(8, any_uint64)
 
 #define PLAIN(operation, type, size)                                                               \
     {                                                                                              \
@@ -139,15 +152,30 @@ KERNELS_HALF(bfloat16)
         .element_bytes = 2                                                                         \
     }
 
-#define ROW(type, size, average_many)                                                              \
+#define COMBINES(type, size, average_many)                                                         \
+    [COLL_SUM] = PLAIN(sum, type, size), [COLL_MIN] = PLAIN(min, type, size),                      \
+    [COLL_MAX] = PLAIN(max, type, size), [COLL_PRODUCT] = PLAIN(product, type, size),              \
+    [COLL_AVERAGE] = {.combine = sum_##type,                                                       \
+                      .combine_twice = sum_##type##_twice,                                         \
+                      .combine_many = (average_many),                                              \
+                      .divide = divide_##type,                                                     \
+                      .element_bytes = (size)}
+
+#define BITS(operation, size)                                                                      \
     {                                                                                              \
-        [COLL_SUM] = PLAIN(sum, type, size), [COLL_MIN] = PLAIN(min, type, size),                  \
-        [COLL_MAX] = PLAIN(max, type, size), [COLL_PRODUCT] = PLAIN(product, type, size),          \
-        [COLL_AVERAGE] = {.combine = sum_##type,                                                   \
-                          .combine_twice = sum_##type##_twice,                                     \
-                          .combine_many = (average_many),                                          \
-                          .divide = divide_##type,                                                 \
-                          .element_bytes = (size)},                                                \
+        .combine = operation##_##size, .combine_twice = operation##_##size##_twice,                \
+        .combine_many = many_##operation, .element_bytes = (size)                                  \
+    }
+
+#define ROW_FLOAT(type, size)                                                                      \
+    {                                                                                              \
+        COMBINES(type, size, many_average_##type)                                                  \
+    }
+
+#define ROW_INTEGER(type, size)                                                                    \
+    {                                                                                              \
+        COMBINES(type, size, NULL), [COLL_AND] = BITS(and, size), [COLL_OR] = BITS(or, size),      \
+                                    [COLL_XOR] = BITS(xor, size)                                   \
     }
 
 #define WIDE(operation, half, reduce, division)                                                    \
@@ -166,13 +194,9 @@ KERNELS_HALF(bfloat16)
     }
 
 coll_kernel_table KERNELS_NAME = {
-    [COLL_FLOAT32] = ROW(float32, 4, many_average_float32),
-    [COLL_FLOAT64] = ROW(float64, 8, many_average_float64),
-    [COLL_INT32] = ROW(int32, 4, NULL),
-    [COLL_INT64] = ROW(int64, 8, NULL),
-    [COLL_UINT8] = ROW(uint8, 1, NULL),
-    [COLL_FLOAT16] = ROW_HALF(float16),
-    [COLL_BFLOAT16] = ROW_HALF(bfloat16),
-    [COLL_INT8] = ROW(int8, 1, NULL),
-    [COLL_UINT64] = ROW(uint64, 8, NULL),
+    [COLL_FLOAT32] = ROW_FLOAT(float32, 4), [COLL_FLOAT64] = ROW_FLOAT(float64, 8),
+    [COLL_INT32] = ROW_INTEGER(int32, 4),   [COLL_INT64] = ROW_INTEGER(int64, 8),
+    [COLL_UINT8] = ROW_INTEGER(uint8, 1),   [COLL_FLOAT16] = ROW_HALF(float16),
+    [COLL_BFLOAT16] = ROW_HALF(bfloat16),   [COLL_INT8] = ROW_INTEGER(int8, 1),
+    [COLL_UINT64] = ROW_INTEGER(uint64, 8), [COLL_UINT32] = ROW_INTEGER(uint32, 4),
 };

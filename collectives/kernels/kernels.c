@@ -8,6 +8,7 @@
 #include <cpuid.h>
 #endif
 
+#include "common/kinds.h"
 #include "kernels/tables.h"
 
 enum { SETS_MAX = 3 };
@@ -56,8 +57,8 @@ static int list_sets(instruction_set *sets)
 
 static bool is_known(coll_type type, coll_reduce reduce)
 {
-    return type >= COLL_FLOAT32 && type <= COLL_UINT64 && reduce >= COLL_SUM &&
-           reduce <= COLL_AVERAGE;
+    return type >= COLL_FLOAT32 && type <= COLL_TYPE_LAST && reduce >= COLL_SUM &&
+           reduce <= COLL_REDUCE_LAST && coll_reduce_takes(reduce, type);
 }
 
 const coll_kernel *coll_kernel_find(coll_type type, coll_reduce reduce)

@@ -37,7 +37,8 @@ struct coll_kernel {
     size_t element_bytes;
 };
 
-/* The kernel for this processor; NULL for a type or reduction that does not exist. */
+/* The kernel for this processor; NULL for a type or reduction that does not exist, or
+ * for floats bit by bit. */
 const coll_kernel *coll_kernel_find(coll_type type, coll_reduce reduce);
 
 /* The same of one instruction set, `index` 0 (baseline), 1, …, with its name; NULL past the last

@@ -4,7 +4,7 @@
 
 #include "kernels/kernels.h"
 
-typedef const coll_kernel coll_kernel_table[COLL_UINT64 + 1][COLL_AVERAGE + 1];
+typedef const coll_kernel coll_kernel_table[COLL_TYPE_LAST + 1][COLL_REDUCE_LAST + 1];
 
 extern coll_kernel_table coll_kernels_baseline;
 extern coll_kernel_table coll_kernels_avx2;

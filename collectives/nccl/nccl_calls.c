@@ -9,6 +9,7 @@ static ncclDataType_t type_of(coll_type type)
         [COLL_FLOAT32] = ncclFloat32, [COLL_FLOAT64] = ncclFloat64,   [COLL_INT32] = ncclInt32,
         [COLL_INT64] = ncclInt64,     [COLL_UINT8] = ncclUint8,       [COLL_FLOAT16] = ncclFloat16,
         [COLL_INT8] = ncclInt8,       [COLL_BFLOAT16] = ncclBfloat16, [COLL_UINT64] = ncclUint64,
+        [COLL_UINT32] = ncclUint32,
     };
     return types[type];
 }

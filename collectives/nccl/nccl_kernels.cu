@@ -62,6 +62,10 @@ __device__ int64_t combine(int64_t a, int64_t b, bool adds)
 {
     return (int64_t)(adds ? (uint64_t)a + (uint64_t)b : (uint64_t)a * (uint64_t)b);
 }
+__device__ uint32_t combine(uint32_t a, uint32_t b, bool adds)
+{
+    return adds ? a + b : a * b;
+}
 __device__ uint64_t combine(uint64_t a, uint64_t b, bool adds)
 {
     return adds ? a + b : a * b;
@@ -185,6 +189,8 @@ extern "C" cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_t
         return launch<int32_t>(stream, t);
     case COLL_INT64:
         return launch<int64_t>(stream, t);
+    case COLL_UINT32:
+        return launch<uint32_t>(stream, t);
     case COLL_UINT64:
         return launch<uint64_t>(stream, t);
     case COLL_UINT8:

@@ -7,9 +7,9 @@
 static size_t element_bytes_of(coll_type type)
 {
     static const size_t bytes[] = {
-        [COLL_FLOAT32] = 4, [COLL_FLOAT64] = 8,  [COLL_INT32] = 4,
-        [COLL_INT64] = 8,   [COLL_UINT8] = 1,    [COLL_FLOAT16] = 2,
-        [COLL_INT8] = 1,    [COLL_BFLOAT16] = 2, [COLL_UINT64] = 8,
+        [COLL_FLOAT32] = 4, [COLL_FLOAT64] = 8, [COLL_INT32] = 4, [COLL_INT64] = 8,
+        [COLL_UINT8] = 1,   [COLL_FLOAT16] = 2, [COLL_INT8] = 1,  [COLL_BFLOAT16] = 2,
+        [COLL_UINT64] = 8,  [COLL_UINT32] = 4,
     };
     return bytes[type];
 }

@@ -21,7 +21,8 @@
  * sum, product or average is IEEE 754's: with a NaN among its operands, or infinities that cancel,
  * it is a NaN (the same bits on every rank; of several NaNs it is not said whose), -0 + -0 is -0,
  * and -0 + +0 is +0. Sums and products of integers wrap. An average is the sum, divided once by the
- * number of ranks before it is spread; of integers it is the wrapped sum's, cut towards zero.
+ * number of ranks before it is spread; of integers it is the wrapped sum's, cut towards zero. And, or
+ * and xor combine the bits of integers, with a sign or without; of floats they are COLL_ERR_INVALID.
  *
  * 16-bit floats: `direct` widens every operand, computes the whole tree in float32 (an average's
  * division too) and rounds once, to the nearest, ties to even. All other algorithms compute each
@@ -121,6 +122,8 @@ typedef enum coll_type {
     COLL_BFLOAT16 = 7, /* the upper half of a float32 */
     COLL_INT8 = 8,
     COLL_UINT64 = 9,
+    COLL_UINT32 = 10,
+    COLL_TYPE_LAST = COLL_UINT32,
 } coll_type;
 
 typedef enum coll_reduce {
@@ -129,6 +132,10 @@ typedef enum coll_reduce {
     COLL_MAX = 3,
     COLL_PRODUCT = 4,
     COLL_AVERAGE = 5, /* the sum divided by n, once, at the end; integers truncate toward zero */
+    COLL_AND = 6,     /* bit by bit, as the next two; integers only, on CPU only */
+    COLL_OR = 7,
+    COLL_XOR = 8,
+    COLL_REDUCE_LAST = COLL_XOR,
 } coll_reduce;
 
 typedef enum coll_algorithm {
@@ -430,7 +437,7 @@ COLL_MUST_CHECK coll_status coll_transport_parse(const char *name, coll_transpor
 const char *
 coll_kind_name(coll_kind kind); /* "all_reduce", "alltoall", …: as nccl-tests has them */
 const char *coll_type_name(coll_type type); /* "float", "double", "half", "bfloat16", "int8", … */
-const char *coll_reduce_name(coll_reduce reduce); /* "sum", "prod", "min", "max", "avg" */
+const char *coll_reduce_name(coll_reduce reduce); /* "sum", "prod", "min", "max", "avg", "and", … */
 COLL_MUST_CHECK coll_status coll_kind_parse(const char *name, coll_kind *kind, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_type_parse(const char *name, coll_type *type, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_reduce_parse(const char *name, coll_reduce *reduce,

@@ -103,6 +103,30 @@ static void test_every_kind(void **state)
     }
 }
 
+/* Of floats, -o all leaves out what is for integers. */
+static void test_bits(void **state)
+{
+    static const struct {
+        const char *line;
+        int rows;
+    } cases[] = {
+        {"all_reduce --ranks 3 -b 8K -e 8K -n 3 -d all -o xor", 6},
+        {"reduce_scatter --ranks 3 -b 8K -e 8K -n 3 -d uint32 -o all", 8},
+        {"all_reduce --ranks 2 -b 8 -e 8 -n 3 -d uint8 -o and", 1},
+        {"reduce --ranks 3 -b 8K -e 8K -n 3 -d half -o all", 5},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int rows = 0;
+        assert_int_equal(run(cases[i].line, NULL), 0);
+        for (const char *at = program.text[TEST_STDOUT]; at != NULL; at = strchr(at + 1, '\n')) {
+            rows += *at == '\n' && at[1] == ' ';
+        }
+        assert_int_equal(rows, cases[i].rows);
+        assert_has(program.text[TEST_STDOUT], "# Out of bounds values : 0 OK");
+    }
+}
+
 static void test_counts(void **state)
 {
     static const char *const lines[] = {
@@ -337,12 +361,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),        cmocka_unit_test(test_every_kind),
-        cmocka_unit_test(test_counts),      cmocka_unit_test(test_algorithm),
-        cmocka_unit_test(test_wrong_value), cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_lost_output),
-        cmocka_unit_test(test_interface),   cmocka_unit_test(test_plot),
-        cmocka_unit_test(test_ends),        cmocka_unit_test(test_tune),
-        cmocka_unit_test(test_launched),
+        cmocka_unit_test(test_bits),        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_algorithm),   cmocka_unit_test(test_wrong_value),
+        cmocka_unit_test(test_usage),       cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_lost_output), cmocka_unit_test(test_interface),
+        cmocka_unit_test(test_plot),        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_tune),        cmocka_unit_test(test_launched),
     };
     return cmocka_run_group_tests_name("coll-bench", tests, NULL, NULL);
 }

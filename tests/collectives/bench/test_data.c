@@ -93,6 +93,29 @@ static void test_integers_wrap(void **state)
     bench_data_destroy(data);
 }
 
+static void test_bits(void **state)
+{
+    static const coll_reduce reduces[] = {COLL_AND, COLL_OR, COLL_XOR};
+    uint32_t own[3][BENCH_PERIOD];
+    uint32_t wanted[BENCH_PERIOD];
+    (void)state;
+    for (size_t k = 0; k < sizeof reduces / sizeof reduces[0]; k++) {
+        bench_data *data = bench_data_create(3, COLL_UINT32, reduces[k]);
+        assert_non_null(data);
+        for (int r = 0; r < 3; r++) {
+            bench_data_fill(data, r, 0, BENCH_PERIOD, own[r]);
+        }
+        bench_data_fill(data, BENCH_REDUCED, 0, BENCH_PERIOD, wanted);
+        for (int i = 0; i < BENCH_PERIOD; i++) {
+            const uint32_t results[] = {own[0][i] & own[1][i] & own[2][i],
+                                        own[0][i] | own[1][i] | own[2][i],
+                                        own[0][i] ^ own[1][i] ^ own[2][i]};
+            assert_int_equal(wanted[i], results[k]);
+        }
+        bench_data_destroy(data);
+    }
+}
+
 /* Every flipped bit counts, at the ends of periods too. */
 static void test_wrong_is_found(void **state)
 {
@@ -152,8 +175,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_are_exact), cmocka_unit_test(test_results),
-        cmocka_unit_test(test_integers_wrap),  cmocka_unit_test(test_wrong_is_found),
-        cmocka_unit_test(test_layouts),        cmocka_unit_test(test_bus_factors),
+        cmocka_unit_test(test_integers_wrap),  cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_wrong_is_found), cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_bus_factors),
     };
     return cmocka_run_group_tests_name("coll-bench-data", tests, NULL, NULL);
 }

@@ -57,6 +57,19 @@ static void nccl_is_for_what_gpus_do(void **state)
     assert_int_equal(bench_check_words("", 2, &error), BASE_ERR_INVALID);
 }
 
+/* Bits are combined of integers; where nothing is combined, the operation says nothing. */
+static void bits_are_for_integers(void **state)
+{
+    (void)state;
+    assert_ok(parse("coll-bench all_reduce -d uint32 -o or"), &error);
+    assert_int_equal(options.type, COLL_UINT32);
+    assert_int_equal(options.reduce, COLL_OR);
+    assert_ok(parse("coll-bench all_reduce -d all -o and"), &error);
+    assert_ok(parse("coll-bench all_gather -o xor"), &error);
+    assert_int_equal(bench_check_words("all_reduce -d int32 -o xor", 2, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "--op and, or or xor is not for --transport nccl");
+}
+
 static void counts_are_for_kinds_with_blocks(void **state)
 {
     static const char *const with[] = {"all_gather", "reduce_scatter", "alltoall", "gather",
@@ -181,7 +194,9 @@ static void test_refused(void **state)
         {"coll-bench all_reduce -n 0", "--iters: 0: must be a whole number from 1"},
         {"coll-bench all_reduce --ranks 65", "--ranks: 65: must be a whole number from 1 to 64"},
         {"coll-bench all_reduce -d float8", "--datatype: 'float8': must be one of: all float"},
-        {"coll-bench all_reduce -o xor", "--op: 'xor': must be one of: all sum"},
+        {"coll-bench all_reduce -o nand", "--op: 'nand': must be one of: all sum"},
+        {"coll-bench all_reduce -o xor", "--op xor is for integers, not --datatype float"},
+        {"coll-bench reduce -d half -o and", "--op and is for integers, not --datatype half"},
         {"coll-bench all_reduce --algorithm bruck",
          "--algorithm: 'bruck': must be one of: auto ring"},
         {"coll-bench all_reduce --transport rdma", "--transport: 'rdma': must be one of: auto shm"},
@@ -249,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(counts_are_for_kinds_with_blocks),
         cmocka_unit_test(nccl_is_for_what_gpus_do),
+        cmocka_unit_test(bits_are_for_integers),
         cmocka_unit_test(test_all_flags),
         cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_sizes),

@@ -283,6 +283,13 @@ static void again_body(test_rank *rank)
     desc.kind = COLL_ALL_REDUCE;
     desc.algorithm = (coll_algorithm)99;
     RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == COLL_ERR_INVALID);
+    desc.algorithm = COLL_ALGORITHM_AUTO;
+    desc.reduce = (coll_reduce)(COLL_REDUCE_LAST + 1);
+    RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == COLL_ERR_INVALID);
+    desc.reduce = COLL_XOR;
+    desc.type = COLL_FLOAT32;
+    RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == COLL_ERR_INVALID);
+    RANK_CHECK(rank, says(rank, "xor is for integers, not float"));
     RANK_CHECK(rank, none == NULL);
     RANK_OK(rank, coll_barrier(comm, &rank->error));
 }
@@ -399,12 +406,12 @@ static void names_lead_back(void **state)
         assert_ok(coll_kind_parse(coll_kind_name(kind), &back, &error), &error);
         assert_int_equal(back, kind);
     }
-    for (coll_type type = COLL_FLOAT32; type <= COLL_UINT64; type++) {
+    for (coll_type type = COLL_FLOAT32; type <= COLL_TYPE_LAST; type++) {
         coll_type back = (coll_type)-1;
         assert_ok(coll_type_parse(coll_type_name(type), &back, &error), &error);
         assert_int_equal(back, type);
     }
-    for (coll_reduce reduce = COLL_SUM; reduce <= COLL_AVERAGE; reduce++) {
+    for (coll_reduce reduce = COLL_SUM; reduce <= COLL_REDUCE_LAST; reduce++) {
         coll_reduce back = (coll_reduce)-1;
         assert_ok(coll_reduce_parse(coll_reduce_name(reduce), &back, &error), &error);
         assert_int_equal(back, reduce);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "common/kinds.h"
 #include "core/op.h"
 #include "grid_case.h"
 #include "grid_pairs.h"
@@ -96,11 +97,17 @@ static grid_case case_of(const pair_row *row, int ranks)
                        .placement = (grid_placement)row->levels[FACTOR_PLACEMENT]};
 }
 
-/* A million elements for each of 16 ranks are for the long version. */
+/* A million elements for each of 16 ranks are for the long version. Bits of floats are not combined. */
 static bool is_allowed(const pair_row *row, int factors)
 {
     (void)factors;
     const int ranks = row->levels[FACTOR_RANKS];
+    const int type = row->levels[FACTOR_TYPE];
+    const int reduce = row->levels[FACTOR_REDUCE];
+    if (type >= 0 && reduce >= 0 &&
+        !coll_reduce_takes((coll_reduce)(COLL_SUM + reduce), (coll_type)(COLL_FLOAT32 + type))) {
+        return false;
+    }
     return row->levels[FACTOR_COUNT] != COUNTS - 1 || ranks < 0 || sizes[ranks] <= LONG_RANKS_MAX;
 }
 
@@ -167,8 +174,8 @@ static void test_pairs(void **state)
         [FACTOR_TRANSPORT] = LENGTH(transports),
         [FACTOR_KIND] = LENGTH(kinds),
         [FACTOR_COUNT] = COUNTS,
-        [FACTOR_TYPE] = COLL_UINT64,
-        [FACTOR_REDUCE] = COLL_AVERAGE,
+        [FACTOR_TYPE] = COLL_TYPE_LAST,
+        [FACTOR_REDUCE] = COLL_REDUCE_LAST,
         [FACTOR_ROOT] = 3,
         [FACTOR_PLACEMENT] = GRID_PLACEMENTS,
         [FACTOR_ALGORITHM] = LENGTH(algorithms),
@@ -237,8 +244,9 @@ static void sample_body(test_rank *rank)
         const kind_level kind = kinds[next_random(&state) % LENGTH(kinds)];
         grid_case c = {
             .kind = kind.kind, .varies = kind.varies, .algorithm = COLL_ALGORITHM_DIRECT};
-        c.type = (coll_type)(COLL_FLOAT32 + next_random(&state) % COLL_UINT64);
-        c.reduce = (coll_reduce)(COLL_SUM + next_random(&state) % COLL_AVERAGE);
+        c.type = (coll_type)(COLL_FLOAT32 + next_random(&state) % COLL_TYPE_LAST);
+        c.reduce = (coll_reduce)(COLL_SUM + next_random(&state) % COLL_REDUCE_LAST);
+        c.type = coll_reduce_takes(c.reduce, c.type) ? c.type : COLL_UINT32;
         c.root = (int)(next_random(&state) % (unsigned)rank->size);
         c.placement = (grid_placement)(next_random(&state) % GRID_PLACEMENTS);
         if (next_random(&state) % DIRECT_SHARE == 0) {
@@ -300,10 +308,11 @@ static bool run_block(grid_rank *g, grid_case c)
 
 static bool run_types(grid_rank *g, int kind, size_t count)
 {
-    for (int type = COLL_FLOAT32; type <= COLL_UINT64; type++) {
-        for (int reduce = COLL_SUM; reduce <= (kind < REDUCING_KINDS ? COLL_AVERAGE : COLL_SUM);
+    for (int type = COLL_FLOAT32; type <= COLL_TYPE_LAST; type++) {
+        for (int reduce = COLL_SUM; reduce <= (kind < REDUCING_KINDS ? COLL_REDUCE_LAST : COLL_SUM);
              reduce++) {
-            if (!run_block(g, (grid_case){.kind = kinds[kind].kind,
+            if (coll_reduce_takes((coll_reduce)reduce, (coll_type)type) &&
+                !run_block(g, (grid_case){.kind = kinds[kind].kind,
                                           .varies = kinds[kind].varies,
                                           .count = count,
                                           .type = (coll_type)type,

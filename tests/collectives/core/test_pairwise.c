@@ -69,7 +69,7 @@ static size_t total(const exchange *e, const size_t *counts, int ranks)
 /* In memory of at least 2 × RANKS_MAX × LONGEST elements. */
 static void prepare(exchange *e, const test_rank *rank, unsigned round, uint8_t *memory)
 {
-    const coll_type type = (coll_type)(COLL_FLOAT32 + round % COLL_UINT64);
+    const coll_type type = (coll_type)(COLL_FLOAT32 + round % COLL_TYPE_LAST);
     *e = (exchange){.round = round, .size = coll_type_size_bytes(type)};
     for (int r = 0; r < rank->size; r++) {
         e->send_counts[r] = count_of(round, rank->rank, r);

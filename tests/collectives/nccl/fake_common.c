@@ -22,9 +22,10 @@ ncclResult_t ncclMemFree(void *memory)
 
 size_t fake_element_bytes(ncclDataType_t type)
 {
-    static const size_t bytes[] = {[ncclInt8] = 1,    [ncclUint8] = 1,   [ncclInt32] = 4,
-                                   [ncclInt64] = 8,   [ncclUint64] = 8,  [ncclFloat16] = 2,
-                                   [ncclFloat32] = 4, [ncclFloat64] = 8, [ncclBfloat16] = 2};
+    static const size_t bytes[] = {
+        [ncclInt8] = 1,    [ncclUint8] = 1,   [ncclInt32] = 4,   [ncclUint32] = 4,
+        [ncclInt64] = 8,   [ncclUint64] = 8,  [ncclFloat16] = 2, [ncclFloat32] = 4,
+        [ncclFloat64] = 8, [ncclBfloat16] = 2};
     return bytes[type];
 }
 

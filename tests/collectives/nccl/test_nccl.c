@@ -70,7 +70,7 @@ static void compare(device_rank *r, coll_op_desc desc)
     device_fill(r);
     memcpy(wanted, r->recv, sizeof wanted);
     desc.size = sizeof desc;
-    desc.type = COLL_FLOAT32;
+    desc.type = desc.type != 0 ? desc.type : COLL_FLOAT32;
     desc.send = r->send;
     desc.recv = wanted;
     RANK_OK(rank, coll_run(r->comm, &desc, &rank->error));
@@ -118,6 +118,17 @@ static void exchange_in_place(device_rank *r, size_t count)
     coll_op_destroy(op);
 }
 
+/* NCCL does not combine bits. */
+static void refuse_bits(device_rank *r)
+{
+    test_rank *rank = r->rank;
+    coll_op *op = NULL;
+    coll_op_desc desc = device_all_reduce(r, COUNT_MAX);
+    desc.type = COLL_UINT32;
+    desc.reduce = COLL_OR;
+    RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
+}
+
 static void kinds_body(device_rank *r)
 {
     static const size_t counts[] = {1, 3, 64, COUNT_MAX};
@@ -134,6 +145,8 @@ static void kinds_body(device_rank *r)
     }
     compare(r, (coll_op_desc){.kind = COLL_ALL_REDUCE, .count = 10, .reduce = COLL_AVERAGE});
     compare(r, (coll_op_desc){.kind = COLL_REDUCE, .count = 10, .reduce = COLL_PRODUCT});
+    compare(r, (coll_op_desc){.kind = COLL_ALL_GATHER, .count = 10, .type = COLL_UINT32});
+    refuse_bits(r);
     exchange_in_place(r, COUNT_MAX);
     RANK_OK(r->rank, coll_comm_finalize(r->comm, &r->rank->error));
 }

@@ -16,6 +16,7 @@ typedef union element {
     int32_t i32;
     int64_t i64;
     uint64_t u64;
+    uint32_t u32;
 } element;
 
 typedef struct half_format {
@@ -145,6 +146,9 @@ static element input(coll_type type, int rank, size_t index, unsigned salt)
 #define WHOLE_OF(type, a, b, reduce)                                                               \
     ((reduce) == COLL_SUM || (reduce) == COLL_AVERAGE ? (type)((uint64_t)(a) + (uint64_t)(b))      \
      : (reduce) == COLL_PRODUCT                       ? (type)((uint64_t)(a) * (uint64_t)(b))      \
+     : (reduce) == COLL_AND                           ? (type)((uint64_t)(a) & (uint64_t)(b))      \
+     : (reduce) == COLL_OR                            ? (type)((uint64_t)(a) | (uint64_t)(b))      \
+     : (reduce) == COLL_XOR                           ? (type)((uint64_t)(a) ^ (uint64_t)(b))      \
                                                       : (type)CHOOSE(a, b, reduce))
 
 static element combine_half(coll_type type, coll_reduce reduce, element a, element b)
@@ -175,6 +179,9 @@ static element combine(coll_type type, coll_reduce reduce, element a, element b)
         break;
     case COLL_INT32:
         e.i32 = WHOLE_OF(int32_t, a.i32, b.i32, reduce);
+        break;
+    case COLL_UINT32:
+        e.u32 = WHOLE_OF(uint32_t, a.u32, b.u32, reduce);
         break;
     case COLL_INT64:
         e.i64 = WHOLE_OF(int64_t, a.i64, b.i64, reduce);
@@ -207,6 +214,9 @@ static element divide(coll_type type, element e, int divisor)
         break;
     case COLL_INT32:
         e.i32 /= divisor;
+        break;
+    case COLL_UINT32:
+        e.u32 /= (uint32_t)divisor;
         break;
     case COLL_INT64:
         e.i64 /= divisor;

@@ -28,6 +28,7 @@ typedef enum ncclDataType {
     ncclInt8 = 0,
     ncclUint8 = 1,
     ncclInt32 = 2,
+    ncclUint32 = 3,
     ncclInt64 = 4,
     ncclUint64 = 5,
     ncclFloat16 = 6,
