@@ -102,6 +102,7 @@ void coll_net_receive_failure(coll_comm *comm, int peer, const uint8_t *body, si
     memcpy(link->notice, body, body_bytes);
     link->notice_bytes = body_bytes;
     link->notice_from = peer;
+    coll_net_of(comm->context)->keeps_notices = true;
     coll_net_of(comm->context)->watchful = true;
 }
 
@@ -132,32 +133,42 @@ static void check_messages(coll_comm *comm)
     }
 }
 
-/* Fails communicators that wait for a peer which has left. */
-static void check_left(coll_context *context)
+static bool has_lost_a_rank(const coll_comm *comm)
 {
-    const coll_net *net = coll_net_of(context);
-    for (coll_comm *comm = context->comms; net->left_count > 0 && comm != NULL; comm = comm->next) {
-        const coll_op *op = comm->head;
-        while (op != NULL && op->arrived == comm->size) {
-            op = op->next;
+    const coll_net *net = coll_net_of(comm->context);
+    int rank = 0;
+    while (rank < comm->size && !net->left[comm->ranks[rank]]) {
+        rank++;
+    }
+    return rank < comm->size;
+}
+
+/* Fails a communicator that waits for a peer which has left. */
+static void check_left(coll_comm *comm)
+{
+    const coll_net *net = coll_net_of(comm->context);
+    const coll_op *op = comm->head;
+    while (op != NULL && op->arrived == comm->size) {
+        op = op->next;
+    }
+    for (int rank = 0; op != NULL && rank < comm->size; rank++) {
+        const coll_flag *flag = &comm->peers[rank].flags[op->sequence % COLL_FLAG_COUNT];
+        if (net->left[comm->ranks[rank]] &&
+            coll_flag_ahead(atomic_load(&flag->word), op->sequence) < 0) {
+            coll_net_comm *link = comm->net;
+            link->failed_at = op->sequence;
+            fail_left(comm, rank, op);
         }
-        for (int rank = 0; op != NULL && comm->net != NULL && rank < comm->size; rank++) {
-            const coll_flag *flag = &comm->peers[rank].flags[op->sequence % COLL_FLAG_COUNT];
-            if (net->left[comm->ranks[rank]] &&
-                coll_flag_ahead(atomic_load(&flag->word), op->sequence) < 0) {
-                coll_net_comm *link = comm->net;
-                link->failed_at = op->sequence;
-                fail_left(comm, rank, op);
-            }
-        }
-        if (comm->net != NULL && comm->p2p != NULL) {
-            check_messages(comm);
-        }
+    }
+    if (comm->p2p != NULL) {
+        check_messages(comm);
     }
 }
 
-void coll_net_look(coll_context *context)
+/* Takes the notices that this rank has come to; true if others are kept. */
+static bool take_notices(coll_context *context)
 {
+    bool keeps = false;
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         const coll_net_comm *link = comm->net;
         reason_head head;
@@ -167,9 +178,27 @@ void coll_net_look(coll_context *context)
         memcpy(&head, link->notice, sizeof head);
         if (head.sequence <= current(comm)) {
             take_failure(comm, link->notice_from, link->notice, link->notice_bytes);
+        } else {
+            keeps = true;
         }
     }
-    check_left(context);
+    return keeps;
+}
+
+/* After a failure other communicators go on. So this costs them something only while a notice is
+ * kept, and for good, where a peer has left, no more than a look at the ranks of those that are
+ * under way: only such can wait for it. */
+void coll_net_look(coll_context *context)
+{
+    coll_net *net = coll_net_of(context);
+    net->keeps_notices = net->keeps_notices && take_notices(context);
+    for (coll_comm *comm = net->left_count > 0 ? context->busy : NULL; comm != NULL;
+         comm = comm->busy_next) {
+        if (comm->net != NULL && !comm->failed && has_lost_a_rank(comm)) {
+            check_left(comm);
+        }
+    }
+    net->watchful = net->keeps_notices || net->left_count > 0;
 }
 
 void coll_net_mark_left(coll_net *net, int peer)

@@ -124,7 +124,8 @@ typedef struct coll_net {
     unsigned gone_count;
     uint64_t blamed[COLL_GONE_MAX]; /* that peers made where this rank made another (lists.c) */
     unsigned blamed_count;
-    bool watchful;                       /* a peer has left or failed: look every time */
+    bool watchful;                       /* a peer has left, or this: look every time */
+    bool keeps_notices;                  /* of failures that this rank has yet to come to */
     size_t packet_bytes[COLL_RANKS_MAX]; /* on the way to each rank; 0: unknown, or any */
     size_t chunk_bytes_max;              /* of a data frame, the same on every rank; 0: any */
 } coll_net;

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "core/failure.h"
+#include "core/p2p.h"
+#include "core/progress.h"
 #include "net_stage.h"
 #include "support.h"
 #include "transport/socket/comm.h"
@@ -20,6 +22,17 @@ void *__wrap_malloc(size_t size);
 void *__wrap_malloc(size_t size)
 {
     return no_memory ? NULL : __real_malloc(size);
+}
+
+static int advanced; /* looks at messages */
+
+bool __real_coll_p2p_advance(coll_comm *comm);
+bool __wrap_coll_p2p_advance(coll_comm *comm);
+
+bool __wrap_coll_p2p_advance(coll_comm *comm)
+{
+    advanced++;
+    return __real_coll_p2p_advance(comm);
 }
 
 typedef struct stage {
@@ -158,6 +171,49 @@ static void messages_are_passed_on_as_they_were(void **state)
     }
 }
 
+/* Other communicators go on after that, and are not held up by looks. */
+static void nobody_looks_when_all_has_been_taken(void **state)
+{
+    stage *s = open_stage();
+    (void)state;
+    receive_mismatch(s, 4, "four");
+    coll_net_look(&s->core.context);
+    assert_true(s->core.net.watchful);
+    s->core.comm.sequence = 4;
+    coll_net_look(&s->core.context);
+    assert_true(s->core.comm.failed);
+    assert_false(s->core.net.watchful);
+    close_stage(s);
+    s = open_stage();
+    receive_mismatch(s, 4, "four");
+    (void)coll_comm_fail(&s->core.comm, COLL_ERR_TIMEOUT, "something else");
+    coll_net_look(&s->core.context);
+    assert_false(s->core.net.watchful);
+    close_stage(s);
+}
+
+/* Only a communicator with something under way can wait for a rank that has left. */
+static void idle_communicators_are_not_looked_at(void **state)
+{
+    coll_error error;
+    stage *s = open_stage();
+    (void)state;
+    assert_ok(coll_p2p_open(&s->core.comm, &error), &error);
+    coll_net_mark_left(&s->core.net, STAGE_PEER);
+    advanced = 0;
+    coll_net_look(&s->core.context);
+    assert_int_equal(advanced, 0);
+    coll_busy_add(&s->core.comm);
+    coll_net_look(&s->core.context);
+    assert_int_equal(advanced, 1);
+    s->core.net.left[STAGE_PEER] = false; /* another one has, which is not in it */
+    coll_net_look(&s->core.context);
+    assert_int_equal(advanced, 1);
+    coll_busy_remove(&s->core.comm);
+    coll_p2p_close(&s->core.comm);
+    close_stage(s);
+}
+
 /* A peer's message goes to this rank's terminal. */
 static void messages_are_only_text(void **state)
 {
@@ -281,6 +337,8 @@ int main(void)
         cmocka_unit_test(messages_are_passed_on_as_they_were),
         cmocka_unit_test(messages_are_only_text),
         cmocka_unit_test(a_failure_waits_for_its_operation),
+        cmocka_unit_test(nobody_looks_when_all_has_been_taken),
+        cmocka_unit_test(idle_communicators_are_not_looked_at),
         cmocka_unit_test(without_memory_it_does_not_wait),
         cmocka_unit_test(a_connection_is_lost_once),
         cmocka_unit_test(a_rank_that_said_goodbye_is_not_lost),
