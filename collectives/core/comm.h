@@ -79,6 +79,16 @@ struct coll_comm {
     int failed_peer;             /* 1 + the rank of a peer that has sent a failure notice; 0 */
 };
 
+/* A bit for each of its ranks, by their numbers in the context. */
+static inline uint64_t coll_comm_members(const coll_comm *comm)
+{
+    uint64_t members = 0;
+    for (int rank = 0; rank < comm->size; rank++) {
+        members |= UINT64_C(1) << comm->ranks[rank];
+    }
+    return members;
+}
+
 /* coll_comm_create with a deadline, and before there is a world to agree in. */
 COLL_MUST_CHECK coll_status coll_comm_open(coll_context *context, const int *ranks, int count,
                                            int64_t deadline_ns, coll_comm **comm,

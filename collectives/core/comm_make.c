@@ -170,6 +170,7 @@ coll_status coll_comm_open(coll_context *context, const int *ranks, int count, i
         coll_comm_destroy(made);
         return coll_error_prepend(reterr, status, "making a communicator of %d ranks", count);
     }
+    context->doubted &= ~coll_comm_members(made);
     *comm = made;
     return COLL_OK;
 }

@@ -44,8 +44,10 @@ struct coll_context {
     size_t made_room;
     uint64_t bytes_sent;
     coll_flight *flight;
-    bool has_met;                /* the last rendezvous ended well (rendezvous.h) */
-    bool broken;                 /* a communicator has failed, and not by mismatch */
+    bool has_met; /* the last rendezvous ended well (rendezvous.h) */
+    /* Bits of the ranks of communicators that have failed, and not by mismatch, unless one of them
+     * was made since: what is still to reach these, they may never take. */
+    uint64_t doubted;
     int64_t watched_ns;          /* when a test or send looked for peers that have failed */
     unsigned yield_budget;       /* yields before sleeping, where ranks share processors */
     unsigned spins;              /* pauses before yielding; 0 where ranks share processors */

@@ -46,7 +46,9 @@ coll_status coll_comm_fail(coll_comm *comm, coll_status status, const char *form
         va_start(args, format);
         comm->failed = true;
         /* After a mismatch peers still need this rank's flag, to learn of it themselves. */
-        comm->context->broken = comm->context->broken || status != COLL_ERR_MISMATCH;
+        if (status != COLL_ERR_MISMATCH) {
+            comm->context->doubted |= coll_comm_members(comm);
+        }
         comm->failure.status = status;
         (void)vsnprintf(comm->failure.message, sizeof comm->failure.message, format, args);
         va_end(args);

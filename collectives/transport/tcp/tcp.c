@@ -269,8 +269,9 @@ static bool has_unsent(const coll_context *context, const coll_conn *conn)
             unsent > 0);
 }
 
-/* Sends on, and waits a moment for those who have not taken all. False: there is nobody. */
-static bool flush_step(const coll_context *context)
+/* Sends on, and waits a moment for those who have not taken all, but for the ranks in `given_up`.
+ * False: there is nobody. */
+static bool flush_step(const coll_context *context, uint64_t given_up)
 {
     const coll_tcp *tcp = tcp_of(context);
     struct pollfd items[COLL_RANKS_MAX];
@@ -279,7 +280,7 @@ static bool flush_step(const coll_context *context)
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         (void)coll_conn_flush(conn);
-        if (has_unsent(context, conn)) {
+        if ((given_up >> conn->peer & 1) == 0 && has_unsent(context, conn)) {
             waiting[count] = conn;
             items[count++] = (struct pollfd){.fd = conn->fd,
                                              .events = coll_conn_backlog(conn) > 0 ? POLLOUT : 0};
@@ -295,15 +296,18 @@ static bool flush_step(const coll_context *context)
     return count > 0;
 }
 
-/* Gives what was sent last the time to leave: peers may need it. After a failure that is short. */
+/* Gives what was sent last the time to leave: peers may need it. After a failure that is short for
+ * those that took part in it. */
 static void flush(const coll_context *context)
 {
-    const bool failed = context->broken || context->world == NULL;
-    const int64_t deadline_ns =
-        base_deadline_after_ns(failed ? FLUSH_FAILED_NS : context->timeout_ns);
-    while (flush_step(context) && base_now_ns() < deadline_ns &&
-           atomic_load(&context->abort_state) == 0) {
-    }
+    const uint64_t doubted = context->world == NULL ? UINT64_MAX : context->doubted;
+    const int64_t doubted_ns = base_deadline_after_ns(FLUSH_FAILED_NS);
+    const int64_t deadline_ns = base_deadline_after_ns(context->timeout_ns);
+    int64_t now_ns = 0;
+    do {
+        now_ns = base_now_ns();
+    } while (flush_step(context, now_ns < doubted_ns ? 0 : doubted) && now_ns < deadline_ns &&
+             atomic_load(&context->abort_state) == 0);
 }
 
 void coll_tcp_close(coll_context *context)

@@ -449,13 +449,13 @@ bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank)
             (events & ZMQ_POLLOUT) == 0);
 }
 
-void coll_zmq_links_close(coll_zmq_links *links, const bool *left, bool failed)
+void coll_zmq_links_close(coll_zmq_links *links, const bool *left, uint64_t doubted)
 {
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
         if (links->sockets[rank] != NULL) {
             /* Nobody takes it where there is no connection, and ZeroMQ would wait all the same. */
             const int while_ms = left[rank] || coll_zmq_links_is_lost(links, rank) ? 0
-                                 : failed                                          ? FLUSH_FAILED_MS
+                                 : (doubted >> rank & 1) != 0                      ? FLUSH_FAILED_MS
                                                                                    : FLUSH_MS;
             /* Before its reader goes: ZeroMQ would wait for one forever. */
             (void)zmq_socket_monitor(links->sockets[rank], NULL, 0);

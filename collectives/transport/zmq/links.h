@@ -44,8 +44,8 @@ bool coll_zmq_links_is_silent(const coll_zmq_links *links, int rank);
  * What came before its end may still wait to be read. */
 bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank);
 
-/* Closes, and gives what was sent time to leave, but for ranks that have left: a short one after a
- * failure. */
-void coll_zmq_links_close(coll_zmq_links *links, const bool *left, bool failed);
+/* Closes, and gives what was sent time to leave, but for ranks that have left: a short one for those
+ * whose bits are set in `doubted`. */
+void coll_zmq_links_close(coll_zmq_links *links, const bool *left, uint64_t doubted);
 
 #endif

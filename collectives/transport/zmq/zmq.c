@@ -434,13 +434,14 @@ static void net_close_context(coll_context *context)
     }
     (void)net_poll_sockets(context); /* a rank that has said goodbye needs none */
     coll_net_farewell(context);
-    bool failed = context->broken || context->world == NULL ||
-                  atomic_load(&context->abort_state) != 0; /* no peer is waited for any more */
+    /* No peer is waited for any more. */
+    const bool failed = context->world == NULL || atomic_load(&context->abort_state) != 0;
+    uint64_t doubted = failed ? UINT64_MAX : context->doubted;
     for (int rank = 0; rank < context->size; rank++) {
-        failed = failed || state->peers[rank].read_closed;
+        doubted |= (uint64_t)state->peers[rank].read_closed << rank;
     }
     /* Peers may need what was sent last, and why this rank goes. */
-    coll_zmq_links_close(&state->links, state->net.left, failed);
+    coll_zmq_links_close(&state->links, state->net.left, doubted);
     coll_net_fini(&state->net);
     while (state->loans != NULL) {
         zmq_loan *next = state->loans->next;

@@ -11,14 +11,17 @@
 #include "ranks.h"
 #include "support.h"
 
-#define PATIENCE_NS (10 * BASE_NS_PER_S)
-#define SHORT_NS    BASE_NS_PER_S
+#define PATIENCE_NS     (10 * BASE_NS_PER_S)
+#define SHORT_NS        BASE_NS_PER_S
+#define LEAVES_AFTER_NS (BASE_NS_PER_S / 2) /* longer than destroying waits after a failure */
 
 static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
                                             COLL_TRANSPORT_ZMQ};
 enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
 
-static atomic_bool nobody_answers; /* what is sent stays on its way */
+static atomic_bool nobody_answers;            /* what is sent stays on its way */
+static _Thread_local int64_t unsent_until_ns; /* it does not even leave before; 0: as it is */
+static _Thread_local bool has_seen_all_leave;
 
 int __real_ioctl(int fd, unsigned long request, ...);
 int __wrap_ioctl(int fd, unsigned long request, ...);
@@ -32,6 +35,10 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
     const int result = __real_ioctl(fd, request, answer);
     if (request == SIOCOUTQ && atomic_load(&nobody_answers)) {
         *answer = 1;
+    }
+    if ((request == SIOCOUTQ || request == SIOCOUTQNSD) && unsent_until_ns != 0) {
+        *answer = base_now_ns() < unsent_until_ns;
+        has_seen_all_leave = *answer == 0;
     }
     return result;
 }
@@ -278,6 +285,42 @@ static void a_rank_that_takes_nothing_is_named(void **state)
     }
 }
 
+/* Rank 2 leaves, and the others go on without it. What rank 0 has sent in the smaller communicator
+ * gets the time to leave, as if nothing had failed before. */
+static void shrunk_body(test_rank *rank)
+{
+    static const int both[] = {0, 1};
+    static atomic_int gone;
+    coll_context_options options = test_rank_options(rank);
+    coll_comm *smaller = NULL;
+    options.transport = COLL_TRANSPORT_TCP;
+    atomic_store(&gone, 0);
+    RANK_OK(rank, coll_context_create(&options, &rank->context, &rank->error));
+    if (rank->rank < 2) {
+        RANK_CHECK(rank, coll_barrier(coll_context_world(rank->context), &rank->error) != COLL_OK);
+        RANK_OK(rank, coll_comm_create(rank->context, both, 2, &smaller, &rank->error));
+        RANK_OK(rank, coll_barrier(smaller, &rank->error));
+        coll_comm_destroy(smaller);
+    }
+    if (rank->rank == 0) {
+        unsent_until_ns = base_now_ns() + LEAVES_AFTER_NS;
+        has_seen_all_leave = false;
+    }
+    RANK_CHECK(rank, rank->rank != 1 || await(&gone, 1));
+    coll_context_destroy(rank->context);
+    if (rank->rank == 0) {
+        unsent_until_ns = 0;
+        atomic_store(&gone, 1);
+        RANK_CHECK(rank, has_seen_all_leave);
+    }
+}
+
+static void a_smaller_communicator_is_whole_again(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3, .bare = true}, shrunk_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +329,7 @@ int main(void)
         cmocka_unit_test(nobody_is_waited_for),
         cmocka_unit_test(what_is_under_way_stays),
         cmocka_unit_test(a_rank_that_takes_nothing_is_named),
+        cmocka_unit_test(a_smaller_communicator_is_whole_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
