@@ -229,6 +229,14 @@ for name in $declared; do
         exit 1
     }
 done
+# The page says of each function of coll.h and launched.h what it is for.
+for name in $(cc -E -P $(pkg-config --cflags libcoll) -include coll/launched.h -x c /dev/null | grep -o '\<coll_[a-z_]*(' |
+    tr -d '(' | sort -u); do
+    grep -qw "$name" "$page" || {
+        echo "$page does not mention $name"
+        exit 1
+    }
+done
 echo "headers: right"
 
 cat >"$scratch/version.c" <<'END'
