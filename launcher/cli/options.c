@@ -325,6 +325,9 @@ static base_status check_together(launch_options *options, base_error *reterr)
     if (job->infer.eval_every > 0 && options->job_file[0] == '\0') {
         job->infer.eval = true;
     }
+    if (job->train.patience > 0 && options->job_file[0] == '\0') {
+        job->train.keep_best = true;
+    }
     if (proto_job_is_local(job) && options->job_file[0] == '\0') {
         complete_outer(options);
     }

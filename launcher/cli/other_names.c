@@ -28,6 +28,8 @@ const base_other_name launch_other_names[LAUNCH_OTHER_NAMES] = {
     {"save_steps", "save-every"},
     {"save_total_limit", "keep"},
     {"eval_steps", "eval-every"},
+    {"load_best_model_at_end", "keep-best"},
+    {"early_stopping_patience", "patience"},
     {"resume_from_checkpoint", "resume"},
     {"gradient_checkpointing", "recompute"},
     {"activation_checkpointing", "recompute"},

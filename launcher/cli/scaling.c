@@ -90,6 +90,8 @@ static base_status run_once(const launch_options *options, const char *rank_path
     job.train.resume = false;
     job.infer.eval = false;
     job.infer.eval_every = 0;
+    job.train.keep_best = false;
+    job.train.patience = 0;
     job.output.directory[0] = '\0';
     (void)snprintf(label, sizeof label, "measuring %d %s: ", ranks, ranks == 1 ? "rank" : "ranks");
     const launch_job_options job_options = {

@@ -108,6 +108,24 @@ static const char *equal_parts(const proto_job *job)
                                      : "both copies of the tied matrix byte-equal";
 }
 
+/* What --keep-best and --patience did. All ranks say the same. */
+static void print_best(const proto_job *job, const launch_job_result *result)
+{
+    const launch_rank_info *info = result->ranks;
+    if (info->stopped_early) {
+        launch_writer_result("stopped early after step %" PRId64 " of %" PRId64 ": %" PRId64
+                             " %s no lower held-out loss (--patience)\n",
+                             result->steps_done, job->train.steps, job->train.patience,
+                             job->train.patience == 1 ? "evaluation has found"
+                                                      : "evaluations in a row have found");
+    }
+    if (info->best_step > 0) {
+        launch_writer_result("the model is that after step %" PRIu64
+                             ", with the lowest held-out loss of all evaluations: %.4f\n",
+                             info->best_step, info->best_loss);
+    }
+}
+
 static void print_training(const launch_options *options, const launch_job_result *result)
 {
     const int ranks = (int)options->job.job.world_size;
@@ -116,6 +134,7 @@ static void print_training(const launch_options *options, const launch_job_resul
         launch_writer_result("loss: %.4f -> %.4f in %" PRId64 " steps\n", result->loss_first,
                              result->loss_last, steps);
     }
+    print_best(&options->job, result);
     const bool stages = proto_mode_get(options->job.job.mode)->pipelined;
     if (isfinite(result->tokens_per_second) && stages) {
         char pipelines[96];

@@ -331,6 +331,9 @@ static void handle_finished(launch_session *session, int rank,
     info->tokens_drawn = finished->tokens_drawn;
     info->tokens_drafted = finished->tokens_drafted;
     info->tokens_accepted = finished->tokens_accepted;
+    info->best_step = finished->best_step;
+    info->best_loss = finished->best_loss;
+    info->stopped_early = finished->stopped_early;
     info->checkpoints = finished->checkpoints;
     info->checkpoint_ns = finished->checkpoint_ns;
     (void)snprintf(info->gpu.products, sizeof info->gpu.products, "%s", finished->products);

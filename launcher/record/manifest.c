@@ -220,6 +220,8 @@ static void put_job(launch_sheet *page, const launch_run *run)
                  proto_loss_on_name(windows ? PROTO_LOSS_ON_ALL : job->data.loss_on));
     sheet_put(&training, "windows", json_boolean(windows));
     sheet_int(&training, "eval_every", (uint64_t)job->infer.eval_every);
+    sheet_put(&training, "keep_best", json_boolean(job->train.keep_best));
+    sheet_known(&training, "patience", job->train.patience > 0, (uint64_t)job->train.patience);
     const bool reduces = /* gradients, in buckets */
         !proto_mode_get(job->job.mode)->pipelined || proto_job_copies(job) > 1;
     sheet_string(&training, "timing", reduces ? proto_timing_name(job->parallel.timing) : NULL);
@@ -338,6 +340,21 @@ static void put_eval_curve(launch_sheet *page, const launch_run *run)
         sheet_row(page, curve, point);
     }
     sheet_put(page, "eval_curve", curve);
+}
+
+/* --keep-best: the step of eval_curve that the model is of. */
+static void put_best(launch_sheet *page, const launch_run *run)
+{
+    const launch_rank_info *info = run->end->ranks;
+    if (info == NULL || !info->finished || info->best_step == 0) {
+        sheet_put(page, "best", json_null());
+        return;
+    }
+    launch_sheet best = sheet_make();
+    sheet_int(&best, "step", info->best_step - 1);
+    sheet_real(&best, "heldout_loss", info->best_loss);
+    sheet_put(&best, "stopped_early", json_boolean(info->stopped_early));
+    sheet_part(page, "best", best);
 }
 
 static void put_finished(launch_sheet *row, const launch_rank_info *info)
@@ -480,6 +497,7 @@ base_status launch_manifest_write(const launch_run *run, base_buffer *text, base
     put_experts(&page, run);
     put_eval(&page, run);
     put_eval_curve(&page, run);
+    put_best(&page, run);
     put_lists(&page, run);
     char *json =
         page.failed ? NULL : json_dumps(page.object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));

@@ -155,6 +155,9 @@ typedef struct launch_rank_info {
     uint64_t tokens_drawn;  /* answering prompts */
     uint64_t tokens_drafted;
     uint64_t tokens_accepted;
+    uint64_t best_step;   /* --keep-best: the model is that after so many steps; 0: the last one */
+    double best_loss;     /* which had this held-out loss */
+    bool stopped_early;   /* --patience */
     uint64_t checkpoints; /* written by this job; all ranks wait for each */
     int64_t checkpoint_ns;
     int state_count; /* data-parallel training on CPUs; else 0 */

@@ -160,6 +160,10 @@ static void put_heldout_cards(const launch_run *run, base_buffer *text)
         base_buffer_count(text, summary->eval_measured);
         base_buffer_printf(text, " %s; perplexity ", windows ? "windows" : "sentences");
         base_buffer_number(text, exp(summary->eval_loss), 3);
+        if (run->end->ranks != NULL && run->end->ranks->best_step > 0) {
+            base_buffer_put(text, "; the best, after step ");
+            base_buffer_count(text, run->end->ranks->best_step);
+        }
         base_buffer_put(text, "</span></div>\n");
     }
     if (summary->eval_total > 0) {

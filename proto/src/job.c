@@ -220,6 +220,29 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
     return BASE_OK;
 }
 
+/* Of a training that ends with the best model it has found. */
+static base_status check_best(const proto_job *job, base_error *reterr)
+{
+    const int64_t every = job->infer.eval_every;
+    if (!job->train.keep_best) {
+        return job->train.patience == 0
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_INVALID, "train.patience without train.keep_best");
+    }
+    if (every == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s needs infer.eval_every: it compares the evaluations every so many "
+                         "steps",
+                         job->train.patience > 0 ? "train.patience" : "train.keep_best");
+    }
+    return every <= job->train.steps
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "train.keep_best finds no evaluation: infer.eval_every %" PRId64
+                           " is above train.steps %" PRId64,
+                           every, job->train.steps);
+}
+
 /* Of a training: the model's shape, a batch, the schedule. Of a checkpoint's model its family says how
  * wide heads are. */
 static base_status check_trained(const proto_job *job, base_error *reterr)
@@ -240,7 +263,7 @@ static base_status check_trained(const proto_job *job, base_error *reterr)
                          "train.warmup_steps %" PRId64 " is above train.steps %" PRId64,
                          job->train.warmup_steps, job->train.steps);
     }
-    return BASE_OK;
+    return check_best(job, reterr);
 }
 
 /* Checks what several fields must have in common. */

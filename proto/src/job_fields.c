@@ -239,6 +239,15 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_TRAINS},
     {JOB(INT, train.keep), .least = 1, .most = STEPS_MAX, .optional = true, .option = "keep",
      .value = "N", .help = "so many checkpoints, the newest ones (2)", .marks = PROTO_FIELD_TRAINS},
+    {JOB(BOOL, train.keep_best), .optional = true, .option = "keep-best",
+     .help = "with --eval-every: the model at the end is that of the evaluation with the lowest "
+             "held-out loss",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(INT, train.patience), .optional = true, .least = 0, .most = STEPS_MAX,
+     .option = "patience", .value = "N",
+     .help = "stop early, after N evaluations in a row without a lower held-out loss; implies "
+             "--keep-best (0: never)",
+     .marks = PROTO_FIELD_TRAINS},
     {JOB(BOOL, train.recompute), .optional = true, .option = "recompute",
      .help = "keep only each block's input for backward, and compute the rest again: less memory, "
              "about a fifth more time, the same bits",

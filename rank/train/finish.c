@@ -175,6 +175,14 @@ static void put_evaluation(const trainer_heldout_result *found,
     finished->eval_measured = found->measured;
 }
 
+static void put_best(const trainer *self, Ringfence__Control__Finished *finished)
+{
+    finished->best_step = (uint64_t)self->best.step;
+    finished->best_loss = self->best.loss;
+    finished->stopped_early =
+        trainer_gives_up(self) && (int64_t)self->steps_done < self->job->train.steps;
+}
+
 base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr)
 {
     const rank_worker *worker = self->worker;
@@ -183,6 +191,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     double max_abs_difference = 0.0;
     trainer_heldout_result heldout = {.measured = 0};
     base_status status = trainer_save(self, reterr); /* first: what follows may be stopped */
+    trainer_take_best(self);
     if (status == BASE_OK && trainer_has_part(self)) {
         status = trainer_save_whole(self, digest, &byte_equal, &max_abs_difference, reterr);
     } else if (status == BASE_OK) {
@@ -218,6 +227,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     finished.byte_equal = byte_equal;
     finished.startup_ns = startup_ns;
     put_evaluation(&heldout, &finished);
+    put_best(self, &finished);
     finished.products = (char *)computed.products; /* the queue's */
     rank_finished_put_memory(&self->device, &self->planned,
                              worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,

@@ -1,6 +1,7 @@
 /* --eval and --eval-every: held-out loss and accuracy of a training. Called by prepare.c, step.c and finish.c. */
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -16,7 +17,12 @@ typedef struct heldout_sums {
     double sentences;
     double correct;
     double stopped; /* ranks that have not come to the end of their share */
+    /* The loss of each of this rank's slots: added up as those of a step are, so that its bits do not depend on how the
+     * slots are dealt out. */
+    double slots[RANK_DDP_MICRO_BATCHES_MAX];
 } heldout_sums;
+
+enum { HEAD = offsetof(heldout_sums, slots) / sizeof(double) };
 
 base_status trainer_heldout_open(trainer *self, base_error *reterr)
 {
@@ -35,9 +41,10 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
         .path = job->data.heldout,
         .tokenizer = self->tokenizer,
         .chat = job->model.checkpoint[0] != '\0' ? &self->chat : NULL,
-        .slot_count = (int)proto_job_replicas(job), /* whose ranks pass over a batch together */
-        .slot_first = trainer_place(self).replica,
-        .slots_here = 1,
+        .slot_count = (int)(proto_job_replicas(job) * job->train.micro_batches),
+        .slot_first = (int)proto_job_slot(job, trainer_place(self).replica, 0),
+        .slot_step = (int)proto_job_slot_step(job),
+        .slots_here = (int)job->train.micro_batches,
         .batch = (int)job->train.batch,
         .context = (int)job->model.context,
         .seed = (uint64_t)job->job.seed,
@@ -95,16 +102,16 @@ static double count_measured(const trainer *self)
 
 /* What ranks that share out the experts tell each other before each batch. */
 typedef struct heldout_round {
-    int32_t left; /* ranks whose share has a batch left */
+    int32_t left; /* ranks whose slot has a batch left */
     int32_t stopped;
 } heldout_round;
 
-/* Whether there is another batch. Ranks that share out the experts compute for each other, so all of a group go
+/* Whether there is another batch of a slot. Ranks that share out the experts compute for each other, so all of a group go
  * on until the last one has none, with empty batches, and end together if one of them is asked to stop. */
-static base_status find_round(const trainer *self, const heldout_sums *sums, bool *more,
-                              base_error *reterr)
+static base_status find_round(const trainer *self, const rank_batch *batch,
+                              const heldout_sums *sums, bool *more, base_error *reterr)
 {
-    heldout_round round = {.left = rank_data_remaining(self->heldout) > 0 ? 1 : 0,
+    heldout_round round = {.left = batch->token_count > 0 ? 1 : 0,
                            .stopped = sums->stopped > 0.0 ? 1 : 0};
     coll_error error;
     base_status status = BASE_OK;
@@ -118,39 +125,56 @@ static base_status find_round(const trainer *self, const heldout_sums *sums, boo
     return status;
 }
 
-/* The loss of this rank's next batch. */
-static base_status add_batch(trainer *self, const rank_hooks *hooks, heldout_sums *sums,
-                             base_error *reterr)
+/* Computes the loss over what a slot has of the held-out sentences. */
+static base_status sum_slot(trainer *self, const rank_hooks *hooks, int slot, bool may_stop,
+                            heldout_sums *sums, base_error *reterr)
 {
     rank_batch batch;
-    rank_result result = {.target_count = 0};
-    rank_data_next_batch(self->heldout, 0, &batch);
-    base_status status = rank_model_forward(self->model, hooks, &batch, NULL, &result, reterr);
-    if (status == BASE_OK && self->ep != NULL) {
-        status = rank_ep_group_check(self->ep, reterr);
+    bool more = false;
+    rank_data_next_batch(self->heldout, slot, &batch);
+    base_status status = find_round(self, &batch, sums, &more, reterr);
+    while (status == BASE_OK && more) {
+        rank_result result = {.target_count = 0};
+        status = rank_model_forward(self->model, hooks, &batch, NULL, &result, reterr);
+        if (status == BASE_OK && self->ep != NULL) {
+            status = rank_ep_group_check(self->ep, reterr);
+        }
+        sums->slots[slot] += result.loss_sum;
+        sums->targets += (double)result.target_count;
+        sums->stopped = may_stop && rank_worker_should_stop(self->worker) ? 1.0 : 0.0;
+        rank_data_next_batch(self->heldout, slot, &batch);
+        status = status == BASE_OK ? find_round(self, &batch, sums, &more, reterr) : status;
     }
-    sums->loss += result.loss_sum;
-    sums->targets += (double)result.target_count;
     return status;
 }
 
-/* Computes the loss over this rank's share of the held-out sentences. */
+/* The same over this rank's share, in the same order each time. */
 static base_status sum_loss(trainer *self, const float *params, bool may_stop, heldout_sums *sums,
                             base_error *reterr)
 {
+    static const uint32_t begin[RANK_DDP_MICRO_BATCHES_MAX] = {0};
+    const int slots = (int)self->job->train.micro_batches;
     const bool alone = self->cp == NULL; /* those that share batches would wait for this one */
     rank_hooks hooks = rank_hooks_flat(params);
-    bool more = false;
     hooks.rounded = self->rounded;
+    base_status status = rank_data_seek(self->heldout, 0, begin, reterr);
     sums->measured = count_measured(self);
-    base_status status = find_round(self, sums, &more, reterr);
-    while (status == BASE_OK && more) {
-        status = add_batch(self, &hooks, sums, reterr);
-        sums->stopped = may_stop && alone && rank_worker_should_stop(self->worker) ? 1.0 : 0.0;
-        status = status == BASE_OK ? find_round(self, sums, &more, reterr) : status;
+    for (int slot = 0; status == BASE_OK && slot < slots; slot++) {
+        status = sum_slot(self, &hooks, slot, may_stop && alone, sums, reterr);
     }
-    rank_data_next_epoch(self->heldout);
+    sums->loss = trainer_sum_losses(sums->slots, slots);
     return status == BASE_OK && self->cp != NULL ? rank_cp_group_check(self->cp, reterr) : status;
+}
+
+/* Adds up what all ranks have found. */
+static base_status sum_ranks(const trainer *self, heldout_sums *sums, base_error *reterr)
+{
+    const int slots = (int)self->job->train.micro_batches;
+    const bool each = slots > 1 && proto_job_sums_replicas_first(self->job);
+    const base_status status =
+        trainer_sum(self, (double *)sums, HEAD + (each ? (size_t)slots : 0), reterr);
+    sums->loss = each ? trainer_sum_losses(sums->slots, slots) : sums->loss;
+    return status;
 }
 
 /* Whether evaluating takes a whole model, and this rank has a part. Who decodes needs all experts; the loss is
@@ -181,7 +205,7 @@ base_status trainer_heldout(trainer *self, bool may_stop, trainer_heldout_result
     sums.sentences = (double)result->sentences_here;
     sums.correct = (double)result->correct_here;
     if (status == BASE_OK) {
-        status = trainer_sum(self, (double *)&sums, sizeof sums / sizeof(double), reterr);
+        status = sum_ranks(self, &sums, reterr);
     }
     if (sums.targets > 0.0 && sums.stopped == 0.0) {
         result->loss = sums.loss / sums.targets;
@@ -190,4 +214,16 @@ base_status trainer_heldout(trainer *self, bool may_stop, trainer_heldout_result
     result->sentences = (uint64_t)sums.sentences;
     result->correct = (uint64_t)sums.correct;
     return status;
+}
+
+base_status trainer_evaluate(trainer *self, int64_t step, bool *evaluated,
+                             trainer_heldout_result *result, base_error *reterr)
+{
+    const int64_t every = self->job->infer.eval_every;
+    *evaluated = every > 0 && step % every == 0;
+    if (!*evaluated) {
+        return BASE_OK;
+    }
+    const base_status status = trainer_heldout(self, false, result, reterr);
+    return status == BASE_OK ? trainer_note_best(self, step, result, reterr) : status;
 }

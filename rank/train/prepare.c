@@ -105,6 +105,21 @@ static void plan_update(const trainer *self, rank_memory_use *use)
                         use);
 }
 
+size_t trainer_params_here(const trainer *self)
+{
+    const proto_identity *identity = &self->worker->identity;
+    const rank_ddp_options options = ddp_options(self);
+    const rank_zero_cut cut = rank_ddp_cut(&options, identity->world_size);
+    return trainer_shards_params(self) ? rank_zero_shard(&cut, identity->rank) : self->own_params;
+}
+
+void trainer_round(const trainer *self)
+{
+    self->device.backend->cast(
+        self->device.queue,
+        &(rank_cast){.count = self->param_count, .from = self->params, .to = self->rounded});
+}
+
 void trainer_plan_state(const trainer *self, rank_memory_use *use)
 {
     const proto_identity *identity = &self->worker->identity;
@@ -131,6 +146,7 @@ static base_status check_room(trainer *self, base_error *reterr)
     rank_memory_use use = {{0}};
     trainer_plan_state(self, &use);
     use.bytes[RANK_MEMORY_OPTIMIZER] += trainer_outer_plan(self);
+    use.bytes[RANK_MEMORY_WEIGHTS] += trainer_best_plan(self);
     if (trains_rounded(self)) {
         use.bytes[RANK_MEMORY_WEIGHTS] += self->param_count * sizeof *self->rounded;
     }
@@ -438,13 +454,14 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
     if (status == BASE_OK) {
         status = trainer_outer_make(self, reterr);
     }
+    if (status == BASE_OK) {
+        status = trainer_best_make(self, reterr);
+    }
     if (status == BASE_OK && self->job->train.resume) {
         status = trainer_go_on(self, resumed, reterr);
     }
     if (status == BASE_OK && self->rounded != NULL) { /* later on AdamW does it */
-        self->device.backend->cast(
-            self->device.queue,
-            &(rank_cast){.count = self->param_count, .from = self->params, .to = self->rounded});
+        trainer_round(self);
     }
     return status;
 }

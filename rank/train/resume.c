@@ -18,6 +18,9 @@ typedef struct course_sums {
     double step;
     double epoch;
     double epoch_ended;
+    double best_step; /* of --keep-best */
+    double best_loss;
+    double best_waited;
 } course_sums;
 
 enum { HEAD = sizeof(course_sums) / sizeof(double) };
@@ -106,7 +109,10 @@ static base_status tell(const char *path, int slots, double *sums, base_error *r
     const course_sums head = {.resumed = 1.0,
                               .step = (double)state.step,
                               .epoch = (double)state.epoch,
-                              .epoch_ended = state.epoch_ended ? 1.0 : 0.0};
+                              .epoch_ended = state.epoch_ended ? 1.0 : 0.0,
+                              .best_step = (double)state.best.step,
+                              .best_loss = state.best.loss,
+                              .best_waited = (double)state.best.waited};
     memcpy(sums, &head, sizeof head);
     for (int i = 0; i < slots; i++) {
         sums[HEAD + i] = positions[i];
@@ -161,7 +167,7 @@ base_status trainer_share_file(const trainer *self, const char *directory, const
     if (self->worker->identity.rank == 0) {
         status = base_path_join(directory, name, file, reterr);
     }
-    if (status == BASE_OK && (trainer_has_part(self) || trainer_is_sharded(self))) {
+    if (status == BASE_OK && trainer_are_cut(self, values)) {
         return spread(self, file, values, what, reterr);
     }
     if (status == BASE_OK && file[0] != '\0') {
@@ -226,12 +232,20 @@ base_status trainer_go_on(trainer *self, const char *path, base_error *reterr)
         status = trainer_sum(self, sums, HEAD + (size_t)slots, reterr);
     }
     const bool resumed = sums[0] > 0.0;
+    course_sums head;
+    memcpy(&head, sums, sizeof head);
     if (status == BASE_OK && resumed) {
         status = seek(self, sums, reterr);
     }
     free(sums);
     if (status == BASE_OK && resumed) {
         status = share_moments(self, path, reterr);
+    }
+    if (status == BASE_OK && resumed) {
+        const rank_training_best best = {.step = (int64_t)head.best_step,
+                                         .loss = head.best_loss,
+                                         .waited = (int64_t)head.best_waited};
+        status = trainer_resume_best(self, path, &best, reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--resume");
 }

@@ -17,7 +17,8 @@
 /* Large ones, which are read for their digests, and brought to the disk. */
 static int file_count(const trainer *self)
 {
-    return trainer_is_local(self) ? 2 + 2 * (int)self->job->job.world_size : 3;
+    const int best = trainer_has_better(self) ? 1 : 0;
+    return best + (trainer_is_local(self) ? 2 + 2 * (int)self->job->job.world_size : 3);
 }
 
 /* How far each slot of the job is in its epoch: those of other ranks are zero until the sum. The ranks of a replica have the same slots, so that the first one tells. Doubles hold
@@ -47,10 +48,11 @@ static base_status gather_positions(const trainer *self, uint32_t **positions, b
     return status;
 }
 
-/* Whether each rank has a part of these values: a stage, or a shard of what is not the parameters. */
-static bool are_cut(const trainer *self, const float *values)
+/* A stage, or a shard of what is not the parameters. */
+bool trainer_are_cut(const trainer *self, const float *values)
 {
-    return trainer_has_part(self) || (trainer_is_sharded(self) && values != self->params);
+    return trainer_has_part(self) ||
+           (trainer_is_sharded(self) && values != self->params && values != self->best_params);
 }
 
 /* Collective: all values of the model on rank 0, one for each parameter, in the host's memory; the others
@@ -60,7 +62,7 @@ static base_status collect(const trainer *self, float *values, float **whole, ba
     const rank_device *device = &self->device;
     void *host = NULL;
     *whole = NULL;
-    if (are_cut(self, values)) {
+    if (trainer_are_cut(self, values)) {
         rank_pipeline_copies copies; /* compared at the end */
         return trainer_collect(self, values, whole, &copies, reterr);
     }
@@ -75,7 +77,7 @@ static base_status collect(const trainer *self, float *values, float **whole, ba
 
 static void give_back(const trainer *self, const float *values, float *whole)
 {
-    if (are_cut(self, values)) {
+    if (trainer_are_cut(self, values)) {
         free(whole);
     } else if (whole != NULL) {
         self->device.backend->unmap(self->device.queue, whole);
@@ -113,6 +115,9 @@ static base_status write_files(const trainer *self, const char *directory, base_
     if (status == BASE_OK) {
         status = write_values(self, directory, NULL, self->params, reterr);
     }
+    if (status == BASE_OK && trainer_has_better(self)) {
+        status = write_values(self, directory, TRAINER_BEST_FILE, self->best_params, reterr);
+    }
     if (status == BASE_OK && trainer_is_local(self)) {
         return trainer_write_local(self, directory, reterr);
     }
@@ -131,6 +136,7 @@ static base_status write_state(const trainer *self, const char *directory,
                                        .lora = self->lora,
                                        .local = rank_training_local_of(self->job),
                                        .optimizer = rank_training_optimizer_of(self->job),
+                                       .best = self->best,
                                        .step = (int64_t)self->steps_done,
                                        .epoch = (int64_t)self->epoch,
                                        .epoch_ended = self->epoch_ended};

@@ -100,6 +100,9 @@ void trainer_put_state_use(const trainer *self, trainer_state_use *use,
     if (trainer_is_local(self)) {
         put_row(use, finished, "outer", trainer_outer_plan(self), self->outer.size_bytes);
     }
+    if (trainer_keeps_best(self)) {
+        put_row(use, finished, "best", trainer_best_plan(self), trainer_best_plan(self));
+    }
     finished->state = use->row_at;
     put_exchanges(self, use, finished);
 }

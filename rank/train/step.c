@@ -467,10 +467,8 @@ base_status trainer_step(trainer *self, base_error *reterr)
     trainer_exchanges_end(self, &before);
     step.bytes_sent = coll_context_bytes_sent(self->worker->context) - step.bytes_before;
     const int64_t done = (int64_t)self->steps_done + 1;
-    const int64_t every = self->job->infer.eval_every;
-    if (status == BASE_OK && every > 0 && done % every == 0) {
-        step.evaluated = true;
-        status = trainer_heldout(self, false, &step.heldout, reterr);
+    if (status == BASE_OK) {
+        status = trainer_evaluate(self, done, &step.evaluated, &step.heldout, reterr);
     }
     if (status != BASE_OK) {
         return status;

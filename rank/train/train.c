@@ -11,6 +11,7 @@ static void trainer_fini(trainer *self)
 {
     rank_graphs_destroy(self->graphs);
     trainer_outer_free(self);
+    trainer_best_free(self);
     rank_ddp_destroy(self->ddp);
     rank_pipeline_destroy(self->pipeline);
     rank_model_destroy(self->model);
@@ -42,7 +43,7 @@ base_status rank_mode_train(rank_worker *worker, base_error *reterr)
         status = trainer_ready(&self, reterr);
     }
     while (status == BASE_OK && (int64_t)self.steps_done < self.job->train.steps &&
-           !self.stopping) {
+           !self.stopping && !trainer_gives_up(&self)) {
         status = trainer_step(&self, reterr);
         const int64_t every = self.job->train.save_every;
         if (status == BASE_OK && every > 0 && (int64_t)self.steps_done % every == 0) {

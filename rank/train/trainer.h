@@ -45,6 +45,16 @@ typedef struct trainer_loads {
     double *sums;   /* room for what is added up with them */
 } trainer_loads;
 
+/* What --eval and --eval-every find, over all ranks, at one step. */
+typedef struct trainer_heldout_result {
+    double loss;        /* mean over target tokens; NaN: not measured */
+    uint64_t measured;  /* sentences or windows that the loss is of; 0: not measured */
+    uint64_t sentences; /* that were to be corrected; 0: the file has no pairs */
+    uint64_t correct;
+    uint64_t sentences_here; /* those of this rank */
+    uint64_t correct_here;
+} trainer_heldout_result;
+
 typedef struct trainer {
     rank_worker *worker;
     const proto_job *job;
@@ -69,8 +79,10 @@ typedef struct trainer {
     rank_model *model;
     rank_optimizer *optimizer;
     rank_ddp *ddp;
-    trainer_outer outer;  /* with local steps; else empty */
-    rank_ddp_part *parts; /* what passes read at one time, for --zero 2 and 3 */
+    trainer_outer outer;     /* with local steps; else empty */
+    rank_training_best best; /* with --keep-best; step 0: there is none yet */
+    float *best_params;      /* of that step, in the device's memory, like params; NULL: not kept */
+    rank_ddp_part *parts;    /* what passes read at one time, for --zero 2 and 3 */
     int part_count;
     rank_pipeline
         *pipeline; /* NULL: this rank has all layers, and model and ddp. Else it has neither */
@@ -179,6 +191,35 @@ void trainer_outer_free(trainer *self);
 BASE_MUST_CHECK base_status trainer_outer_step(trainer *self, rank_ddp_times *times,
                                                int64_t *update_ns, base_error *reterr);
 
+/* ---- best.c: the model with the lowest held-out loss. Each does nothing, or knows none, without --keep-best. ---- */
+
+bool trainer_keeps_best(const trainer *self);
+
+/* Bytes that its parameters take. */
+size_t trainer_best_plan(const trainer *self);
+BASE_MUST_CHECK base_status trainer_best_make(trainer *self, base_error *reterr);
+void trainer_best_free(trainer *self);
+
+/* Takes down what an evaluation after `step` steps has found, which is the same on all ranks: keeps the parameters,
+ * or counts one more without a lower loss. BASE_ERR_INVALID: nothing was measured. */
+BASE_MUST_CHECK base_status trainer_note_best(trainer *self, int64_t step,
+                                              const trainer_heldout_result *heldout,
+                                              base_error *reterr);
+
+/* Whether --patience is over. */
+bool trainer_gives_up(const trainer *self);
+
+/* Whether the best parameters are others than the current ones. */
+bool trainer_has_better(const trainer *self);
+
+/* Makes them the current ones. After that no step follows. */
+void trainer_take_best(trainer *self);
+
+/* Collective, on a checkpoint's step: goes on with what it has of this. path is rank 0's. */
+BASE_MUST_CHECK base_status trainer_resume_best(trainer *self, const char *path,
+                                                const rank_training_best *saved,
+                                                base_error *reterr);
+
 /* ---- local.c: what a checkpoint has besides, with local steps ---- */
 
 /* Collective: each rank's moments, and the outer momentum, to files in rank 0's directory; and back. */
@@ -253,8 +294,15 @@ BASE_MUST_CHECK base_status trainer_write(const trainer *self, const float *para
 BASE_MUST_CHECK base_status trainer_sum(const trainer *self, double *values, size_t count,
                                         base_error *reterr);
 
-/* The sum of this rank's micro-batches' losses, in the order of their gradients. */
+/* sums.c: adds up the losses of micro-batches in the order of their gradients. */
 double trainer_sum_losses(const double *losses, int count);
+
+/* prepare.c: how many parameters this rank has in params. And, where products are of rounded ones, rounds them. */
+size_t trainer_params_here(const trainer *self);
+void trainer_round(const trainer *self);
+
+/* save.c: whether each rank has a part of these values: a stage's, or a shard. */
+bool trainer_are_cut(const trainer *self, const float *values);
 
 /* prepare.c: whether each rank has only the moments of its own shard: --zero. And whether it has only its
  * shard of the parameters, too. */
@@ -342,16 +390,6 @@ BASE_MUST_CHECK base_status trainer_go_on(trainer *self, const char *path, base_
 
 /* ---- heldout.c ---- */
 
-/* Over all ranks, at one step. */
-typedef struct trainer_heldout_result {
-    double loss;        /* mean over target tokens; NaN: not measured */
-    uint64_t measured;  /* sentences or windows that the loss is of; 0: not measured */
-    uint64_t sentences; /* that were to be corrected; 0: the file has no pairs */
-    uint64_t correct;
-    uint64_t sentences_here; /* those of this rank */
-    uint64_t correct_here;
-} trainer_heldout_result;
-
 /* Opens the held-out sentences, if --eval is given, and says what it does not measure. */
 BASE_MUST_CHECK base_status trainer_heldout_open(trainer *self, base_error *reterr);
 
@@ -359,5 +397,9 @@ BASE_MUST_CHECK base_status trainer_heldout_open(trainer *self, base_error *rete
  * asks for a stop meanwhile, and its share counts as not measured. */
 BASE_MUST_CHECK base_status trainer_heldout(trainer *self, bool may_stop,
                                             trainer_heldout_result *result, base_error *reterr);
+
+/* The same after `step` steps, if --eval-every says so; *evaluated: it does. */
+BASE_MUST_CHECK base_status trainer_evaluate(trainer *self, int64_t step, bool *evaluated,
+                                             trainer_heldout_result *result, base_error *reterr);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct file_row {
     char *hex; /* in a rank_training_files */
 } file_row;
 
-enum { ROWS_MAX = 2 + 2 * BASE_COLL_RANKS_MAX };
+enum { ROWS_MAX = 3 + 2 * BASE_COLL_RANKS_MAX };
 
 static void add(file_row rows[ROWS_MAX], int *count, const char *name, char *hex)
 {
@@ -49,6 +49,9 @@ static int list(const rank_training_state *state, rank_training_files *files,
 {
     int count = 0;
     add(rows, &count, rank_training_model_file(state->lora.rank > 0), files->model);
+    if (state->best.step > 0 && state->best.step != state->step) {
+        add(rows, &count, TRAINER_BEST_FILE, files->best);
+    }
     if (state->local.steps == 0) {
         add(rows, &count, TRAINER_FIRST_MOMENTS_FILE, files->first_moments);
         add(rows, &count, TRAINER_SECOND_MOMENTS_FILE, files->second_moments);

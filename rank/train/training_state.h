@@ -21,6 +21,9 @@
 enum { TRAINER_MOMENTS_NAME_BYTES = 48 };
 void rank_training_moments_name(int rank, bool second, char name[TRAINER_MOMENTS_NAME_BYTES]);
 
+/* With --keep-best: the parameters of the best step, if the checkpoint is of another. */
+#define TRAINER_BEST_FILE "best.safetensors"
+
 /* In a checkpoint: what is trained. */
 const char *rank_training_model_file(bool adapters);
 
@@ -53,6 +56,13 @@ typedef struct rank_training_optimizer {
     double clip_norm;
 } rank_training_optimizer;
 
+/* --keep-best: the evaluation that had the lowest held-out loss. */
+typedef struct rank_training_best {
+    int64_t step; /* that were done; 0: there was none */
+    double loss;
+    int64_t waited; /* evaluations since, in a row, without a lower one */
+} rank_training_best;
+
 /* What the numbers of a state mean anything with: which batch comes next. */
 typedef struct rank_training_course {
     int64_t slots; /* ranks × micro-batches */
@@ -71,6 +81,7 @@ typedef struct rank_training_files {
     char first_moments[PROTO_DIGEST_HEX_BYTES]; /* but with local steps */
     char second_moments[PROTO_DIGEST_HEX_BYTES];
     char outer_momentum[PROTO_DIGEST_HEX_BYTES]; /* with local steps */
+    char best[PROTO_DIGEST_HEX_BYTES];           /* if that is of another step */
     char of_ranks[BASE_COLL_RANKS_MAX][2][PROTO_DIGEST_HEX_BYTES];
 } rank_training_files;
 
@@ -80,6 +91,7 @@ typedef struct rank_training_state {
     rank_training_lora lora;
     rank_training_local local;
     rank_training_optimizer optimizer;
+    rank_training_best best;
     rank_training_files sha256;
     int64_t step;     /* that were done */
     int64_t epoch;    /* from 0 */

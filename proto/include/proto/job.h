@@ -165,8 +165,10 @@ typedef struct proto_job_train {
     double outer_momentum;      /* Nesterov's, of that step */
     int64_t save_every;         /* steps between two checkpoints; 0: none is written */
     int64_t keep;               /* so many checkpoints, the newest; 0: PROTO_CHECKPOINTS_KEPT */
-    bool recompute;             /* keeps only the blocks' inputs for backward */
-    bool resume; /* goes on from the newest checkpoint in output.directory, if there is one */
+    bool keep_best;             /* ends with the model of the lowest held-out loss */
+    int64_t patience; /* … after so many evaluations in a row without a lower one; 0: not early */
+    bool recompute;   /* keeps only the blocks' inputs for backward */
+    bool resume;      /* goes on from the newest checkpoint in output.directory, if there is one */
 } proto_job_train;
 
 /* Adapters that a training gives the checkpoint's model (LoRA), and trains alone. */

@@ -122,6 +122,19 @@ job 0 --mode ddp-cpu --ranks 2 "${saved[@]}" --steps 4
 job 0 --mode ddp-cpu --ranks 2 --batch 1 --no-scaling --steps 4 --out four
 same_model parts four
 
+echo "== the best model is kept, on the GPU as on the CPU"
+printf '{"text": "%s"}\n' "she has a cat" "they went home" >few.jsonl
+best=(--batch 1 "${small[@]}" --no-scaling --lr 1 --heldout few.jsonl --eval-every 1 --save-every 3)
+job 0 --mode ddp-cpu --ranks 2 "${best[@]}" --steps 6 --patience 3 --out best-cpu
+has best-cpu/manifest.json '"best": \{' '"stopped_early": true'
+job 0 --mode ddp-nccl --ranks 1 --micro-batches 2 "${gpu[@]}" "${best[@]}" --steps 6 --patience 3 --authorize local --out best
+same_model best best-cpu
+count=$(sed -n 's/.*"model_params": \([0-9]*\).*/\1/p' best/manifest.json)
+has best/manifest.json "\"planned_bytes\": $((2 * 4 * count))," # the weights twice
+job 0 --mode ddp-cpu --ranks 2 "${best[@]}" --steps 3 --keep-best --out best-parts
+job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${best[@]}" --steps 6 --patience 3 --resume --authorize local --out best-parts
+same_model best-parts best-cpu
+
 echo "== checkpoints go both ways, and answers are the CPU's"
 prompts=(--prompt "he goed to school" --prompt "i has eat" --prompt "she dont like apples" --ignore-eos --max-new-tokens 8 --temperature 1)
 job 0 --mode tp-cpu --ranks 1 --checkpoint two --out tp-cpu "${prompts[@]}"
