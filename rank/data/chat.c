@@ -75,6 +75,7 @@ typedef struct writing {
     char *text;         /* as long as all messages, and BESIDE_BYTES */
     size_t text_bytes;  /* what lies between two marks is encoded as one text */
     bool is_lesson;     /* what is not learned is ~id, */
+    bool passes_over;   /* also what the assistant says next; */
     bool learns;        /* which what comes now is; and what is learned is a text of its own */
     size_t learned_end; /* of the ids; 0: nothing is learned */
 } writing;
@@ -136,7 +137,8 @@ static base_status put_role(writing *to, const char *role)
         status = put_mark(to, chat->named_id);
     }
     put_text(to, chat->form->gap, strlen(chat->form->gap));
-    return status == BASE_OK ? set_learning(to, strcmp(role, "assistant") == 0) : status;
+    return status == BASE_OK ? set_learning(to, strcmp(role, "assistant") == 0 && !to->passes_over)
+                             : status;
 }
 
 /* The length of the character at the text's begin if it is a space to Python's str.strip(), as which Jinja's
@@ -243,6 +245,7 @@ static base_status put_messages(writing *to, const rank_chat_messages *messages)
     const uint32_t question = rank_chat_last_question(texts, message_count);
     for (uint32_t i = 0; status == BASE_OK && i < message_count; i++) {
         const char *content = texts + strlen(texts) + 1;
+        to->passes_over = messages->passed_over != NULL && messages->passed_over[i] != 0;
         if (habits->thinks && strcmp(texts, "assistant") == 0) {
             const rank_chat_thought answer = rank_chat_thought_of(content);
             const bool last = i + 1 == message_count;

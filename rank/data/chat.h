@@ -34,8 +34,10 @@ bool rank_chat_is_role(const char *role);
 typedef struct rank_chat_messages {
     const char *texts; /* the role and the content of each in turn, each with a NUL behind it */
     uint32_t count;
-    bool
-        no_thinking; /* the answer begins behind empty thoughts, if the template has a switch for it */
+    /* The answer begins behind empty thoughts, if the template has a switch for it. */
+    bool no_thinking;
+    /* (count) 1: not learned from, also what the assistant says; NULL: all that it says is. */
+    const uint8_t *passed_over;
 } rank_chat_messages;
 
 /* Encodes messages, and the beginning of the assistant's answer. ids: as rank_tokenizer_encode fills
@@ -45,7 +47,7 @@ BASE_MUST_CHECK base_status rank_chat_encode(const rank_chat *chat, rank_tokeniz
                                              base_error *reterr);
 
 /* Encodes a whole chat to learn from, up to the mark that ends its last answer. A token that is not learned is
- * ~id: all but what the assistant says, with the mark behind it. Each answer begins where
+ * ~id: all but what the assistant says, with the mark behind it, in messages that are not passed over. Each answer begins where
  * rank_chat_encode ends, so that its tokens are those that are drawn. ids: as above. BASE_ERR_INVALID: there is no
  * answer. BASE_ERR_UNSUPPORTED: the chat has no form. */
 BASE_MUST_CHECK base_status rank_chat_encode_lesson(const rank_chat *chat,

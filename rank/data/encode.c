@@ -63,7 +63,8 @@ static base_status encode_chat(const rank_data_options *options, const rank_reco
                                rank_ids *ids, base_error *reterr)
 {
     const rank_chat_messages messages = {.texts = record->messages.data,
-                                         .count = record->message_count};
+                                         .count = record->message_count,
+                                         .passed_over = record->passed_over};
     ids->count = 0;
     const base_status status =
         options->chat != NULL

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "chat.h"
+#include "messages.h"
 #include "rank/data.h"
 
 enum { MEMBERS_MAX = 8, CONTROL_MAX = 0x1f };
@@ -141,6 +141,13 @@ static rank_record_string *find_member(rank_record *record, const rank_record_st
 
 static const rank_record_string none = {NULL, 0};
 
+/* Rows of Alpaca's kind. How a model is asked them is not said in them. */
+static bool has_instruction(const json_t *root)
+{
+    return json_is_string(json_object_get(root, "instruction")) &&
+           json_is_string(json_object_get(root, "output"));
+}
+
 /* Checks a line that has neither messages nor a text. */
 static base_status check_prompt(const rank_record *record, base_error *reterr)
 {
@@ -238,7 +245,7 @@ static const char *plain_member(const char *at, const char *end, rank_record_str
     rank_record_string value = {NULL, 0};
     rank_record_string *name = &names[name_count];
     at = plain_string(skip_spaces(at, end), end, name);
-    if (at == NULL || is_named(name, "messages")) {
+    if (at == NULL || is_named(name, "messages") || is_named(name, "conversations")) {
         return NULL;
     }
     at = skip_spaces(at, end);
@@ -286,55 +293,6 @@ bool rank_record_read_quick(const char *line, size_t line_bytes, rank_record *re
 
 /* ---- other lines ---- */
 
-/* Checks a message. Returns the bytes of its role and content, with their NULs. */
-static base_status check_message(const json_t *message, size_t *bytes, base_error *reterr)
-{
-    const json_t *role = json_object_get(message, "role");
-    const json_t *content = json_object_get(message, "content");
-    if (!json_is_string(role) || !rank_chat_is_role(json_string_value(role))) {
-        return base_fail(reterr, BASE_ERR_INVALID, "its role must be system, user or assistant");
-    }
-    if (!json_is_string(content)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "its content is not a string");
-    }
-    *bytes = json_string_length(role) + 1 + json_string_length(content) + 1;
-    return BASE_OK;
-}
-
-/* Keeps a copy of the messages. */
-static base_status read_messages(const json_t *messages, rank_record *record, base_error *reterr)
-{
-    size_t index = 0;
-    size_t all = 0;
-    const json_t *message = NULL;
-    if (!json_is_array(messages) || json_array_size(messages) == 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "\"messages\" is not an array of messages");
-    }
-    json_array_foreach(messages, index, message)
-    {
-        size_t bytes = 0;
-        const base_status status = check_message(message, &bytes, reterr);
-        if (status != BASE_OK) {
-            return base_error_prepend(reterr, status, "message %zu", index + 1);
-        }
-        all += bytes;
-    }
-    char *at = malloc(all);
-    if (at == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat");
-    }
-    record->messages = (rank_record_string){at, all};
-    record->message_count = (uint32_t)json_array_size(messages);
-    json_array_foreach(messages, index, message)
-    {
-        const json_t *role = json_object_get(message, "role");
-        const json_t *content = json_object_get(message, "content");
-        at = mempcpy(at, json_string_value(role), json_string_length(role) + 1);
-        at = mempcpy(at, json_string_value(content), json_string_length(content) + 1);
-    }
-    return BASE_OK;
-}
-
 /* One that is null is none: tables that were joined have such. */
 static const json_t *get_member(const json_t *root, const char *name)
 {
@@ -361,6 +319,12 @@ static base_status read_strings(const json_t *root, rank_record *record, base_er
             *string_of(record, &members[i]) =
                 (rank_record_string){json_string_value(value), json_string_length(value)};
         }
+    }
+    if (!has_text(record) && record->prompt.data == NULL && record->completion.data == NULL &&
+        has_instruction(root)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "\"instruction\" and \"output\" are not read: make them \"prompt\" and "
+                         "\"completion\", or \"messages\"");
     }
     return check(record, reterr);
 }
@@ -393,9 +357,8 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
     if (!json_is_object(root)) {
         return base_fail(reterr, BASE_ERR_INVALID, "not an object");
     }
-    const json_t *messages = get_member(root, "messages");
-    return messages != NULL ? read_messages(messages, record, reterr)
-                            : read_strings(root, record, reterr);
+    return rank_messages_find(root) != NULL ? rank_messages_read(root, record, reterr)
+                                            : read_strings(root, record, reterr);
 }
 
 base_status rank_record_read(const char *line, size_t line_bytes, rank_record *record,

@@ -1,6 +1,6 @@
 /* One line of the data file: an object with "messages"; or with "text", or "wrong" and "right", or all three; or
  * with "prompt" and "completion". Where it has members of several of these, the first of them in this order are
- * read.
+ * read. "conversations" are messages by other names (messages.h).
  *
  * If all members are plain strings, the line is read without a copy. Anything else (escapes,
  * numbers, nesting, and every wrong line) goes to jansson, which decides. Both give the same
@@ -28,6 +28,7 @@ typedef struct rank_record {
     rank_record_string
         messages; /* of a chat: the role and the content of each, each with a NUL behind it */
     uint32_t message_count;
+    const uint8_t *passed_over; /* (message_count): chat.h; behind the messages */
     void *owner; /* owns the strings if they are not in the line, but for the messages */
 } rank_record;
 
@@ -45,7 +46,7 @@ rank_record_kind rank_record_kind_of(const rank_record *record);
  * caller clears in both cases. BASE_ERR_INVALID: not UTF-8, not an object, a name twice, nothing to learn
  * from, "text" or "completion" empty, a member that is not a string, one of "wrong" and "right" or of "prompt" and
  * "completion" without the other, all three where the text is not "WRONG → RIGHT"; or "messages" that are no
- * array of objects with a "role" that a message may have, and a string as "content". */
+ * array of objects with a "role" that a message may have, and texts as "content", or have tools. */
 BASE_MUST_CHECK base_status rank_record_read(const char *line, size_t line_bytes,
                                              rank_record *record, base_error *reterr);
 void rank_record_clear(rank_record *record);

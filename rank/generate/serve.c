@@ -149,10 +149,11 @@ static base_status encode(const generation *g, const proto_request *request, ran
     memcpy(text, request->prompt.text, request->text_bytes + 1);
     const base_status status =
         request->message_count > 0
-            ? rank_work_encode_chat(
-                  g->options,
-                  &(rank_chat_messages){text, request->message_count, request->no_thinking},
-                  request->max_new_tokens, work, reterr)
+            ? rank_work_encode_chat(g->options,
+                                    &(rank_chat_messages){.texts = text,
+                                                          .count = request->message_count,
+                                                          .no_thinking = request->no_thinking},
+                                    request->max_new_tokens, work, reterr)
             : rank_work_encode(g->options, text, request->no_thinking, request->max_new_tokens,
                                work, reterr);
     work->own_text = text;

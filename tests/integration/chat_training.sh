@@ -52,6 +52,13 @@ expect 5 --checkpoint two --prompt "2+3="
 tail -n 1 two/timings.jsonl | grep -q '"heldout_loss": 0\.0' || fail "no held-out loss: $(tail -n 1 two/timings.jsonl)"
 grep -q '"first_sentence": "What is a ring? Ranks in a circle. "' two/manifest.json || fail "the record shows no chat"
 
+# the same chats by ShareGPT's names
+sed 's/"messages"/"conversations"/; s/"role": "user", "content"/"from": "human", "value"/g; s/"role": "assistant", "content"/"from": "gpt", "value"/g
+    s/"role": "system", "content"/"from": "system", "value"/' chats.jsonl >sharegpt.jsonl
+grep -q '"from": "gpt", "value": "PAIRS."' sharegpt.jsonl || fail "the names are not replaced"
+train shared --ranks 2 --checkpoint model --data sharegpt.jsonl --lr 1e-2
+launcher compare shared two | grep -q '^byte-equal' || fail "ShareGPT's names train other parameters"
+
 # adapters alone, for the same answers the other way round; and several turns
 sed 's/a circle\./in PAIRS/; s/pairs\./a circle./; s/in PAIRS/pairs./' chats.jsonl >swapped.jsonl
 train adapted --ranks 2 --checkpoint two --data swapped.jsonl --lora 8 --lora-targets all-linear --lr 1e-2
@@ -74,6 +81,8 @@ refused() { # MESSAGE ARGUMENTS...
     fi
     grep -qF -- "$message" log || fail "$*: $(cat log)"
 }
+echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": [{}]}' >tools.jsonl
+refused 'tools.jsonl:1: "tools": tools are not known here: leave the line out' --checkpoint model --data tools.jsonl
 refused '"messages": the checkpoint has no chat template' --checkpoint bare --data chats.jsonl
 refused '"messages": a chat needs a --checkpoint with a chat template' --data chats.jsonl
 refused 'prompts and chats are not cut into windows' --checkpoint model --data chats.jsonl --windows

@@ -13,8 +13,9 @@ static void expect_refused(const char *text, const char *begin, const char *why)
     rank_tokenizer *tokenizer = chat_case_load("gpt2");
     rank_ids ids = {.capacity = 0};
     const rank_chat chat = chat_case_read(text, begin, tokenizer);
-    assert_int_equal(rank_chat_encode(&chat, tokenizer, &(rank_chat_messages){"user\0a", 1, false},
-                                      &ids, &error),
+    assert_int_equal(rank_chat_encode(&chat, tokenizer,
+                                      &(rank_chat_messages){.texts = "user\0a", .count = 1}, &ids,
+                                      &error),
                      BASE_ERR_UNSUPPORTED);
     if (strstr(error.message, why) == NULL) {
         fail_msg("'%s' is not in: %s", why, error.message);

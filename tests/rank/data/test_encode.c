@@ -132,6 +132,45 @@ static void what_is_too_long_is_left_out(void **state)
     }
 }
 
+/* Of two answers the one with weight 0 is context, and what follows the last one that is learned is left out. */
+static void expect_one_answer(const data_fixture *fixture, const rank_data_options *options,
+                              const rank_chat *chat)
+{
+    static const char *const lines[] = {
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+        "\"b\",\"weight\":0},{\"role\":\"assistant\",\"content\":\"c\",\"weight\":1}]}\n",
+        "{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"},{\"from\":\"gpt\",\"value\":"
+        "\"c\"},{\"from\":\"gpt\",\"value\":\"b\",\"weight\":0}]}\n",
+    };
+    base_error error;
+    for (size_t i = 0; i < 2; i++) {
+        rank_data *data = NULL;
+        rank_batch batch;
+        int32_t ids[IDS_MAX];
+        int marks = 0;
+        int targets = 0;
+        data_write(fixture, lines[i]);
+        assert_ok(rank_data_open(options, &data, &error), &error);
+        rank_data_next_batch(data, 0, &batch);
+        (void)encode(options->tokenizer, "c", ids);
+        for (int at = 0; at < batch.token_count; at++) {
+            marks += batch.ids[at] == chat->close_id ? 1 : 0;
+            targets += batch.targets[at] >= 0 ? 1 : 0;
+        }
+        assert_int_equal(marks, i == 0 ? 2 : 1); /* behind what comes before the answer */
+        assert_int_equal(targets, 2);            /* c, and the mark */
+        assert_int_equal(batch.targets[batch.token_count - 2], ids[0]);
+        assert_int_equal(batch.targets[batch.token_count - 1], chat->close_id);
+        rank_data_close(data);
+    }
+    data_write(fixture,
+               "{\"messages\":[{\"role\":\"assistant\",\"content\":\"b\",\"weight\":0}]}\n");
+    rank_data *none = NULL;
+    assert_status(rank_data_open(options, &none, &error), BASE_ERR_INVALID);
+    assert_non_null(
+        strstr(error.message, ":1: \"messages\": no message of the assistant to learn"));
+}
+
 /* The lesson's own tokens are tested in test_chat.c. */
 static void chats_need_a_template(void **state)
 {
@@ -173,6 +212,7 @@ static void chats_need_a_template(void **state)
     assert_int_equal(batch.targets[last - 1], batch.ids[last]);
     rank_data_close(data);
 
+    expect_one_answer(fixture, &options, &chat);
     options.windows = true;
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "prompts and chats are not cut into windows"));

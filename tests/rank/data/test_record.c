@@ -72,6 +72,17 @@ static void prompts_and_chats_are_read(void **state)
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"content\":\"ho\",\"x\":1,"
          "\"role\":\"assistant\"}],\"prompt\":\"hi\"}",
          RANK_RECORD_CHAT, "hi\nho\n", false},
+        {"{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+         "{\"type\":\"text\",\"text\":\" "
+         "b\"}]},{\"role\":\"user\",\"name\":\"n\",\"content\":\"\"}],"
+         "\"tools\":[],\"functions\":null}",
+         RANK_RECORD_CHAT, "a b\n\n", false},
+        {"{\"conversations\":[{\"from\":\"human\",\"value\":\"hi\"},{\"from\":\"gpt\","
+         "\"value\":\"ho\"}],\"system\":\"\",\"text\":\"a\"}",
+         RANK_RECORD_CHAT, "hi\nho\n", false},
+        {"{\"conversations\":\"a\",\"messages\":[{\"from\":\"user\",\"value\":\"a\"}]}",
+         RANK_RECORD_CHAT, "a\n", false},
+        {"{\"instruction\":\"i\",\"output\":\"o\",\"text\":\"a\"}", RANK_RECORD_TEXT, "a", true},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         base_error error;
@@ -89,13 +100,53 @@ static void prompts_and_chats_are_read(void **state)
     }
 }
 
+/* The roles and the weights, as OpenAI's format for fine-tuning has them. */
+static void messages_have_roles_and_weights(void **state)
+{
+    (void)state;
+    static const char line[] =
+        "{\"messages\":[{\"role\":\"developer\",\"content\":\"s\"},"
+        "{\"role\":\"user\",\"content\":\"q\",\"weight\":1},"
+        "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+        "{\"type\":\"text\",\"text\":\"b\"}],\"weight\":0},"
+        "{\"role\":\"assistant\",\"content\":\"c\",\"weight\":1.0},"
+        "{\"role\":\"assistant\",\"content\":\"d\",\"weight\":null}]}";
+    static const char texts[] = "system\0s\0user\0q\0assistant\0ab\0assistant\0c\0assistant\0d";
+    static const uint8_t passed_over[] = {0, 0, 1, 0, 0};
+    base_error error;
+    rank_record record;
+    assert_ok(rank_record_read(line, sizeof line - 1, &record, &error), &error);
+    assert_int_equal(record.message_count, sizeof passed_over);
+    assert_int_equal(record.messages.bytes, sizeof texts);
+    assert_memory_equal(record.messages.data, texts, sizeof texts);
+    assert_memory_equal(record.passed_over, passed_over, sizeof passed_over);
+    rank_record_clear(&record);
+}
+
+/* A line, and what its refusal says. */
+typedef struct bad_line {
+    const char *line;
+    const char *reason;
+} bad_line;
+
+static void expect_refused(const bad_line *lines, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        base_error error = {.status = BASE_OK};
+        rank_record record;
+        const base_status status =
+            rank_record_read(lines[i].line, strlen(lines[i].line), &record, &error);
+        rank_record_clear(&record);
+        if (status != BASE_ERR_INVALID || strstr(error.message, lines[i].reason) == NULL) {
+            fail_msg("%s: \"%s\", expected \"%s\"", lines[i].line, error.message, lines[i].reason);
+        }
+    }
+}
+
 static void bad_lines_are_refused_with_a_reason(void **state)
 {
     (void)state;
-    static const struct {
-        const char *line;
-        const char *reason;
-    } lines[] = {
+    static const bad_line lines[] = {
         {"", "empty"},
         {"  \r", "empty"},
         {"he went", "column"},
@@ -131,28 +182,58 @@ static void bad_lines_are_refused_with_a_reason(void **state)
         {"{\"completion\":\"a\"}", "\"prompt\" and \"completion\" go together"},
         {"{\"prompt\":\"a\",\"completion\":\"\"}", "\"completion\" is empty"},
         {"{\"prompt\":[],\"completion\":\"a\"}", "\"prompt\" is not a string"},
+        {"\xef\xbb\xbf{\"text\":\"a\"}", "starts with a UTF-8 byte order mark; remove it"},
+    };
+    expect_refused(lines, sizeof lines / sizeof *lines);
+    rank_record record;
+    assert_status(rank_record_read("{\"text\":\"a\0b\"}", 14, &record, NULL), BASE_ERR_INVALID);
+    rank_record_clear(&record);
+}
+
+/* What no template that is known writes is refused, and not passed over: the answers would be to something else. */
+static void bad_chats_are_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const bad_line lines[] = {
         {"{\"messages\":\"a\",\"text\":\"b\"}", "\"messages\" is not an array"},
         {"{\"messages\":[]}", "\"messages\" is not an array"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"content\":\"b\"}]}",
          "message 2: its role must be system, user or assistant"},
-        {"{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}", "message 1: its role must be"},
+        {"{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}",
+         "message 1: its role must be system, user or assistant, and is tool"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":null}]}",
-         "message 1: its content is not a string"},
-        {"\xef\xbb\xbf{\"text\":\"a\"}", "starts with a UTF-8 byte order mark; remove it"},
+         "message 1: its content is not a string, nor a list of texts"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[]}]}",
+         "message 1: its content is not a string, nor a list of texts"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"text\":\"a\"}]}]"
+         "}",
+         "message 1: its content is not a string, nor a list of texts"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[\"a\"]}]}",
+         "message 1: its content is not a string, nor a list of texts"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0.5}]}",
+         "message 1: its weight is not 0 or 1"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":\"1\"}]}",
+         "message 1: its weight is not 0 or 1"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\"}]}]"
+         "}",
+         "message 1: \"tool_calls\": tools are not known here: leave the line out"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"function_call\":{}}]}",
+         "message 1: \"function_call\": tools are not known here"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"type\":\"function\"}]"
+         "}",
+         "\"tools\": tools are not known here: leave the line out"},
+        {"{\"conversations\":[]}", "\"conversations\" is not an array of messages"},
+        {"{\"conversations\":[{\"from\":\"observation\",\"value\":\"a\"}]}",
+         "message 1: its role must be system, user or assistant, and is observation"},
+        {"{\"conversations\":[{\"from\":\"human\",\"value\":7}]}", "message 1: its content is not"},
+        {"{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"}],\"tools\":\"[{}]\"}",
+         "\"tools\": tools are not known here"},
+        {"{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"}],\"system\":\"s\"}",
+         "\"system\" beside \"conversations\": make it their first message"},
+        {"{\"instruction\":\"i\",\"input\":\"\",\"output\":\"o\"}",
+         "\"instruction\" and \"output\" are not read: make them \"prompt\" and \"completion\""},
     };
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        base_error error = {.status = BASE_OK};
-        rank_record record;
-        const base_status status =
-            rank_record_read(lines[i].line, strlen(lines[i].line), &record, &error);
-        rank_record_clear(&record);
-        if (status != BASE_ERR_INVALID || strstr(error.message, lines[i].reason) == NULL) {
-            fail_msg("%s: \"%s\", expected \"%s\"", lines[i].line, error.message, lines[i].reason);
-        }
-    }
-    rank_record record;
-    assert_status(rank_record_read("{\"text\":\"a\0b\"}", 14, &record, NULL), BASE_ERR_INVALID);
-    rank_record_clear(&record);
+    expect_refused(lines, sizeof lines / sizeof *lines);
 }
 
 static uint32_t next_random(uint32_t *state)
@@ -230,7 +311,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_lines_are_read),
         cmocka_unit_test(prompts_and_chats_are_read),
+        cmocka_unit_test(messages_have_roles_and_weights),
         cmocka_unit_test(bad_lines_are_refused_with_a_reason),
+        cmocka_unit_test(bad_chats_are_refused_with_a_reason),
         cmocka_unit_test(mutated_lines_are_read_alike_by_both_parsers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
