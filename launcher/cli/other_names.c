@@ -40,6 +40,7 @@ const base_other_name launch_other_names[LAUNCH_OTHER_NAMES] = {
     {"max_model_len", "context"},
     {"block_size", "context"},
     {"dtype", "precision"},
+    {"torch_dtype", "save-dtype"},
     {"bf16", "precision"},
     {"quantization", "weights"},
     {"load_in_8bit", "weights"},

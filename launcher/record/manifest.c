@@ -220,6 +220,7 @@ static void put_job(launch_sheet *page, const launch_run *run)
                  proto_loss_on_name(windows ? PROTO_LOSS_ON_ALL : job->data.loss_on));
     sheet_put(&training, "windows", json_boolean(windows));
     sheet_int(&training, "eval_every", (uint64_t)job->infer.eval_every);
+    sheet_string(&training, "save_dtype", proto_save_dtype_name((int)job->train.save_dtype));
     sheet_put(&training, "keep_best", json_boolean(job->train.keep_best));
     sheet_known(&training, "patience", job->train.patience > 0, (uint64_t)job->train.patience);
     const bool reduces = /* gradients, in buckets */

@@ -16,6 +16,7 @@ NAMES(proto_loss_on_name, "correction", "all")
 NAMES(proto_precision_name, "float32", "tf32", "bfloat16")
 NAMES(proto_weights_name, "checkpoint", "int8")
 NAMES(proto_schedule_name, "constant", "cosine", "linear")
+NAMES(proto_save_dtype_name, "float32", "bfloat16")
 NAMES(proto_verify_name, "index", "full")
 NAMES(proto_timing_name, "overlapped", "bracketed")
 NAMES(proto_transport_name, "auto", "shm", "tcp", "zmq")
@@ -247,6 +248,11 @@ static const base_field rows[] = {
      .option = "patience", .value = "N",
      .help = "stop early, after N evaluations in a row without a lower held-out loss; implies "
              "--keep-best (0: never)",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(ENUM, train.save_dtype), .optional = true, .name_of = proto_save_dtype_name,
+     .option = "save-dtype", .value = "TYPE",
+     .help = "of the model at the end: float32, or bfloat16, rounded, in half the bytes "
+             "(checkpoints have float32)",
      .marks = PROTO_FIELD_TRAINS},
     {JOB(BOOL, train.recompute), .optional = true, .option = "recompute",
      .help = "keep only each block's input for backward, and compute the rest again: less memory, "

@@ -54,6 +54,12 @@ base_status proto_job_check_lora(const proto_job *job, base_error *reterr)
                          "%s adapts a model that is trained already: model.checkpoint names it",
                          what);
     }
+    if (job->train.save_dtype != PROTO_SAVE_FLOAT32 && !job->lora.merge) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "train.save_dtype %s is of a model, and adapters are written as float32: "
+                         "with lora.merge the model is written, too",
+                         proto_save_dtype_name((int)job->train.save_dtype));
+    }
     return job->parallel.zero < PROTO_ZERO_GRADIENTS
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,

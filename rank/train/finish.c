@@ -65,13 +65,20 @@ base_status trainer_write_model(const trainer *self, const char *directory, cons
         params, reterr);
 }
 
+/* The model at the end, in the type that --save-dtype says. */
+static base_status write_final(const trainer *self, const float *params, base_error *reterr)
+{
+    rank_model_config config;
+    rank_checkpoint_about about = describe(self, &config);
+    about.type = self->job->train.save_dtype == PROTO_SAVE_BFLOAT16 ? RANK_BFLOAT16 : RANK_FLOAT32;
+    return rank_checkpoint_write(self->job->output.directory, &about, params, reterr);
+}
+
 /* --lora-merge: the model with its adapters, and below it these. In one directory transformers would add them to the
  * model once more. */
 static base_status write_merged(const trainer *self, const float *adapters, base_error *reterr)
 {
     char below[BASE_PATH_BYTES];
-    rank_model_config config;
-    const rank_checkpoint_about about = describe(self, &config);
     float *whole = NULL;
     base_status status =
         base_path_join(self->job->output.directory, PROTO_ADAPTER_DIRECTORY, below, reterr);
@@ -85,7 +92,7 @@ static base_status write_merged(const trainer *self, const float *adapters, base
         status = trainer_merge(self, &whole, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_checkpoint_write(self->job->output.directory, &about, whole, reterr);
+        status = write_final(self, whole, reterr);
     }
     free(whole);
     return status;
@@ -130,7 +137,9 @@ base_status trainer_write(const trainer *self, const float *params, base_error *
     }
     if (status == BASE_OK && main) {
         status = job->lora.merge ? write_merged(self, params, reterr)
-                                 : trainer_write_model(self, job->output.directory, params, reterr);
+                 : trainer_adapts(self)
+                     ? trainer_write_model(self, job->output.directory, params, reterr)
+                     : write_final(self, params, reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
 }

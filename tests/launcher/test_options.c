@@ -207,6 +207,8 @@ static const struct {
     {WORDS("--data", "/d", "--heldout", "/h", "--eval-every", "5"), NULL},
     {WORDS("--eval-every", "5", "--patience", "3"), NULL},
     {WORDS("--eval-every", "5", "--keep-best"), NULL},
+    {WORDS("--save-dtype", "bfloat16"), NULL},
+    {WORDS("--save-dtype", "bfloat16", ASKED), "--save-dtype goes with " TRAINS},
     {WORDS("--keep-best", ASKED), "--keep-best goes with " TRAINS},
     {WORDS("--patience", "3", ASKED), "--patience goes with " TRAINS},
     {WORDS("--eval", "--mode", "gate-check"), "--eval goes with " TRAINS ", or with " ANSWER},

@@ -145,6 +145,9 @@ typedef struct proto_job_data {
     bool heldout_plain; /* and so is heldout */
 } proto_job_data;
 
+/* The type of the numbers in a file of weights. */
+typedef enum proto_save_dtype { PROTO_SAVE_FLOAT32, PROTO_SAVE_BFLOAT16 } proto_save_dtype;
+
 typedef struct proto_job_train {
     int64_t steps;
     int64_t batch;         /* rows of `context` tokens per rank and micro-batch */
@@ -167,8 +170,9 @@ typedef struct proto_job_train {
     int64_t keep;               /* so many checkpoints, the newest; 0: PROTO_CHECKPOINTS_KEPT */
     bool keep_best;             /* ends with the model of the lowest held-out loss */
     int64_t patience; /* … after so many evaluations in a row without a lower one; 0: not early */
-    bool recompute;   /* keeps only the blocks' inputs for backward */
-    bool resume;      /* goes on from the newest checkpoint in output.directory, if there is one */
+    proto_save_dtype save_dtype; /* of the model at the end; checkpoints have float32 */
+    bool recompute;              /* keeps only the blocks' inputs for backward */
+    bool resume; /* goes on from the newest checkpoint in output.directory, if there is one */
 } proto_job_train;
 
 /* Adapters that a training gives the checkpoint's model (LoRA), and trains alone. */
@@ -301,6 +305,7 @@ const char *proto_loss_on_name(int value);
 const char *proto_precision_name(int value);
 const char *proto_weights_name(int value);
 const char *proto_schedule_name(int value);
+const char *proto_save_dtype_name(int value);
 const char *proto_verify_name(int value);
 const char *proto_timing_name(int value);
 const char *proto_transport_name(int value);
