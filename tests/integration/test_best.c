@@ -250,6 +250,29 @@ static void it_goes_with_other_ways_to_train(void **state)
     assert_int_equal(later, 2);
 }
 
+/* Each rank keeps the best ones of its own experts. */
+static void experts_are_kept_where_they_are(void **state)
+{
+    (void)state;
+    size_t later = 0;
+    training_expect(&one, &test_shared_directory, "all-experts", 0,
+                    FLAGS("--ranks", "2", DATA, "--steps", STEPS, "--experts", "4", "--keep-best"));
+    const int64_t step = check_best(&one, false, &later);
+    assert_true(later >= 1);
+    for (int64_t end = step; end <= step + 1; end++) { /* a checkpoint with it, and one behind it */
+        char steps[16];
+        (void)snprintf(steps, sizeof steps, "%d", (int)end);
+        training_expect(&two, &test_shared_directory, "own-experts", 0,
+                        FLAGS("--ranks", "2", DATA, "--steps", steps, "--experts", "4",
+                              "--expert-ranks", "2", "--keep-best", "--save-every", "40",
+                              "--resume"));
+    }
+    training_expect(&two, &test_shared_directory, "own-experts", 0,
+                    FLAGS("--ranks", "2", DATA, "--steps", STEPS, "--experts", "4",
+                          "--expert-ranks", "2", "--keep-best", "--save-every", "40", "--resume"));
+    training_assert_same_file(&one, MODEL, &two, MODEL);
+}
+
 /* Each in one line. */
 static void what_does_not_go_with_it_is_refused(void **state)
 {
@@ -265,8 +288,6 @@ static void what_does_not_go_with_it_is_refused(void **state)
         {{"--patience", "-1", "--eval-every", "2"}, "--patience"},
         {{"--mode", "pp-cpu", "--layers", "2", "--keep-best", "--eval-every", "2"},
          "--eval-every needs a whole model"},
-        {{"--experts", "4", "--expert-ranks", "2", "--keep-best", "--eval-every", "2"},
-         "--expert-ranks 2 does not go with --eval-every"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *const *flags = cases[i].flags;
@@ -291,6 +312,7 @@ int main(void)
         cmocka_unit_test(parts_decide_as_the_whole),
         cmocka_unit_test(a_damaged_best_is_refused),
         cmocka_unit_test(it_goes_with_other_ways_to_train),
+        cmocka_unit_test(experts_are_kept_where_they_are),
         cmocka_unit_test(what_does_not_go_with_it_is_refused),
     };
     return cmocka_run_group_tests(tests, make_files, test_shared_directory_remove);
