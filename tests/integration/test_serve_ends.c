@@ -141,18 +141,20 @@ static void a_drain_ends_what_runs(void **state)
 }
 
 /* What is answered no longer runs, although nobody reads it: it counts as such, and a drain that has
- * waited for its reader ends well. */
+ * waited for its reader ends well. Tokens that come together are one event; with their log-probabilities they
+ * fill the sockets however few events they are. */
 static void a_reader_that_does_not_read_is_no_failure(void **state)
 {
     (void)state;
     const char *line = "{result=\"length\"} 1\n";
-    static training_run thin; /* its tokens cost little; a quarter of these fill the sockets */
+    static training_run thin; /* its tokens cost little; half of these fill the sockets */
     training_expect(&thin, &test_shared_directory, "thin", 0,
                     FLAGS("--ranks", "1", "--width", "8", "--heads", "2", "--layers", "1",
                           "--context", "16384", "--batch", "1", "--steps", "1"));
     serving_start(&thin, "2", FLAGS("--serve-drain", "1"));
     const int fd = serving_send_with("{\"prompt\":\"he goed\",\"max_tokens\":4000,"
-                                     "\"ignore_eos\":true,\"temperature\":1,\"stream\":true}",
+                                     "\"ignore_eos\":true,\"temperature\":1,\"stream\":true,"
+                                     "\"logprobs\":5}",
                                      true);
     serving_wait_metric(line);
     serving_wait_metric("requests_running 0\n");
