@@ -210,7 +210,7 @@ adds_up() {
     name=$1
     shift
     # shellcheck disable=SC2086
-    if (cd work && "$@" "$bin/../tests/bin/coll-example-sum_pmi" $between) >"$dir/said" 2>&1 &&
+    if (cd work && "$@" "$bin/../../bin/coll-example-sum_pmi" $between) >"$dir/said" 2>&1 &&
         [ "$(grep -c '^1 + … + 2 = 3$' "$dir/said")" = 2 ]; then
         ok "$name: libcoll without the launcher"
     else

@@ -30,10 +30,8 @@ static void copy(const char *from, const char *name, size_t bytes_max, char to[S
     void *bytes = NULL;
     size_t size_bytes = 0;
     base_error error;
-    char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s/%s", SHARE_DIRECTORY, from);
     (void)snprintf(to, SEVERAL_PATH_BYTES, "%s/%s", inputs, name);
-    assert_ok(base_file_read(path, COPY_BYTES_MAX, &bytes, &size_bytes, &error), &error);
+    assert_ok(base_file_read(from, COPY_BYTES_MAX, &bytes, &size_bytes, &error), &error);
     size_bytes = size_bytes < bytes_max ? size_bytes : bytes_max;
     while (size_bytes > 0 && ((char *)bytes)[size_bytes - 1] != '\n' &&
            bytes_max < COPY_BYTES_MAX) {
@@ -50,10 +48,10 @@ static int setup(void **state)
     (void)snprintf(inputs, sizeof inputs, "%s",
                    test_directory_path(&test_shared_directory, "inputs"));
     assert_ok(base_mkdirs(inputs, &error), &error);
-    copy("train.jsonl", "train.jsonl", COPY_BYTES_MAX, data);
-    copy("train.jsonl", "part.jsonl", SMALL_BYTES, part_of_data);
-    copy("tokenizer.json", "tokenizer.json", COPY_BYTES_MAX, tokenizer);
-    copy("heldout.jsonl", "heldout.jsonl", COPY_BYTES_MAX, heldout);
+    copy(SHARE_DIRECTORY "/train.jsonl", "train.jsonl", COPY_BYTES_MAX, data);
+    copy(SHARE_DIRECTORY "/train.jsonl", "part.jsonl", SMALL_BYTES, part_of_data);
+    copy(SHARE_DIRECTORY "/tokenizer.json", "tokenizer.json", COPY_BYTES_MAX, tokenizer);
+    copy(SMALL_SHARE_DIRECTORY "/heldout.jsonl", "heldout.jsonl", COPY_BYTES_MAX, heldout);
     training_expect(&model, &test_shared_directory, "inputs/model", 0, FLAGS("--ranks", "2"));
     test_hosts_mount("64m", inputs);
     return 0;
@@ -117,8 +115,8 @@ static void an_agent_without_files_trains(void **state)
     training_expect(&one, &test_shared_directory, "train-alone", 0, FLAGS(TRAINING_INPUTS));
     const several job = {several_address, "2", NULL, {TRAINING_INPUTS, NULL}};
     train("train", &job);
-    several_assert_says(0, "host host-1 (node 1) has fetched 3 files (5.9 MB)");
-    several_assert_says(1, "fetched 3 of the job's 3 files (5.9 MB) in ");
+    several_assert_says(0, "host host-1 (node 1) has fetched 3 files (5.7 MB)");
+    several_assert_says(1, "fetched 3 of the job's 3 files (5.7 MB) in ");
     assert_int_equal(count_cached("files", ""), 3);
     /* now they are here */
     train("again", &job);

@@ -208,7 +208,7 @@ static void the_model_is_an_ordinary_one(void **state)
     json_t *manifest = training_manifest(&one);
     const json_t *eval = json_object_get(manifest, "eval");
     assert_true(json_is_null(json_object_get(eval, "loss")));
-    assert_int_equal(json_integer_value(json_object_get(eval, "sentences")), 1248);
+    assert_int_equal(json_integer_value(json_object_get(eval, "sentences")), 32);
     json_decref(manifest);
     const char *const generate[] = {
         LAUNCHER_PATH, "--mode",   "generate",          "--checkpoint",

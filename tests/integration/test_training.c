@@ -201,7 +201,8 @@ static void a_long_heldout_sentence_is_left_out(void **state)
 static void the_record_says_what_happened(void **state)
 {
     (void)state;
-    training_expect(&one, &test_shared_directory, "record", 0, FLAGS("--ranks", "2", "--eval"));
+    training_expect(&one, &test_shared_directory, "record", 0,
+                    FLAGS("--ranks", "2", "--lr", "1e-2", "--eval"));
     json_t *manifest = training_manifest(&one);
     assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
     assert_int_equal(json_integer_value(json_object_get(manifest, "steps")), 6);

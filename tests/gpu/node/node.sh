@@ -16,7 +16,7 @@ export FAKE_NVML=emulated LD_LIBRARY_PATH=$nvml TMPDIR=$scratch BUDGET_SERVICE_D
 mkdir -p node/bin node/lib/ringfence
 cp "$build"/bin/{launcher,rank,budget-service,coll-bench,gpu-measure} node/bin
 cp "$build/tests/gpu-node/lib/ringfence/ringfence-cuda.so" node/lib/ringfence
-ln -s "$build/share" node/share
+ln -s "$build/tests/small/share" node/share
 export PATH=$scratch/node/bin:$PATH
 
 # has FILE WHAT...: patterns
@@ -309,7 +309,7 @@ echo "== a kernel that never ends: the plugin that hangs lies where that node's 
 mkdir -p hang/bin
 cp node/bin/{launcher,rank} hang/bin
 cp -R "$build/tests/gpu-node/hang/lib" hang/lib
-ln -s "$build/share" hang/share
+ln -s "$build/tests/small/share" hang/share
 for mode in "ddp-nccl --ranks 1 ${train[*]} ${small[*]}" "ddp-nccl --ranks 2 ${train[*]} ${small[*]}" \
     "ddp-nccl --ranks 1 ${train[*]} --width 16 --layers 60 --heads 1" "tp-nccl --ranks 1 --checkpoint cpu --prompt hello"; do
     PATH=$scratch/hang/bin:$PATH job 1 --mode $mode "${gpu[@]}" --authorize local --timeout 5 --out "hung-${mode%%-*}"
