@@ -40,12 +40,11 @@ END
 
 # Ends what a phase has left running of the bundle's programs, so that the next one has the GPU.
 end_left() {
-    local process left=0
-    for process in /proc/[0-9]*; do
-        case $(readlink "$process/exe") in
-        "$bundle"/*) kill -KILL "${process#/proc/}" && left=$((left + 1)) ;;
-        esac
-    done 2>/dev/null
+    local program left=0
+    while read -r program; do
+        program=${program#/proc/}
+        kill -KILL "${program%/exe}" && left=$((left + 1))
+    done < <(find /proc -maxdepth 2 -path '/proc/[0-9]*/exe' -lname "$bundle/*") 2>/dev/null
     [ "$left" -eq 0 ] || echo "run.sh: ended $left processes that $1 had left" >&2
 }
 
