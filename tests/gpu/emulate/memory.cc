@@ -156,6 +156,9 @@ cudaError_t release(void *memory, cudaMemoryType type)
 
 void set_all(bool open)
 {
+    if (open == is_open) {
+        return;
+    }
     is_open = open;
     for (auto &each : allocations) {
         if (each.second.type == cudaMemoryTypeDevice) {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <sched.h>
+#include <unistd.h>
 
 #include "emulate/control.h"
 #include "emulate/device.h"
@@ -21,6 +21,7 @@ namespace
 
 bool eager;
 constexpr size_t tasks_max = 1024; // of a stream, under way
+constexpr useconds_t outside_poll_us = 50;
 
 // The device's clock: emulate_set_clock.
 struct device_clock {
@@ -79,6 +80,9 @@ bool run_task(cudaStream_t stream, const emulate_task &task)
     stream->now_ns = std::max(
         {stream->now_ns, task.issued_ns, task.awaits != nullptr ? task.awaits->passed_ns : 0});
     running = stream;
+    if (task.run && !task.outside) {
+        emulate_memory_open(); // it stays so until the host goes on
+    }
     if (task.run && !emulate_is_broken() && !task.run()) {
         return false;
     }
@@ -90,21 +94,18 @@ bool run_task(cudaStream_t stream, const emulate_task &task)
     return true;
 }
 
-bool drain_open(cudaStream_t stream)
+bool drain_and_close(cudaStream_t stream)
 {
-    bool ended = true;
-    if (!stream->tasks.empty()) {
-        emulate_memory_open();
-        ended = drain(stream, nullptr, 0);
-        emulate_memory_close();
-    }
+    const bool ended = drain(stream, nullptr, 0);
+    emulate_memory_close();
     return ended;
 }
 
+// What is outside has processors to share with this process.
 void drain_whole(cudaStream_t stream)
 {
-    while (!drain_open(stream)) {
-        (void)sched_yield();
+    while (!drain_and_close(stream)) {
+        (void)usleep(outside_poll_us);
     }
     waited(stream);
 }
@@ -125,12 +126,12 @@ cudaError_t emulate_add_task(cudaStream_t stream, emulate_task task)
         return cudaSuccess;
     }
     emulate_counted.full += stream->tasks.size() >= tasks_max;
-    while (stream->tasks.size() >= tasks_max && !drain_open(stream)) {
-        (void)sched_yield(); // in the driver
+    while (stream->tasks.size() >= tasks_max && !drain_and_close(stream)) {
+        (void)usleep(outside_poll_us); // in the driver
     }
     stream->tasks.push_back(std::move(task));
     if (eager) {
-        drain_open(stream);
+        drain_and_close(stream);
     }
     return cudaSuccess;
 }
@@ -267,7 +268,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     if (stream->capture != nullptr) {
         return emulate_spoil(stream->capture, cudaErrorStreamCaptureUnsupported);
     }
-    const bool ended = drain_open(stream);
+    const bool ended = drain_and_close(stream);
     if (ended) {
         waited(stream);
     }
@@ -288,7 +289,6 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
         return emulate_keep(cudaErrorCapturedEvent);
     }
     if (event->passed < event->recorded) {
-        emulate_memory_open();
         (void)drain(event->stream, event, event->recorded);
         emulate_memory_close();
     }

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "emulate/memory.h"
+
 namespace
 {
 
@@ -135,6 +137,7 @@ bool process_move_on(fake_nccl_comm *comm, process_round &r)
         if (!all_have(comm, &process_share::read, r.number - 1)) {
             return false;
         }
+        emulate_memory_open();
         put_down(comm, r);
         mine.put.store(r.number);
         r.has_put = true;
@@ -142,6 +145,7 @@ bool process_move_on(fake_nccl_comm *comm, process_round &r)
     if (!all_have(comm, &process_share::put, r.number)) {
         return false;
     }
+    emulate_memory_open();
     take_all(comm, r);
     mine.read.store(r.number);
     return true;
