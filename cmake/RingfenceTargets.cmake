@@ -106,7 +106,7 @@ function(ringfence_fuzz name)
     set_target_properties(fuzz-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                                                   ${CMAKE_BINARY_DIR}/tests/bin)
     add_test(NAME fuzz-${name} COMMAND fuzz-${name} ${corpus})
-    set_tests_properties(fuzz-${name} PROPERTIES LABELS unit TIMEOUT 60)
+    set_tests_properties(fuzz-${name} PROPERTIES LABELS "unit;no-tsan" TIMEOUT 60)
   endif()
   add_dependencies(fuzzers fuzz-${name})
 endfunction()
