@@ -13,6 +13,7 @@ enum {
     PIECE_BYTES_MAX = 40,
     MERGES_MAX = 80,
     IDS_MAX = RANK_BPE_BYTES + MERGES_MAX,
+    LEAST = 0xfc, /* no piece has a byte below it, so that pairs of fewer ids are counted */
 };
 
 typedef struct naive_piece {
@@ -30,20 +31,21 @@ typedef struct naive_learner {
 
 static bool naive_next(naive_learner *naive, rank_bpe_pair *merge)
 {
-    static int counts[IDS_MAX][IDS_MAX];
+    static int counts[IDS_MAX - LEAST][IDS_MAX - LEAST];
     const int id_count = RANK_BPE_BYTES + naive->merge_count;
     int most = 1;
     memset(counts, 0, sizeof counts);
     for (int p = 0; p < naive->piece_count; p++) {
         for (int i = 0; i + 1 < naive->pieces[p].count; i++) {
-            counts[naive->pieces[p].ids[i]][naive->pieces[p].ids[i + 1]]++;
+            counts[naive->pieces[p].ids[i] - LEAST][naive->pieces[p].ids[i + 1] - LEAST]++;
         }
     }
-    for (int left = 0; left < id_count; left++) {
-        for (int right = 0; right < id_count; right++) {
+    for (int left = LEAST; left < id_count; left++) {
+        for (int right = LEAST; right < id_count; right++) {
             const int bytes = naive->token_bytes[left] + naive->token_bytes[right];
-            if (counts[left][right] > most && bytes <= RANK_BPE_TOKEN_BYTES_MAX) {
-                most = counts[left][right];
+            const int count = counts[left - LEAST][right - LEAST];
+            if (count > most && bytes <= RANK_BPE_TOKEN_BYTES_MAX) {
+                most = count;
                 *merge = (rank_bpe_pair){(uint16_t)left, (uint16_t)right};
             }
         }
@@ -83,7 +85,7 @@ static void draw(uint64_t *state, naive_learner *naive, rank_piece_table *table)
         naive_piece *piece = &naive->pieces[p];
         piece->count = (int)(1 + base_splitmix_next(state) % PIECE_BYTES_MAX);
         for (int i = 0; i < piece->count; i++) {
-            bytes[i] = (uint8_t)(0xfc + base_splitmix_next(state) % letters);
+            bytes[i] = (uint8_t)(LEAST + base_splitmix_next(state) % letters);
             piece->ids[i] = bytes[i];
         }
         assert_ok(rank_piece_table_add(table, bytes, (size_t)piece->count, &error), &error);
