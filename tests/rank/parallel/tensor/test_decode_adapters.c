@@ -49,14 +49,19 @@ static void check_worlds(const rank_model_config *config, rank_type type)
     free_world(&w);
 }
 
+/* Under a sanitizer the layers of a model are beside matrices of the one type or of the other. */
 static void every_world_has_the_same_bits(void **state)
 {
     (void)state;
+    static const rank_type types[] = {RANK_BFLOAT16, RANK_INT8};
     for (int model = 0; model < MODELS; model++) {
         for (int i = 0; i < 3; i++) {
             const rank_model_config config = adapted(model, targets[model][i]);
-            check_worlds(&config, RANK_BFLOAT16);
-            check_worlds(&config, RANK_INT8);
+            for (int type = 0; type < 2; type++) {
+                if (!TEST_HAS_SANITIZER || (model + i) % 2 == type) {
+                    check_worlds(&config, types[type]);
+                }
+            }
         }
     }
 }
