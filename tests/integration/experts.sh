@@ -36,7 +36,7 @@ for kind in mixtral qwen3; do
 done
 
 train() { # DIRECTORY ARGUMENTS...
-    launcher --checkpoint $kind --quiet --no-bind --no-scaling --batch 8 --steps 6 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
+    launcher --checkpoint $kind --quiet --no-bind --no-scaling --batch 2 --steps 6 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
     [ "$1" = $kind-one ] || cmp "$1/model.safetensors" $kind-one/model.safetensors || fail "$* trains otherwise than one rank"
 }
 tensor() { train "$@" --mode pp-cpu --stages 1; }
@@ -54,7 +54,7 @@ for kind in mixtral qwen3; do
     tensor $kind-both --ranks 4 --tensor 2 --micro-batches 2 --recompute
     launcher compare $kind-one $kind-four >out || fail "compare: $(cat out)"
     grep -q byte-equal out || fail "compare: $(cat out)"
-    launcher --checkpoint $kind --quiet --no-bind --no-scaling --batch 8 --steps 3 --save-every 3 --lr 3e-3 --ranks 2 --micro-batches 2 \
+    launcher --checkpoint $kind --quiet --no-bind --no-scaling --batch 2 --steps 3 --save-every 3 --lr 3e-3 --ranks 2 --micro-batches 2 \
         --out $kind-resumed 2>err || fail "$(cat err)"
     train $kind-resumed --ranks 2 --micro-batches 2 --save-every 3 --resume --expert-ranks 2
 done
@@ -70,7 +70,7 @@ grep -q '"num_experts": 6' qwen3-trained/config.json || fail "the trained model 
 
 # A new model, of GPT-2's sizes.
 new() { # DIRECTORY ARGUMENTS...
-    launcher --quiet --no-bind --no-scaling --experts 4 --experts-per-token 2 --width 32 --batch 8 --steps 4 --out "$@" 2>err ||
+    launcher --quiet --no-bind --no-scaling --experts 4 --experts-per-token 2 --width 32 --batch 2 --steps 4 --out "$@" 2>err ||
         fail "$*: $(cat err)"
 }
 new new-one --ranks 1 --micro-batches 4

@@ -31,23 +31,24 @@ loss() { grep -o "\"loss_$2\": [0-9.]*" "$1/manifest.json" | head -1 | cut -d' '
 
 train two --ranks 2 --steps 60 --lr 3e-3
 awk "BEGIN { exit !($(loss two last) < $(loss two first) - 0.8) }" || fail "the loss goes from $(loss two first) to $(loss two last)"
-train one --ranks 1 --micro-batches 2 --steps 60 --lr 3e-3
-same one two
+train few --ranks 2 --steps 12 --lr 3e-3
+train one --ranks 1 --micro-batches 2 --steps 12 --lr 3e-3
+same one few
 for stage in 1 2 3; do
-    train sharded --ranks 2 --steps 60 --lr 3e-3 --zero "$stage" --bucket-bytes 16384
-    same sharded two
+    train sharded --ranks 2 --steps 12 --lr 3e-3 --zero "$stage" --bucket-bytes 16384
+    same sharded few
 done
 for stages in 1 3; do
-    train "pipeline-$stages" --mode pp-cpu --ranks "$stages" --micro-batches 4 --steps 10
+    train "pipeline-$stages" --mode pp-cpu --ranks "$stages" --micro-batches 4 --steps 4
 done
 same pipeline-1 pipeline-3
-train chunks --mode pp-cpu --ranks 4 --stages 2 --tensor 2 --micro-batches 4 --steps 10 --pipeline interleaved
+train chunks --mode pp-cpu --ranks 4 --stages 2 --tensor 2 --micro-batches 4 --steps 4 --pipeline interleaved
 same chunks pipeline-1
 mkdir -p tied/shape tied/model
 sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' shape/config.json >tied/shape/config.json
 random-checkpoint tied/model "$tokenizer" --like tied/shape
-from=tied/model train tied-one --ranks 1 --micro-batches 4 --steps 10
-from=tied/model train tied-chunks --mode pp-cpu --ranks 4 --stages 2 --micro-batches 2 --steps 10 --pipeline interleaved
+from=tied/model train tied-one --ranks 1 --micro-batches 4 --steps 4
+from=tied/model train tied-chunks --mode pp-cpu --ranks 4 --stages 2 --micro-batches 2 --steps 4 --pipeline interleaved
 same tied-one tied-chunks
 grep -q '"architecture": "llama, .*, an output of its own"' pipeline-3/manifest.json || fail "the record says $(grep architecture pipeline-3/manifest.json)"
 grep -q '"byte_equivalent": null' pipeline-3/manifest.json || fail "stages without a tied matrix compare it"
@@ -71,9 +72,9 @@ grep -q "\"bytes\": $((8 * 128 * (128 + 64) * 4))\.0" shared-2/manifest.json || 
 grep -q "\"bytes\": $((8 * 64 * (128 + 128) * 4))\.0" shared-4/manifest.json || fail "$(grep -A2 alltoall shared-4/manifest.json)"
 
 # Some steps, and the rest in another job.
-train resumed --ranks 2 --steps 20 --lr 3e-3 --save-every 20
-train resumed --ranks 2 --steps 60 --lr 3e-3 --save-every 20 --resume
-same resumed two
+train resumed --ranks 2 --steps 4 --lr 3e-3 --save-every 4
+train resumed --ranks 2 --steps 12 --lr 3e-3 --save-every 4 --resume
+same resumed few
 
 # Of the same sizes, but another model: rope turns otherwise.
 cp -r model other

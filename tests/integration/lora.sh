@@ -23,9 +23,9 @@ cat >shape/config.json <<'END_CONFIG'
  "max_position_embeddings": 64, "hidden_act": "silu", "tie_word_embeddings": true, "use_sliding_window": false}
 END_CONFIG
 random-checkpoint qwen3 "$tokenizer" --like shape --bfloat16
-random-checkpoint gpt2 "$tokenizer" --vocab-size 512 --width 64 --layers 2 --heads 4
+random-checkpoint gpt2 "$tokenizer" --vocab-size 512 --width 64 --layers 2 --heads 4 --context 64
 
-options="--quiet --no-bind --no-scaling --batch 8 --lr 1e-2"
+options="--quiet --no-bind --no-scaling --batch 2 --lr 1e-2"
 train() { # MODEL OUT ARGUMENTS...
     model=$1
     out=$2
@@ -87,7 +87,7 @@ for model in gpt2 qwen3; do
         [ $out != shards ] || zero=1
         [ $out != default ] || lora="--lora 4" ranks=1
         # shellcheck disable=SC2086
-        launcher plan --json --precision float32 --checkpoint $model --ranks $ranks --data $ranks --batch 8 --global-batch 32 \
+        launcher plan --json --precision float32 --checkpoint $model --ranks $ranks --data $ranks --batch 2 --global-batch 8 \
             --zero $zero $lora >plan.json 2>err || fail "plan of $model-$out: $(cat err)"
         figure() { tr -d ' \n' <plan.json | grep -oE "$1[0-9]*" | head -n 1 | grep -oE '[0-9]*$'; }
         grep -q "\"on_cpus\": \"launcher --mode ddp-cpu .* $lora\"" plan.json || fail "plan of $model-$out names another command: $(cat plan.json)"
@@ -136,7 +136,7 @@ grep -q '"lora_alpha": 12.12435565' further-root/adapter_config.json || fail "$(
 
 # A rank is killed, and the job goes on by itself.
 # shellcheck disable=SC2086
-launcher $options --checkpoint gpt2 --lora 4 --lora-targets all-linear --ranks 2 --micro-batches 2 --steps 40 --save-every 5 \
+launcher $options --checkpoint gpt2 --lora 4 --lora-targets all-linear --ranks 2 --micro-batches 2 --steps 300 --save-every 5 \
     --resume --max-restarts 1 --out killed 2>killed.err &
 launcher=$!
 until [ -d killed/checkpoints ] && ls killed/checkpoints | grep -q step-; do
@@ -146,7 +146,7 @@ done
 kill -KILL "$(pgrep -P "$launcher" | tail -n 1)"
 wait "$launcher" || fail "a job whose rank was killed did not go on: $(cat killed.err)"
 grep -q '"attempts": 2' killed/manifest.json || fail "nobody was killed"
-train gpt2 unharmed --ranks 4 --steps 40 --lora 4 --lora-targets all-linear
+train gpt2 unharmed --ranks 4 --steps 300 --lora 4 --lora-targets all-linear
 same killed unharmed
 
 # The model with its adapters answers as the merged one, on any number of ranks.

@@ -24,7 +24,7 @@ END_CONFIG
 random-checkpoint model "$tokenizer" --like shape
 
 train() { # DIRECTORY ARGUMENTS...
-    launcher --checkpoint model --quiet --no-bind --no-scaling --batch 8 --steps 8 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
+    launcher --checkpoint model --quiet --no-bind --no-scaling --batch 2 --steps 8 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
 }
 train trained --ranks 2
 train one --ranks 1 --micro-batches 2

@@ -28,7 +28,7 @@ random-checkpoint model "$tokenizer" --like shape
 random-checkpoint half "$tokenizer" --like shape --bfloat16
 
 train() { # DIRECTORY ARGUMENTS...
-    launcher --checkpoint model --quiet --no-bind --no-scaling --batch 8 --steps 6 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
+    launcher --checkpoint model --quiet --no-bind --no-scaling --batch 2 --steps 6 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
 }
 same() { # DIRECTORY HOW
     cmp "$1/model.safetensors" one/model.safetensors || fail "$2 trains otherwise than one rank"
