@@ -192,6 +192,21 @@ static void assert_lines(const test_program *program)
     assert_null(strstr(program->text[TEST_STDOUT], "a token of a text"));
 }
 
+/* The curve's models have matrices of the job's type. Of width 128 there are 2 layers of 12 matrices of 128 x 128 and an
+ * embedding of 512 words, and 160 positions, norms and biases beside them. */
+static void assert_weights_of_128(const json_t *results, double matrix_bytes)
+{
+    const double width = 128;
+    const double matrices = 2 * 12 * width * width + 512 * width;
+    const double others = 160 * width + 2 * 13 * width + 2 * width;
+    const json_t *points = json_object_get(json_object_get(results, "curve"), "points");
+    const json_t *point = json_array_get(points, 1);
+    assert_true(inference_real(point, "d_model") == width);
+    assert_true(inference_real(point, "parameters") == matrices + others);
+    assert_true(inference_real(point, "weight_bytes") == matrices * matrix_bytes + others * 4);
+    assert_true(inference_real(point, "tp_ms") > 0);
+}
+
 /* Two widths are measured, the others predicted. A report and the curve's files are written, and lines
  * printed. */
 static void a_curve_has_what_was_measured(void **state)
@@ -222,32 +237,20 @@ static void a_curve_has_what_was_measured(void **state)
         }
     }
     assert_true(inference_real(json_object_get(curve, "link"), "latency_us") > 0);
+    assert_weights_of_128(results, 4);
     assert_true(has_file("curve/report.html") && has_file("curve/scaling-curve.svg"));
     assert_true(has_file("curve/scaling-curve.dat"));
     json_decref(results);
 }
 
-/* The curve's models have matrices of the job's type. Of width 128 there are 2 layers of 12 matrices of 128 x 128 and an
- * embedding of 512 words, and 160 positions, norms and biases beside them. */
+/* The same of 8 bits. */
 static void a_curve_is_of_the_jobs_weights(void **state)
 {
     (void)state;
-    static const char *const types[] = {"checkpoint", "int8"};
-    const double width = 128;
-    const double matrices = 2 * 12 * width * width + 512 * width;
-    const double others = 160 * width + 2 * 13 * width + 2 * width;
-    for (size_t i = 0; i < 2; i++) {
-        json_t *results = inference_measure(
-            "2", "curve-type", FLAGS(PROMPTS, "--weights", types[i], "--curve", "128"));
-        const json_t *points = json_object_get(json_object_get(results, "curve"), "points");
-        const json_t *point = json_array_get(points, 1);
-        assert_true(inference_real(point, "d_model") == width);
-        assert_true(inference_real(point, "parameters") == matrices + others);
-        assert_true(inference_real(point, "weight_bytes") ==
-                    matrices * (i == 0 ? 4 : 34.0 / 32) + others * 4);
-        assert_true(inference_real(point, "tp_ms") > 0);
-        json_decref(results);
-    }
+    json_t *results =
+        inference_measure("2", "curve-type", FLAGS(PROMPTS, "--weights", "int8", "--curve", "128"));
+    assert_weights_of_128(results, 34.0 / 32);
+    json_decref(results);
 }
 
 /* It is not printed if it is to be quiet, or nothing was measured. */
