@@ -121,8 +121,12 @@ static void print_best(const proto_job *job, const launch_job_result *result)
     }
     if (info->best_step > 0) {
         launch_writer_result("the model is that after step %" PRIu64
-                             ", with the lowest held-out loss of all evaluations: %.4f\n",
+                             ", with the lowest held-out loss: %.4f\n",
                              info->best_step, info->best_loss);
+    } else if (job->train.keep_best) {
+        launch_writer_result("no evaluation was made (--eval-every %" PRId64
+                             "): the model is the last step's, whatever its held-out loss\n",
+                             job->infer.eval_every);
     }
 }
 

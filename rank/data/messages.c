@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "chat.h"
+
+enum { ROLE_BYTES = 33 /* of one in a message */ };
 
 /* One that is null is none: tables that were joined have such. */
 static const json_t *get(const json_t *object, const char *name, const char *other)
@@ -62,15 +65,20 @@ static size_t take_content(const json_t *content, char **at)
     return bytes + 1;
 }
 
+static bool is_empty(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    return value == NULL || (text != NULL && (text[0] == '\0' || strcmp(text, "[]") == 0)) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
 /* Fields that call a tool, or say which there are, unless they are empty. NULL: there is none. */
 static const char *find_tools(const json_t *object)
 {
     static const char *const names[] = {"tools", "functions", "tool_calls", "function_call"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const json_t *value = get(object, names[i], NULL);
-        const bool empty = value == NULL || (json_is_array(value) && json_array_size(value) == 0) ||
-                           (json_is_string(value) && json_string_length(value) == 0);
-        if (!empty) {
+        if (!is_empty(get(object, names[i], NULL))) {
             return names[i];
         }
     }
@@ -92,12 +100,13 @@ static base_status check_message(const json_t *message, size_t *bytes, base_erro
     const char *given = json_string_value(get(message, "role", "from"));
     const json_t *weight = get(message, "weight", NULL);
     const double value = json_number_value(weight);
+    char short_role[ROLE_BYTES];
     char *nowhere = NULL;
     const size_t content_bytes = take_content(get(message, "content", "value"), &nowhere);
     if (role == NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "its role must be system, user or assistant%s%.32s",
-                         given != NULL ? ", and is " : "", given != NULL ? given : "");
+        base_utf8_copy(short_role, sizeof short_role, given != NULL ? given : "");
+        return base_fail(reterr, BASE_ERR_INVALID, "its role must be system, user or assistant%s%s",
+                         given != NULL ? ", and is " : "", short_role);
     }
     if (weight != NULL && (!json_is_number(weight) || (value != 0.0 && value != 1.0))) {
         return base_fail(reterr, BASE_ERR_INVALID, "its weight is not 0 or 1");
@@ -112,16 +121,19 @@ static base_status check_message(const json_t *message, size_t *bytes, base_erro
                                          "its content is not a string, nor a list of texts");
 }
 
-/* Where messages lie below "conversations", some sets have the system's beside them. */
+static const char *name_of_list(const json_t *root)
+{
+    return get(root, "messages", NULL) != NULL ? "messages" : "conversations";
+}
+
+/* Some sets have the system's message beside the others. */
 static base_status check_beside(const json_t *root, base_error *reterr)
 {
-    const json_t *system = get(root, "system", NULL);
-    const bool shared = get(root, "messages", NULL) == NULL;
-    return shared && json_string_length(system) > 0
-               ? base_fail(reterr, BASE_ERR_INVALID,
-                           "\"system\" beside \"conversations\": make it their first message, from "
-                           "system")
-               : refuse_tools(root, reterr);
+    return is_empty(get(root, "system", NULL))
+               ? refuse_tools(root, reterr)
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "\"system\" beside \"%s\": make it their first message, the system's",
+                           name_of_list(root));
 }
 
 static base_status check_all(const json_t *messages, size_t *bytes, base_error *reterr)
@@ -150,7 +162,7 @@ base_status rank_messages_read(const json_t *root, rank_record *record, base_err
     const json_t *message = NULL;
     if (count == 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is not an array of messages",
-                         messages == get(root, "messages", NULL) ? "messages" : "conversations");
+                         name_of_list(root));
     }
     base_status status = check_beside(root, reterr);
     status = status == BASE_OK ? check_all(messages, &bytes, reterr) : status;

@@ -25,11 +25,21 @@ base_status trainer_best_make(trainer *self, base_error *reterr)
 {
     const rank_device *device = &self->device;
     void *memory = NULL;
+    double measured = trainer_heldout_measured(self);
     if (!trainer_keeps_best(self)) {
         return BASE_OK;
     }
-    const base_status status = device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS,
-                                                      trainer_best_plan(self), &memory, reterr);
+    base_status status = trainer_sum(self, &measured, 1, reterr);
+    if (status == BASE_OK && measured == 0.0) {
+        status = base_fail(reterr, BASE_ERR_INVALID,
+                           "--keep-best: %s has no sentence that fits into a context of %d tokens",
+                           self->job->data.heldout, self->config.context);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS, trainer_best_plan(self),
+                                    &memory, reterr);
     self->best_params = memory;
     return status;
 }
@@ -41,25 +51,18 @@ void trainer_best_free(trainer *self)
     }
 }
 
-base_status trainer_note_best(trainer *self, int64_t step, const trainer_heldout_result *heldout,
-                              base_error *reterr)
+void trainer_note_best(trainer *self, int64_t step, const trainer_heldout_result *heldout)
 {
     rank_training_best *best = &self->best;
     if (!trainer_keeps_best(self)) {
-        return BASE_OK;
-    }
-    if (heldout->measured == 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--keep-best: %s has no sentence that fits into a context of %d tokens",
-                         self->job->data.heldout, self->config.context);
+        return;
     }
     if (!isfinite(heldout->loss) || (best->step > 0 && !(heldout->loss < best->loss))) {
         best->waited++;
-        return BASE_OK;
+        return;
     }
     *best = (rank_training_best){.step = step, .loss = heldout->loss};
     copy(self, self->best_params, self->params);
-    return BASE_OK;
 }
 
 bool trainer_gives_up(const trainer *self)
@@ -87,10 +90,10 @@ void trainer_take_best(trainer *self)
 base_status trainer_resume_best(trainer *self, const char *path, const rank_training_best *saved,
                                 base_error *reterr)
 {
-    if (!trainer_keeps_best(self) || saved->step == 0) {
+    self->best = *saved;
+    if (saved->step == 0) {
         return BASE_OK;
     }
-    self->best = *saved;
     if (!trainer_has_better(self)) { /* the checkpoint's model is the best one */
         copy(self, self->best_params, self->params);
         return BASE_OK;

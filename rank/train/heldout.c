@@ -92,9 +92,12 @@ static base_status find_accuracy(const trainer *self, const float *params, bool 
 }
 
 /* How many of this rank's held-out sentences no batch leaves out. Ranks that share batches count them once. */
-static double count_measured(const trainer *self)
+double trainer_heldout_measured(const trainer *self)
 {
     rank_data_info info;
+    if (self->heldout == NULL) {
+        return 0.0;
+    }
     rank_data_get_info(self->heldout, &info);
     return trainer_place(self).block == 0 ? (double)(info.sentences_shard - info.sentences_long)
                                           : 0.0;
@@ -158,7 +161,7 @@ static base_status sum_loss(trainer *self, const float *params, bool may_stop, h
     rank_hooks hooks = rank_hooks_flat(params);
     hooks.rounded = self->rounded;
     base_status status = rank_data_seek(self->heldout, 0, begin, reterr);
-    sums->measured = count_measured(self);
+    sums->measured = trainer_heldout_measured(self);
     for (int slot = 0; status == BASE_OK && slot < slots; slot++) {
         status = sum_slot(self, &hooks, slot, may_stop && alone, sums, reterr);
     }
@@ -225,5 +228,8 @@ base_status trainer_evaluate(trainer *self, int64_t step, bool *evaluated,
         return BASE_OK;
     }
     const base_status status = trainer_heldout(self, false, result, reterr);
-    return status == BASE_OK ? trainer_note_best(self, step, result, reterr) : status;
+    if (status == BASE_OK) {
+        trainer_note_best(self, step, result);
+    }
+    return status;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/path.h"
 #include "proto/checkpoints.h"
 #include "rank/checkpoint.h"
@@ -81,7 +82,7 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
     free(positions);
     if (status == BASE_OK) {
         status = rank_training_files_check(path, &state, reterr);
-        if (status == BASE_ERR_INVALID) {
+        if (status != BASE_OK) {
             trainer_name_older(self, step, older);
         }
     }
@@ -97,8 +98,29 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
                : base_error_prepend(reterr, status, "--resume from %s%s", path, older);
 }
 
+/* The best step of the checkpoint; none if this training cannot compare with it, which a warning says. */
+static rank_training_best best_of(const trainer *self, const rank_training_state *state)
+{
+    const bool known = state->best.step > 0 || state->best.waited > 0;
+    const bool same = strcmp(state->course.heldout_sha256, self->course.heldout_sha256) == 0;
+    if (known && !trainer_keeps_best(self)) {
+        base_log(BASE_LOG_WARNING,
+                 "--resume without --keep-best: the best model, after step %" PRId64
+                 ", is not kept any longer",
+                 state->best.step);
+    } else if (known && !same) {
+        base_log(BASE_LOG_WARNING,
+                 "--resume with another --heldout: the best model, after step %" PRId64
+                 ", is not kept, since losses on two files do not compare",
+                 state->best.step);
+    }
+    return known && same && trainer_keeps_best(self) ? state->best
+                                                     : (rank_training_best){.step = 0};
+}
+
 /* Fills what rank 0 tells: the head, and the positions. */
-static base_status tell(const char *path, int slots, double *sums, base_error *reterr)
+static base_status tell(const trainer *self, const char *path, int slots, double *sums,
+                        base_error *reterr)
 {
     rank_training_state state;
     uint32_t *positions = NULL;
@@ -106,13 +128,14 @@ static base_status tell(const char *path, int slots, double *sums, base_error *r
     if (status != BASE_OK) {
         return status;
     }
+    const rank_training_best best = best_of(self, &state);
     const course_sums head = {.resumed = 1.0,
                               .step = (double)state.step,
                               .epoch = (double)state.epoch,
                               .epoch_ended = state.epoch_ended ? 1.0 : 0.0,
-                              .best_step = (double)state.best.step,
-                              .best_loss = state.best.loss,
-                              .best_waited = (double)state.best.waited};
+                              .best_step = (double)best.step,
+                              .best_loss = best.loss,
+                              .best_waited = (double)best.waited};
     memcpy(sums, &head, sizeof head);
     for (int i = 0; i < slots; i++) {
         sums[HEAD + i] = positions[i];
@@ -121,7 +144,7 @@ static base_status tell(const char *path, int slots, double *sums, base_error *r
     return BASE_OK;
 }
 
-/* Collective: gives each rank what it has of the moments, all of which are rank 0's. */
+/* Collective: gives each rank what it has of the values, all of which are rank 0's. */
 static base_status spread_whole(const trainer *self, const float *whole, float *values,
                                 const char *what, base_error *reterr)
 {
@@ -132,7 +155,7 @@ static base_status spread_whole(const trainer *self, const float *whole, float *
     if (!trainer_shares_experts(self)) {
         return rank_ddp_spread(self->ddp, whole, values, what, reterr);
     }
-    if (trainer_is_sharded(self)) {
+    if (trainer_are_moments_sharded(self, values)) {
         return trainer_spread_shards(self, whole, values, what, reterr);
     }
     const base_status status = trainer_spread_experts(self, whole, values, reterr);
@@ -227,7 +250,7 @@ base_status trainer_go_on(trainer *self, const char *path, base_error *reterr)
     if (sums == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the positions of %d slots", slots);
     }
-    base_status status = path[0] != '\0' ? tell(path, slots, sums, reterr) : BASE_OK;
+    base_status status = path[0] != '\0' ? tell(self, path, slots, sums, reterr) : BASE_OK;
     if (status == BASE_OK) {
         status = trainer_sum(self, sums, HEAD + (size_t)slots, reterr);
     }

@@ -48,11 +48,16 @@ static base_status gather_positions(const trainer *self, uint32_t **positions, b
     return status;
 }
 
-/* A stage, or a shard of what is not the parameters. */
+bool trainer_are_moments_sharded(const trainer *self, const float *values)
+{
+    const bool best = self->best_params != NULL && values == self->best_params;
+    return trainer_is_sharded(self) && values != self->params && !best;
+}
+
+/* A stage, or a shard. */
 bool trainer_are_cut(const trainer *self, const float *values)
 {
-    return trainer_has_part(self) ||
-           (trainer_is_sharded(self) && values != self->params && values != self->best_params);
+    return trainer_has_part(self) || trainer_are_moments_sharded(self, values);
 }
 
 /* Collective: all values of the model on rank 0, one for each parameter, in the host's memory; the others

@@ -201,10 +201,8 @@ BASE_MUST_CHECK base_status trainer_best_make(trainer *self, base_error *reterr)
 void trainer_best_free(trainer *self);
 
 /* Takes down what an evaluation after `step` steps has found, which is the same on all ranks: keeps the parameters,
- * or counts one more without a lower loss. BASE_ERR_INVALID: nothing was measured. */
-BASE_MUST_CHECK base_status trainer_note_best(trainer *self, int64_t step,
-                                              const trainer_heldout_result *heldout,
-                                              base_error *reterr);
+ * or counts one more without a lower loss. */
+void trainer_note_best(trainer *self, int64_t step, const trainer_heldout_result *heldout);
 
 /* Whether --patience is over. */
 bool trainer_gives_up(const trainer *self);
@@ -304,6 +302,9 @@ void trainer_round(const trainer *self);
 /* save.c: whether each rank has a part of these values: a stage's, or a shard. */
 bool trainer_are_cut(const trainer *self, const float *values);
 
+/* The same: whether they are moments of its shard, and no parameters, which stages 1 and 2 of ZeRO do not shard. */
+bool trainer_are_moments_sharded(const trainer *self, const float *values);
+
 /* prepare.c: whether each rank has only the moments of its own shard: --zero. And whether it has only its
  * shard of the parameters, too. */
 bool trainer_is_sharded(const trainer *self);
@@ -391,6 +392,7 @@ BASE_MUST_CHECK base_status trainer_go_on(trainer *self, const char *path, base_
 /* ---- heldout.c ---- */
 
 /* Opens the held-out sentences, if --eval is given, and says what it does not measure. */
+double trainer_heldout_measured(const trainer *self);
 BASE_MUST_CHECK base_status trainer_heldout_open(trainer *self, base_error *reterr);
 
 /* Collective: held-out loss and accuracy of the current parameters. may_stop: a rank ends early if the launcher

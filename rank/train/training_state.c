@@ -37,6 +37,7 @@ static const base_field rows[] = {
     {STATE(BOOL, course.windows), .optional = true},
     {STATE(DIGEST, course.data_sha256), .filled = true},
     {STATE(DIGEST, course.tokenizer_sha256), .filled = true},
+    {STATE(DIGEST, course.heldout_sha256), .optional = true},
     {STATE(INT, lora.rank), .least = 0, .most = PROTO_LORA_RANK_MAX, .optional = true},
     {STATE(REAL, lora.alpha), .min = 0, .max = 1e6, .optional = true},
     {STATE(TEXT, lora.targets), .optional = true},
@@ -84,7 +85,10 @@ base_status rank_training_course_of(const proto_job *job, rank_training_course *
         .loss_on = job->data.loss_on,
         .windows = job->data.windows || job->data.plain,
     };
-    const base_status status = rank_training_file_hex(job->data.train, course->data_sha256, reterr);
+    base_status status = rank_training_file_hex(job->data.train, course->data_sha256, reterr);
+    if (status == BASE_OK && job->train.keep_best) {
+        status = rank_training_file_hex(job->data.heldout, course->heldout_sha256, reterr);
+    }
     return status == BASE_OK
                ? rank_training_file_hex(job->data.tokenizer, course->tokenizer_sha256, reterr)
                : status;

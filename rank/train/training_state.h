@@ -73,6 +73,7 @@ typedef struct rank_training_course {
     bool windows;
     char data_sha256[PROTO_DIGEST_HEX_BYTES];
     char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES];
+    char heldout_sha256[PROTO_DIGEST_HEX_BYTES]; /* with --keep-best; which may be another */
 } rank_training_course;
 
 /* SHA-256 of the files beside training.json; empty in checkpoints of earlier versions. */

@@ -37,7 +37,7 @@ static base_status collect_into(const trainer *self, const float *values, float 
 {
     *copies = (rank_pipeline_copies){.byte_equal = true}; /* of a shard there is one */
     if (trainer_shares_experts(self)) {                   /* copies are compared first */
-        return trainer_is_sharded(self) && values != self->params
+        return trainer_are_moments_sharded(self, values)
                    ? trainer_collect_shards(self, values, whole, reterr)
                    : trainer_collect_experts(self, values, whole, reterr);
     }

@@ -202,6 +202,30 @@ static void parts_decide_as_the_whole(void **state)
     training_assert_same_file(&one, MODEL, &two, MODEL);
 }
 
+/* Losses on two files do not compare, and who does not ask for the best model loses it: both are said. */
+static void a_best_model_is_dropped_aloud(void **state)
+{
+    (void)state;
+    size_t later = 0;
+    training_expect(
+        &one, &test_shared_directory, "dropped", 0,
+        FLAGS("--ranks", "2", DATA, "--steps", "30", "--keep-best", "--save-every", "30"));
+    training_expect(&one, &test_shared_directory, "dropped", 0,
+                    FLAGS("--ranks", "2", "--data", data_path, "--heldout", data_path, "--lr",
+                          "1e-2", "--eval-every", "4", "--steps", "36", "--keep-best",
+                          "--save-every", "30", "--resume"));
+    assert_has(one.program.text[TEST_STDERR], "--resume with another --heldout: the best model");
+    assert_int_equal(check_best(&one, false, &later), 36);
+    training_expect(&one, &test_shared_directory, "dropped", 0,
+                    FLAGS("--ranks", "2", DATA, "--steps", "40", "--save-every", "30", "--resume"));
+    assert_has(one.program.text[TEST_STDERR], "the best model, after step 36, is not kept");
+    training_expect(&one, &test_shared_directory, "dropped", 0,
+                    FLAGS("--ranks", "2", "--data", data_path, "--heldout", heldout_path, "--steps",
+                          "44", "--eval-every", "30", "--keep-best", "--save-every", "30",
+                          "--resume"));
+    assert_has(one.program.text[TEST_STDOUT], "no evaluation was made (--eval-every 30)");
+}
+
 /* A file of the best parameters is looked at as the others are. */
 static void a_damaged_best_is_refused(void **state)
 {
@@ -264,12 +288,13 @@ static void experts_are_kept_where_they_are(void **state)
         (void)snprintf(steps, sizeof steps, "%d", (int)end);
         training_expect(&two, &test_shared_directory, "own-experts", 0,
                         FLAGS("--ranks", "2", DATA, "--steps", steps, "--experts", "4",
-                              "--expert-ranks", "2", "--keep-best", "--save-every", "40",
-                              "--resume"));
+                              "--expert-ranks", "2", "--zero", end > step ? "1" : "0",
+                              "--keep-best", "--save-every", "40", "--resume"));
     }
     training_expect(&two, &test_shared_directory, "own-experts", 0,
                     FLAGS("--ranks", "2", DATA, "--steps", STEPS, "--experts", "4",
-                          "--expert-ranks", "2", "--keep-best", "--save-every", "40", "--resume"));
+                          "--expert-ranks", "2", "--zero", "1", "--keep-best", "--save-every", "40",
+                          "--resume"));
     training_assert_same_file(&one, MODEL, &two, MODEL);
 }
 
@@ -310,6 +335,7 @@ int main(void)
         cmocka_unit_test(all_ranks_stop_at_the_same_step),
         cmocka_unit_test(the_same_parameters_are_not_better),
         cmocka_unit_test(parts_decide_as_the_whole),
+        cmocka_unit_test(a_best_model_is_dropped_aloud),
         cmocka_unit_test(a_damaged_best_is_refused),
         cmocka_unit_test(it_goes_with_other_ways_to_train),
         cmocka_unit_test(experts_are_kept_where_they_are),

@@ -75,7 +75,7 @@ static void prompts_and_chats_are_read(void **state)
         {"{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
          "{\"type\":\"text\",\"text\":\" "
          "b\"}]},{\"role\":\"user\",\"name\":\"n\",\"content\":\"\"}],"
-         "\"tools\":[],\"functions\":null}",
+         "\"tools\":{},\"functions\":\"[]\"}",
          RANK_RECORD_CHAT, "a b\n\n", false},
         {"{\"conversations\":[{\"from\":\"human\",\"value\":\"hi\"},{\"from\":\"gpt\","
          "\"value\":\"ho\"}],\"system\":\"\",\"text\":\"a\"}",
@@ -217,7 +217,8 @@ static void bad_chats_are_refused_with_a_reason(void **state)
         {"{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\"}]}]"
          "}",
          "message 1: \"tool_calls\": tools are not known here: leave the line out"},
-        {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"function_call\":{}}]}",
+        {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"function_call\":{\"name\":"
+         "\"f\"}}]}",
          "message 1: \"function_call\": tools are not known here"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"type\":\"function\"}]"
          "}",
@@ -230,6 +231,8 @@ static void bad_chats_are_refused_with_a_reason(void **state)
          "\"tools\": tools are not known here"},
         {"{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"}],\"system\":\"s\"}",
          "\"system\" beside \"conversations\": make it their first message"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"system\":[\"s\"]}",
+         "\"system\" beside \"messages\": make it their first message"},
         {"{\"instruction\":\"i\",\"input\":\"\",\"output\":\"o\"}",
          "\"instruction\" and \"output\" are not read: make them \"prompt\" and \"completion\""},
     };
