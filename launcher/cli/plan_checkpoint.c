@@ -41,7 +41,9 @@ static base_status read_experts(const json_t *config, bool mixtral, launch_model
     if (status == BASE_OK && step != 1) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "decoder_sparse_step must be 1");
     }
-    if (json_array_size(json_object_get(config, "mlp_only_layers")) > 0) {
+    const json_t *dense = json_object_get(config, "mlp_only_layers");
+    if (dense != NULL && !json_is_null(dense) &&
+        (!json_is_array(dense) || json_array_size(dense) > 0)) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "mlp_only_layers must be empty");
     }
     if (status == BASE_OK) {
@@ -51,10 +53,11 @@ static base_status read_experts(const json_t *config, bool mixtral, launch_model
     if (status == BASE_OK) {
         status = read_needed(config, "num_experts_per_tok", &model->chosen, reterr);
     }
-    return status != BASE_OK || model->experts > 0
+    return status != BASE_OK || (model->experts > 0 && model->chosen > 0)
                ? status
-               : base_fail(reterr, BASE_ERR_INVALID, "%" JSON_INTEGER_FORMAT " experts",
-                           (json_int_t)model->experts);
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " experts",
+                           (json_int_t)model->chosen, (json_int_t)model->experts);
 }
 
 /* What a Llama's shape has beside the common numbers. `model->heads` is not 0. */

@@ -285,7 +285,7 @@ static base_status complete_experts(const launch_model *given, launch_model *mod
         !is_within(model->chosen, model->experts)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "a block has 1 to %d experts, and a token goes to some of them, not to "
-                         "%" PRId64 " of %" PRId64,
+                         "%" PRId64 " of %" PRId64 ": --experts-per-token",
                          PROTO_EXPERTS_MAX, model->chosen, model->experts);
     }
     if (!model->gated) {

@@ -118,8 +118,8 @@ int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout);
 /* Steps of training between two exchanges: 1 unless replicas take local ones. */
 int64_t launch_ask_local_steps(const launch_ask *ask);
 
-/* The highest stage that it can have: 1 where stages of layers follow each other, and of adapters; 0 where ranks share
- * out experts. */
+/* The highest stage that it can have: 1 where stages of layers follow each other, where ranks share out experts, and of
+ * adapters. */
 int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout);
 
 /* BASE_ERR_INVALID: the model cannot be laid out so; the message says what it divides by. */

@@ -89,6 +89,10 @@ static base_status try_all(const launch_ask *ask, int64_t ranks, const launch_la
                                           .context_ranks = wanted->context_ranks,
                                           .expert_ranks = 1};
             const bool whole = launch_layout_ranks(&layout) == ranks;
+            const bool has_stages = !ask->decode && ask->model.experts == 0;
+            if (pipeline > 1 && !has_stages && wanted->pipeline == 0) {
+                continue; /* nobody has asked for what cannot be */
+            }
             if (whole && is_wanted(wanted->tensor, tensor) &&
                 is_wanted(wanted->pipeline, pipeline) && is_wanted(wanted->data, layout.data)) {
                 status = try_expert_ranks(ask, layout, wanted->expert_ranks, found, reterr);

@@ -83,15 +83,17 @@ static int plan_config(const char *more)
     (void)snprintf(config, sizeof config,
                    "{\"vocab_size\": 100, \"hidden_size\": 64, \"num_hidden_layers\": 3, "
                    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"hidden_act\": "
-                   "\"silu\", \"max_position_embeddings\": 256, \"num_experts_per_tok\": 2, %s}",
+                   "\"silu\", \"max_position_embeddings\": 256, %s}",
                    more);
     plan_write_config(config);
     return plan_run(PLAN_WORDS("--checkpoint", plan_directory, "--json"), text);
 }
 
-#define MIXTRAL "\"model_type\": \"mixtral\", \"intermediate_size\": 96"
+#define TYPE    "\"model_type\": \"mixtral\", \"intermediate_size\": 96"
+#define MIXTRAL TYPE ", \"num_experts_per_tok\": 2"
 #define QWEN3                                                                                      \
-    "\"model_type\": \"qwen3_moe\", \"intermediate_size\": 1, \"moe_intermediate_size\": 48"
+    "\"model_type\": \"qwen3_moe\", \"intermediate_size\": 1, \"moe_intermediate_size\": 48, "     \
+    "\"num_experts_per_tok\": 2"
 
 /* The parameters are 64 (2 · 64 + 2 · 32) + E (3 · 64 · columns + 64) + 2 · 64 in a layer, and 2 · 16 of Qwen3's norms
  * of heads; and two matrices of words, and a norm. */
@@ -111,8 +113,11 @@ static void a_config_gives_experts(void **state)
          "decoder_sparse_step must be 1"},
         {QWEN3 ", \"num_experts\": 6, \"mlp_only_layers\": [1]", 0,
          "mlp_only_layers must be empty"},
+        {QWEN3 ", \"num_experts\": 6, \"mlp_only_layers\": 1", 0, "mlp_only_layers must be empty"},
         {MIXTRAL, 0, "\"num_local_experts\" is not there, or no number"},
-        {MIXTRAL ", \"num_local_experts\": 0", 0, "config.json: 0 experts"},
+        {TYPE ", \"num_local_experts\": 4, \"num_experts_per_tok\": 0", 0,
+         "config.json: 0 of 4 experts"},
+        {MIXTRAL ", \"num_local_experts\": 0", 0, "config.json: 2 of 0 experts"},
         {MIXTRAL ", \"num_local_experts\": 1", 0, "not to 2 of 1"},
         {MIXTRAL ", \"num_local_experts\": 1000", 0, "1 to 512 experts"},
         {"\"model_type\": \"qwen3_moe\", \"intermediate_size\": 96, \"num_experts\": 6", 0,

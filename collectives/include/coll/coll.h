@@ -227,9 +227,10 @@ typedef struct coll_context_options {
 COLL_MUST_CHECK coll_status coll_context_create(const coll_context_options *options,
                                                 coll_context **context, coll_error *reterr);
 /* Frees it and its world. The caller has destroyed before what else was made from it. Ranks need not
- * call it together: what this one has sent gets the time to leave it, the timeout at most (over zmq
- * 10 s), and next to none if it is for a rank of a communicator that has failed, unless one with that
- * rank was made since. NULL is fine. */
+ * call it together: what this one has sent gets the time to leave it, the timeout at most (over zmq,
+ * and after a failure, 10 s), and next to none if it is for a rank of a communicator that has failed,
+ * unless one with that rank was made since. When a rank dies, the world fails, and so this is of all
+ * ranks. NULL is fine. */
 void coll_context_destroy(coll_context *context);
 
 /* Makes this rank's running and later calls return COLL_ERR_ABORTED with `reason` (cut at 255

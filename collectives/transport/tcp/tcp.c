@@ -30,6 +30,7 @@ enum {
 };
 
 #define FLUSH_FAILED_NS (100 * BASE_NS_PER_MS)
+#define FLUSH_OTHERS_NS (10 * BASE_NS_PER_S) /* after a failure of others */
 
 static coll_tcp *tcp_of(const coll_context *context)
 {
@@ -302,7 +303,9 @@ static void flush(const coll_context *context)
 {
     const uint64_t doubted = context->world == NULL ? UINT64_MAX : context->doubted;
     const int64_t doubted_ns = base_deadline_after_ns(FLUSH_FAILED_NS);
-    const int64_t deadline_ns = base_deadline_after_ns(context->timeout_ns);
+    const bool short_wait = doubted != 0 && context->timeout_ns > FLUSH_OTHERS_NS;
+    const int64_t deadline_ns =
+        base_deadline_after_ns(short_wait ? FLUSH_OTHERS_NS : context->timeout_ns);
     int64_t now_ns = 0;
     do {
         now_ns = base_now_ns();
