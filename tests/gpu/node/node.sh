@@ -124,7 +124,7 @@ same_model parts four
 
 echo "== the best model is kept, on the GPU as on the CPU"
 printf '{"text": "%s"}\n' "she has a cat" "they went home" >few.jsonl
-best=(--batch 1 "${small[@]}" --no-scaling --lr 1 --heldout few.jsonl --eval-every 1 --save-every 3)
+best=(--batch 1 "${small[@]}" --no-scaling --lr 0.3 --heldout few.jsonl --eval-every 1 --save-every 3)
 job 0 --mode ddp-cpu --ranks 2 "${best[@]}" --steps 6 --patience 3 --out best-cpu
 has best-cpu/manifest.json '"best": \{' '"stopped_early": true'
 job 0 --mode ddp-nccl --ranks 1 --micro-batches 2 "${gpu[@]}" "${best[@]}" --steps 6 --patience 3 --authorize local --out best
