@@ -10,6 +10,8 @@
 #include "record/steps.h"
 #include "record/summary.h"
 
+struct launch_sheet;
+
 enum { LAUNCH_CHART_RANKS_MAX = 32 /* that have bars in a chart */ };
 
 typedef struct launch_run {
@@ -42,6 +44,9 @@ void launch_run_backend(const launch_record_end *end, base_buffer *text);
 /* A paragraph from this run's own figures: why that number of processes is faster or slower than
  * one. */
 void launch_lesson_write(const launch_run *run, base_buffer *text);
+
+/* manifest_experts.c: the member "experts" of manifest.json; null: the model has none. */
+void launch_manifest_experts(struct launch_sheet *page, const launch_run *run);
 
 /* manifest.json as text. */
 BASE_MUST_CHECK base_status launch_manifest_write(const launch_run *run, base_buffer *text,

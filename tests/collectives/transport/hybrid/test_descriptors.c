@@ -8,44 +8,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "core/identity.h"
 #include "forked.h"
+#include "other_hosts.h"
 #include "support.h"
-#include "transport/socket/interface.h"
 
 enum { RANKS = 4, LEFT_MAX = 60 };
-
-static int host_here;
-
-void __real_coll_identity_get(coll_identity *identity);
-void __wrap_coll_identity_get(coll_identity *identity);
-bool __wrap_coll_address_is_loopback(const char *address);
-coll_status __wrap_coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
-                                         char address[COLL_ADDRESS_BYTES], coll_error *reterr);
-
-void __wrap_coll_identity_get(coll_identity *identity)
-{
-    __real_coll_identity_get(identity);
-    (void)snprintf(identity->host, sizeof identity->host, "host%d", host_here);
-    identity->net_namespace += (uint64_t)host_here;
-}
-
-bool __wrap_coll_address_is_loopback(const char *address)
-{
-    (void)address;
-    return false;
-}
-
-coll_status __wrap_coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
-                                         char address[COLL_ADDRESS_BYTES], coll_error *reterr)
-{
-    (void)choice;
-    (void)rendezvous;
-    (void)beyond;
-    (void)reterr;
-    (void)snprintf(address, COLL_ADDRESS_BYTES, "127.0.0.1");
-    return COLL_OK;
-}
 
 typedef struct job {
     coll_transport transport;
@@ -83,7 +50,7 @@ static int body(forked_rank *rank, void *user)
     const coll_context_options options = {FORKED_OPTIONS(rank), .transport = j->transport,
                                           .timeout_ns = 20 * BASE_NS_PER_S};
     (void)close(j->go[1]);
-    host_here = j->transport == COLL_TRANSPORT_SHM ? 0 : rank->rank / (RANKS / 2);
+    other_host_here = j->transport == COLL_TRANSPORT_SHM ? 0 : rank->rank / (RANKS / 2);
     if (rank->rank == j->victim && !limit_descriptors(j->left)) {
         return 1;
     }

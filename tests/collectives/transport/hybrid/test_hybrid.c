@@ -8,11 +8,10 @@
 
 #include "base/clock.h"
 #include "common/kinds.h"
-#include "core/identity.h"
 #include "grid_case.h"
+#include "other_hosts.h"
 #include "small_sockets.h"
 #include "support.h"
-#include "transport/socket/interface.h"
 
 enum { RANKS_MAX = 6, BYTES = 1 << 23 };
 
@@ -21,43 +20,11 @@ typedef struct layout {
     int hosts[RANKS_MAX]; /* by rank */
 } layout;
 
-static _Thread_local int host_here;
-
-void __real_coll_identity_get(coll_identity *identity);
-void __wrap_coll_identity_get(coll_identity *identity);
-bool __wrap_coll_address_is_loopback(const char *address);
-coll_status __wrap_coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
-                                         char address[COLL_ADDRESS_BYTES], coll_error *reterr);
-
-void __wrap_coll_identity_get(coll_identity *identity)
-{
-    __real_coll_identity_get(identity);
-    (void)snprintf(identity->host, sizeof identity->host, "host%d", host_here);
-    identity->net_namespace += (uint64_t)host_here;
-}
-
-bool __wrap_coll_address_is_loopback(const char *address)
-{
-    (void)address;
-    return false;
-}
-
-coll_status __wrap_coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
-                                         char address[COLL_ADDRESS_BYTES], coll_error *reterr)
-{
-    (void)choice;
-    (void)rendezvous;
-    (void)beyond;
-    (void)reterr;
-    (void)snprintf(address, COLL_ADDRESS_BYTES, "127.0.0.1");
-    return COLL_OK;
-}
-
 static coll_status join(test_rank *rank, coll_transport transport)
 {
     const layout *l = rank->user;
     coll_context_options options = test_rank_options(rank);
-    host_here = l->hosts[rank->rank];
+    other_host_here = l->hosts[rank->rank];
     options.transport = transport;
     return coll_context_create(&options, &rank->context, &rank->error);
 }
