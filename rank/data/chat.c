@@ -72,10 +72,11 @@ typedef struct writing {
     rank_tokenizer *tokenizer;
     rank_ids *ids;
     base_error *reterr;
-    char *text;         /* as long as all messages, and BESIDE_BYTES */
-    size_t text_bytes;  /* what lies between two marks is encoded as one text */
-    bool is_lesson;     /* what is not learned is ~id, */
-    bool passes_over;   /* also what the assistant says next; */
+    char *text;                 /* as long as all messages, and BESIDE_BYTES */
+    size_t text_bytes;          /* what lies between two marks is encoded as one text, */
+    rank_tokenizer_place place; /* which stands there */
+    bool is_lesson;             /* what is not learned is ~id, */
+    bool passes_over;           /* also what the assistant says next; */
     bool learns;        /* which what comes now is; and what is learned is a text of its own */
     size_t learned_end; /* of the ids; 0: nothing is learned */
 } writing;
@@ -92,8 +93,9 @@ static base_status flush(writing *to)
     rank_ids *ids = to->ids;
     const size_t room = ids->count < ids->capacity ? ids->capacity - ids->count : 0;
     rank_ids more = {.at = room > 0 ? ids->at + ids->count : NULL, .capacity = room};
-    const base_status status =
-        rank_tokenizer_encode(to->tokenizer, to->text, to->text_bytes, &more, to->reterr);
+    const base_status status = rank_tokenizer_encode_at(to->tokenizer, to->place, to->text,
+                                                        to->text_bytes, &more, to->reterr);
+    to->place = to->text_bytes > 0 ? RANK_TOKENIZER_GOES_ON : to->place;
     to->text_bytes = 0;
     for (size_t i = 0; to->is_lesson && !to->learns && i < more.count && i < room; i++) {
         more.at[i] = ~more.at[i];
@@ -121,6 +123,7 @@ static base_status put_mark(writing *to, int32_t id)
         return BASE_OK;
     }
     const base_status status = flush(to);
+    to->place = RANK_TOKENIZER_BEHIND_TOKEN;
     if (to->ids->count < to->ids->capacity) {
         to->ids->at[to->ids->count] = to->is_lesson && !to->learns ? ~id : id;
     }

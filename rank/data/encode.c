@@ -6,12 +6,13 @@
 #include "chat.h"
 
 /* Adds the tokens of a text to ids. */
-static base_status add_text(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
-                            rank_ids *ids, base_error *reterr)
+static base_status add_text(rank_tokenizer *tokenizer, rank_tokenizer_place place, const char *text,
+                            size_t text_bytes, rank_ids *ids, base_error *reterr)
 {
     const size_t room = ids->count < ids->capacity ? ids->capacity - ids->count : 0;
     rank_ids more = {.at = room > 0 ? ids->at + ids->count : NULL, .capacity = room};
-    const base_status status = rank_tokenizer_encode(tokenizer, text, text_bytes, &more, reterr);
+    const base_status status =
+        rank_tokenizer_encode_at(tokenizer, place, text, text_bytes, &more, reterr);
     ids->count += more.count;
     return status;
 }
@@ -44,13 +45,14 @@ static base_status encode_text(const rank_data_options *options, const char *tex
         add_id(ids, ~prefix[i]);
     }
     const size_t begin = count_written(ids);
-    base_status status = add_text(tokenizer, text, asked, ids, reterr);
+    base_status status = add_text(tokenizer, RANK_TOKENIZER_BEGINS, text, asked, ids, reterr);
     const size_t end = count_written(ids);
     for (size_t i = begin; i < end; i++) {
         ids->at[i] = ~ids->at[i];
     }
     if (status == BASE_OK) {
-        status = add_text(tokenizer, text + asked, text_bytes - asked, ids, reterr);
+        status = add_text(tokenizer, asked > 0 ? RANK_TOKENIZER_GOES_ON : RANK_TOKENIZER_BEGINS,
+                          text + asked, text_bytes - asked, ids, reterr);
     }
     if (status == BASE_OK && ids->count == prefix_count) {
         return base_fail(reterr, BASE_ERR_INVALID, "the tokenizer has no token for it");

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "hub_parts.h"
+#include "hub_spaces.h"
 
 enum { TEXT_BYTES_MAX = 1 << 30, ROOM_MIN = 256 };
 
@@ -44,6 +45,8 @@ int32_t hub_find_text(const rank_tokenizer *self, const uint8_t *bytes, size_t s
 typedef struct encoding {
     rank_tokenizer *self;
     bool special; /* special tokens in the text become their ids, as other added ones always do */
+    rank_tokenizer_place place;
+    const uint8_t *begin; /* of the text */
     rank_ids *ids;
     rank_tokenizer_take take; /* gets the pieces in place of merges; or NULL */
     void *context;            /* its first argument */
@@ -153,6 +156,44 @@ static base_status make_room(rank_tokenizer *self, size_t needed, base_error *re
     return BASE_OK;
 }
 
+/* The place behind the character at `at`, as far as it is one. */
+static size_t behind_character(const uint8_t *text, size_t text_bytes, size_t at)
+{
+    do {
+        at++;
+    } while (at < text_bytes && (text[at] & 0xc0) == 0x80);
+    return at;
+}
+
+static size_t add_part(rank_tokenizer *self, int32_t id, size_t count)
+{
+    self->parts[count] = (hub_part){id, (int32_t)count - 1, (int32_t)count + 1};
+    return count + 1;
+}
+
+/* The parts of a piece before any merge: its bytes; or its characters, and the bytes of one that is no token.
+ * Returns how many there are. */
+static size_t begin_parts(rank_tokenizer *self, const uint8_t *piece, size_t piece_bytes)
+{
+    size_t count = 0;
+    size_t entry = 0;
+    for (size_t at = 0; at < piece_bytes;) {
+        const size_t end = self->spaces ? behind_character(piece, piece_bytes, at) : at + 1;
+        const int32_t character =
+            self->spaces ? hub_find_text(self, piece + at, end - at, &entry) : HUB_NONE;
+        if (character != HUB_NONE) {
+            count = add_part(self, character, count);
+            at = end;
+        }
+        for (; at < end; at++) {
+            if (self->byte_ids[piece[at]] != HUB_NONE) { /* the library drops what has no token */
+                count = add_part(self, self->byte_ids[piece[at]], count);
+            }
+        }
+    }
+    return count;
+}
+
 static base_status encode_piece(const encoding *of, const uint8_t *piece, size_t piece_bytes)
 {
     rank_tokenizer *self = of->self;
@@ -168,14 +209,7 @@ static base_status encode_piece(const encoding *of, const uint8_t *piece, size_t
     if (status != BASE_OK) {
         return status;
     }
-    size_t count = 0;
-    for (size_t i = 0; i < piece_bytes; i++) {
-        const int32_t id = self->byte_ids[piece[i]];
-        if (id != HUB_NONE) { /* the library drops bytes that it has no token for */
-            self->parts[count] = (hub_part){id, (int32_t)count - 1, (int32_t)count + 1};
-            count++;
-        }
-    }
+    const size_t count = begin_parts(self, piece, piece_bytes);
     if (count == 0) {
         return BASE_OK;
     }
@@ -222,15 +256,6 @@ static bool next_match(const encoding *of, int step, const uint8_t *text, size_t
     return true;
 }
 
-/* The place behind the character at `at`, as far as it is one. */
-static size_t behind_character(const uint8_t *text, size_t text_bytes, size_t at)
-{
-    do {
-        at++;
-    } while (at < text_bytes && (text[at] & 0xc0) == 0x80);
-    return at;
-}
-
 /* Cuts a text at its matches, and what lies between them, for the next step. An empty match cuts
  * too, but not directly behind another one. */
 static base_status split(const encoding *of, int step, const uint8_t *text, size_t text_bytes)
@@ -264,18 +289,25 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
     return status == BASE_OK ? split(of, step + 1, text + done, text_bytes - done) : status;
 }
 
-/* The longest added token at the text's begin, of those looked for now; HUB_NONE: there is none. */
-static int32_t added_token(const encoding *of, bool late, const uint8_t *text, size_t text_bytes)
+/* The longest added token at the text's begin, of those looked for now; HUB_NONE: there is none. `bytes`: how many of
+ * the text it takes. */
+static int32_t added_token(const encoding *of, bool late, const uint8_t *text, size_t text_bytes,
+                           size_t *bytes)
 {
     const rank_tokenizer *self = of->self;
+    const size_t before = late && self->prepend == HUB_PREPEND_ALWAYS ? 1 : 0;
     int32_t found = HUB_NONE;
+    if (before > 0 && text[0] != ' ') {
+        return HUB_NONE;
+    }
     for (size_t i = 0; self->added_begins[text[0]] && i < self->added_count; i++) {
         const hub_token *token = &self->tokens[self->added[i]];
         if (token->late == late && (of->special || !token->special) &&
-            token->size_bytes <= text_bytes &&
+            token->size_bytes + before <= text_bytes &&
             (found == HUB_NONE || token->size_bytes > self->tokens[found].size_bytes) &&
-            memcmp(self->bytes + token->offset, text, token->size_bytes) == 0) {
+            memcmp(self->bytes + token->offset, text + before, token->size_bytes) == 0) {
             found = self->added[i];
+            *bytes = token->size_bytes + before;
         }
     }
     return found;
@@ -287,40 +319,60 @@ typedef base_status (*between)(const encoding *of, const uint8_t *text, size_t t
 static base_status cut(const encoding *of, bool late, const uint8_t *text, size_t text_bytes,
                        between encode)
 {
-    const rank_tokenizer *self = of->self;
     base_status status = BASE_OK;
     size_t done = 0;
     for (size_t at = 0; status == BASE_OK && at < text_bytes;) {
-        const int32_t id = added_token(of, late, text + at, text_bytes - at);
+        size_t bytes = 0;
+        const int32_t id = added_token(of, late, text + at, text_bytes - at, &bytes);
         if (id == HUB_NONE) {
             at++;
             continue;
         }
         status = encode(of, text + done, at - done);
         put(of, id);
-        at += self->tokens[id].size_bytes;
+        at += bytes;
         done = at;
     }
     return status == BASE_OK ? encode(of, text + done, text_bytes - done) : status;
 }
 
+/* The space before a stretch of the text, and spaces for marks in it. */
+static base_status put_space(const encoding *of, const uint8_t **text, size_t *text_bytes)
+{
+    const bool prepends =
+        hub_spaces_prepends(of->self, of->place, *text == of->begin, *text, *text_bytes);
+    return hub_spaces_put(of->self, prepends, text, text_bytes, of->reterr);
+}
+
 static base_status encode_plain(const encoding *of, const uint8_t *text, size_t text_bytes)
 {
-    return split(of, 0, text, text_bytes);
+    rank_tokenizer *self = of->self;
+    base_status status = BASE_OK;
+    if (!self->spaces) {
+        return split(of, 0, text, text_bytes);
+    }
+    if (self->prepend != HUB_PREPEND_ALWAYS) {
+        status = put_space(of, &text, &text_bytes);
+    }
+    for (size_t begin = 0; status == BASE_OK && begin < text_bytes;) {
+        const size_t end = hub_spaces_word_end(self, text, text_bytes, begin);
+        status = encode_piece(of, text + begin, end - begin);
+        begin = end;
+    }
+    return status;
 }
 
 /* What lies between tokens that are looked for before a text is normalised. */
 static base_status encode_raw(const encoding *of, const uint8_t *text, size_t text_bytes)
 {
     rank_tokenizer *self = of->self;
+    base_status status = BASE_OK;
     if (self->normalises) {
-        const base_status status =
-            rank_nfc_of(&self->nfc, text, text_bytes, &text, &text_bytes, of->reterr);
-        if (status != BASE_OK) {
-            return status;
-        }
+        status = rank_nfc_of(&self->nfc, text, text_bytes, &text, &text_bytes, of->reterr);
+    } else if (self->prepend == HUB_PREPEND_ALWAYS) {
+        status = put_space(of, &text, &text_bytes);
     }
-    return cut(of, true, text, text_bytes, encode_plain);
+    return status != BASE_OK ? status : cut(of, true, text, text_bytes, encode_plain);
 }
 
 static base_status encode_all(const encoding *of, const char *text, size_t text_bytes)
@@ -333,12 +385,24 @@ static base_status encode_all(const encoding *of, const char *text, size_t text_
     return cut(of, false, (const uint8_t *)text, text_bytes, encode_raw);
 }
 
+base_status rank_tokenizer_encode_at(rank_tokenizer *tokenizer, rank_tokenizer_place place,
+                                     const char *text, size_t text_bytes, rank_ids *ids,
+                                     base_error *reterr)
+{
+    const encoding of = {.self = tokenizer,
+                         .special = tokenizer->allows_special,
+                         .place = place,
+                         .begin = (const uint8_t *)text,
+                         .ids = ids,
+                         .reterr = reterr};
+    return encode_all(&of, text, text_bytes);
+}
+
 base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
                                   rank_ids *ids, base_error *reterr)
 {
-    const encoding of = {
-        .self = tokenizer, .special = tokenizer->allows_special, .ids = ids, .reterr = reterr};
-    return encode_all(&of, text, text_bytes);
+    return rank_tokenizer_encode_at(tokenizer, RANK_TOKENIZER_BEGINS, text, text_bytes, ids,
+                                    reterr);
 }
 
 base_status rank_tokenizer_cut(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,

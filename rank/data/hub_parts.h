@@ -1,4 +1,4 @@
-/* What the files of a tokenizer share: tokenizer.c, hub.c, hub_read.c and hub_split.c. */
+/* What the files of a tokenizer share: tokenizer.c, hub.c, hub_read.c, hub_split.c and hub_spaces.c. */
 #ifndef RANK_DATA_HUB_PARTS_H
 #define RANK_DATA_HUB_PARTS_H
 
@@ -48,6 +48,21 @@ typedef struct hub_candidate {
     int32_t made;
 } hub_candidate;
 
+/* Where a space is put before a text, of SentencePiece's kind; a stretch is what lies between added tokens. */
+typedef enum hub_prepend {
+    HUB_PREPEND_NEVER,
+    HUB_PREPEND_ALWAYS, /* each stretch, by the normalizer: also late tokens have one before them */
+    HUB_PREPEND_MISSING, /* each stretch that begins with none */
+    HUB_PREPEND_FIRST,   /* the first stretch, if it begins with none */
+} hub_prepend;
+
+/* Where such a text is cut into pieces. */
+typedef enum hub_words {
+    HUB_WORDS_NONE,
+    HUB_WORDS_BEGIN, /* before a space behind another character */
+    HUB_WORDS_EACH,  /* before each space */
+} hub_words;
+
 struct rank_tokenizer {
     int32_t count;     /* of ids */
     hub_token *tokens; /* (count) */
@@ -72,6 +87,12 @@ struct rank_tokenizer {
     bool added_begins[HUB_BYTES]; /* one of them begins with that byte */
     bool normalises;              /* texts, into normal form C */
     rank_nfc nfc;
+    bool spaces;       /* of SentencePiece's kind (hub_spaces.h): */
+    bool marks_spaces; /* its file says so of spaces */
+    hub_prepend prepend;
+    hub_words words;
+    uint8_t *spaced; /* (spaced_room): a text with the space before it */
+    size_t spaced_room;
     hub_part *parts;     /* (room) */
     hub_candidate *heap; /* (3 · room) */
     size_t room;

@@ -5,6 +5,7 @@
 
 #include "bpe.h"
 #include "hub_parts.h"
+#include "hub_spaces.h"
 #include "tokenizer_file.h"
 
 enum {
@@ -113,10 +114,10 @@ static bool allocate(rank_tokenizer *self, size_t bytes, size_t merges)
     return true;
 }
 
-/* An added token may be the one that ends a text. Llama 3 has another name for it. */
+/* An added token may be the one that ends a text. Llama 3 and Llama 2 have other names for it. */
 static void take_end(rank_tokenizer *self, const char *content, int32_t id)
 {
-    static const char *const names[] = {RANK_TOKENIZER_END_TOKEN, "<|end_of_text|>"};
+    static const char *const names[] = {RANK_TOKENIZER_END_TOKEN, "<|end_of_text|>", "</s>"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(content, names[i]) == 0 && (i == 0 || self->end_token == NULL)) {
             self->end_id = id;
@@ -169,6 +170,7 @@ static base_status read_added(rank_tokenizer *self, const json_t *added, size_t 
         const int32_t id = (int32_t)json_integer_value(json_object_get(entry, "id"));
         self->added[self->added_count++] = id;
         self->added_begins[(uint8_t)json_string_value(content)[0]] = true;
+        self->added_begins[' '] = self->added_begins[' '] || (token->late && self->spaces);
         take_end(self, json_string_value(content), id);
     }
     return BASE_OK;
@@ -191,7 +193,15 @@ static base_status read_vocab(rank_tokenizer *self, const json_t *vocab, size_t 
             continue; /* an added one */
         }
         uint8_t *to = self->bytes + used;
-        const size_t size_bytes = from_glyphs(byte_of, glyphs, strlen(glyphs), to);
+        const int byte = self->spaces ? hub_spaces_byte(glyphs) : HUB_NONE;
+        if (byte != HUB_NONE && token->size_bytes == 0) { /* no text becomes it by merges */
+            *to = (uint8_t)byte;
+            *token = (hub_token){.offset = (uint32_t)used++, .size_bytes = 1};
+            self->byte_ids[byte] = id;
+            continue;
+        }
+        const size_t size_bytes = self->spaces ? hub_spaces_from_marks(glyphs, strlen(glyphs), to)
+                                               : from_glyphs(byte_of, glyphs, strlen(glyphs), to);
         if (size_bytes == 0 || token->size_bytes > 0 ||
             hub_find_text(self, to, size_bytes, &entry) != HUB_NONE) {
             return base_fail(reterr, BASE_ERR_INVALID,
@@ -201,11 +211,11 @@ static base_status read_vocab(rank_tokenizer *self, const json_t *vocab, size_t 
         self->text_ids[entry] = id;
         used += size_bytes;
     }
-    for (int byte = 0; byte < HUB_BYTES; byte++) {
+    for (int byte = 0; byte < HUB_BYTES && !self->spaces; byte++) {
         size_t entry = 0;
         self->byte_ids[byte] = hub_find_text(self, &(uint8_t){(uint8_t)byte}, 1, &entry);
     }
-    return BASE_OK;
+    return self->spaces ? hub_spaces_find_words(self, reterr) : BASE_OK;
 }
 
 /* The id of a merge's part, or of both together. */
@@ -341,6 +351,9 @@ static base_status read_normalizer(rank_tokenizer *self, const json_t *root, bas
     if (hub_is_off(root, "normalizer")) {
         return BASE_OK;
     }
+    if (self->spaces) {
+        return hub_spaces_read_normalizer(self, normalizer, reterr);
+    }
     if (!hub_has_type(normalizer, "Sequence") || !json_is_array(sequence)) {
         self->normalises = hub_has_type(normalizer, "NFC");
         return self->normalises ? BASE_OK : hub_refuse("normalizer", normalizer, reterr);
@@ -358,8 +371,8 @@ static base_status read_normalizer(rank_tokenizer *self, const json_t *root, bas
 /* Settings that change ids, and that nothing here has a switch for. */
 static base_status check_settings(const json_t *root, base_error *reterr)
 {
-    static const char *const off[] = {"dropout", "byte_fallback", "continuing_subword_prefix",
-                                      "end_of_word_suffix", NULL};
+    static const char *const off[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
+                                      NULL};
     const json_t *model = json_object_get(root, "model");
     const json_t *type = json_object_get(model, "type");
     if (type != NULL && !hub_has_type(model, "BPE")) {
@@ -385,6 +398,8 @@ static base_status fill(rank_tokenizer *self, const json_t *root, base_error *re
     if (!json_is_object(vocab) || !json_is_array(merges)) {
         return base_fail(reterr, BASE_ERR_INVALID, "no \"model\" with vocabulary and merges");
     }
+    self->spaces = json_is_true(json_object_get(model, "byte_fallback"));
+    memset(self->byte_ids, 0xff, sizeof self->byte_ids); /* HUB_NONE */
     base_status status = read_normalizer(self, root, reterr);
     if (status == BASE_OK) {
         status = check_settings(root, reterr);
@@ -454,6 +469,7 @@ void rank_tokenizer_destroy(rank_tokenizer *tokenizer)
     free(tokenizer->merges);
     free(tokenizer->parts);
     free(tokenizer->heap);
+    free(tokenizer->spaced);
     rank_nfc_fini(&tokenizer->nfc);
     free(tokenizer);
 }

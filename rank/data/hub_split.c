@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "hub_parts.h"
+#include "hub_spaces.h"
 
 enum { REASON_BYTES = 120 };
 
@@ -137,6 +138,9 @@ base_status hub_read_steps(rank_tokenizer *self, const json_t *root, base_error 
     base_status status = BASE_OK;
     const json_t *steps = json_object_get(root, "pre_tokenizer");
     bool bytes = hub_has_type(steps, "ByteLevel");
+    if (self->spaces) {
+        return hub_spaces_read_steps(self, steps, reterr);
+    }
     if (!hub_has_type(steps, "Sequence")) {
         status = read_step(self, steps, reterr);
     } else {

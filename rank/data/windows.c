@@ -69,11 +69,13 @@ static base_status put_all(cutter *self, const int32_t *ids, size_t count, base_
     return status;
 }
 
-static base_status put_text(cutter *self, const char *text, size_t text_bytes, base_error *reterr)
+static base_status put_text(cutter *self, const rank_text_part *part, base_error *reterr)
 {
+    const rank_tokenizer_place place =
+        part->begins ? RANK_TOKENIZER_BEGINS : RANK_TOKENIZER_GOES_ON;
     rank_ids ids = {.at = self->ids, .capacity = self->capacity};
-    base_status status =
-        rank_tokenizer_encode(self->data->options.tokenizer, text, text_bytes, &ids, reterr);
+    base_status status = rank_tokenizer_encode_at(self->data->options.tokenizer, place, part->at,
+                                                  part->bytes, &ids, reterr);
     if (status == BASE_OK && ids.count > self->capacity) {
         free(self->ids);
         self->capacity = ids.count;
@@ -82,7 +84,7 @@ static base_status put_text(cutter *self, const char *text, size_t text_bytes, b
             self->capacity = 0;
             return no_memory(self, reterr);
         }
-        return put_text(self, text, text_bytes, reterr);
+        return put_text(self, part, reterr);
     }
     return status == BASE_OK ? put_all(self, ids.at, ids.count, reterr) : status;
 }
@@ -114,7 +116,7 @@ static base_status put_part(void *user, const rank_text_part *part, base_error *
     }
     base_status status = part->begins ? begin_text(self, reterr) : BASE_OK;
     if (status == BASE_OK) {
-        status = put_text(self, part->at, part->bytes, reterr);
+        status = put_text(self, part, reterr);
     }
     self->data->records += part->ends ? 1 : 0;
     self->data->pairs += part->is_pair ? 1 : 0;

@@ -89,6 +89,8 @@ TEMPLATES = {
     "thinking": ("qwen2", "", THINKING.replace("MARKTAKEN", TAKEN)),
     "thinking, of messages": ("smollm2", "", THINKING.replace("MARKTAKEN", TAKEN_OF_MESSAGE)),
     "llama 3": ("llama3", "<|endoftext|>", LLAMA3),
+    "llama 3, a space before each stretch": ("llama2", "<s>", LLAMA3),
+    "llama 3, a space before the text": ("mistral", "<s>", LLAMA3),
     "llama 3.1": ("llama3", "<|endoftext|>", DATES),
 }
 CHATS = [

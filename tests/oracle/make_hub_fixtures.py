@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes hub_KIND.json and hub_KIND_ids.jsonl: small tokenizers of the kinds that GPT-2, Llama 3, Qwen2
-and SmolLM2 have, and what the tokenizers library makes of texts with them, for tests/rank/data/test_hub.c.
-Needs tokenizers.
+and SmolLM2 have, and of SentencePiece's kinds that Llama 2, Mistral and Gemma have, and what the tokenizers
+library makes of texts with them, for tests/rank/data/test_hub.c. Needs tokenizers.
 
     python make_hub_fixtures.py
 """
@@ -64,9 +64,66 @@ KINDS = {
                                         byte_level(False)]), True),
 }
 
+# Of SentencePiece's kinds: spaces of all sorts, the mark itself, tokens for bytes by their letters, special tokens
+# with and without a space beside them.
+SPACES = [
+    " ", "  ", "a", " a", "a ", "\u2581", "\u2581a", "a\u2581b \u2581 c", "   three before", "tab\tand\nline \n\n end",
+    "<0x0A> is text here", "<s>[INST] What is a ring? [/INST]", "a<s>b </s> c<s>", "<s> <s>\u2581x</s>",
+    "x <late>y<late> <late>", "\U0001f600 \u4e2d\u6587 x", "the the  the   the\u2581\u2581the",
+]
+MARK = "\u2581"
+NORMALIZER = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
+# normalizer, pre-tokenizer, and whether words are merged alone
+SPACED = {
+    "llama2": (NORMALIZER, None, True),
+    "mistral": (None, pre_tokenizers.Metaspace(MARK, "first", split=False), True),
+    "metaspace": (None, pre_tokenizers.Metaspace(MARK, "always", split=True), True),
+    "gemma": (normalizers.Replace(" ", MARK), pre_tokenizers.Split(" ", "merged_with_previous"), False),
+}
+
+
+def ids(tokenizer, text):
+    tokenizer.encode_special_tokens = True
+    plain = tokenizer.encode(text, add_special_tokens=False).ids
+    tokenizer.encode_special_tokens = False
+    return plain, tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def make_spaced(kind, normalizer, split, by_words, texts):
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", MARK)
+    if by_words:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(MARK, "always", split=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, show_progress=False, limit_alphabet=72, max_token_length=12,
+        special_tokens=["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)])
+    tokenizer.train_from_iterator(texts * 3, trainer)
+    content = json.loads(tokenizer.to_str())
+    content["added_tokens"] = [{**token, "normalized": False} for token in content["added_tokens"]
+                               if token["id"] < 3]
+    content["added_tokens"].append({**content["added_tokens"][0], "id": len(content["model"]["vocab"]),
+                                    "content": "<late>", "normalized": True})
+    tokenizer = Tokenizer.from_str(json.dumps(content))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = split
+    tokenizer.decoder = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(),
+                                           decoders.Strip(" ", 1, 0)])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    tokenizer.save(str(HERE / f"hub_{kind}.json"))
+    with open(HERE / f"hub_{kind}_ids.jsonl", "w") as file:
+        for text in texts + SPACES:
+            plain, special = ids(tokenizer, text)
+            pieces = [tokenizer.id_to_token(token) for token in plain]
+            normal = b"".join(bytes([int(piece[3:5], 16)]) if len(piece) == 6 and piece[:3] == "<0x" else
+                              piece.replace(MARK, " ").encode() for piece in pieces).decode()
+            print(json.dumps({"text": text, **({"normal": normal} if normal != text else {}), "ids": plain,
+                              "special": special}), file=file)
+
 
 def main():
     texts = TEXTS + MORE
+    for kind, (normalizer, split, by_words) in SPACED.items():
+        make_spaced(kind, normalizer, split, by_words, texts)
     for kind, (split, ignore_merges) in KINDS.items():
         tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
         tokenizer.pre_tokenizer = split
@@ -93,10 +150,7 @@ def main():
         tokenizer.save(str(HERE / f"hub_{kind}.json"))
         with open(HERE / f"hub_{kind}_ids.jsonl", "w") as file:
             for text in texts + (MARKS if kind == "qwen2" else []):
-                tokenizer.encode_special_tokens = True
-                plain = tokenizer.encode(text, add_special_tokens=False).ids
-                tokenizer.encode_special_tokens = False
-                special = tokenizer.encode(text, add_special_tokens=False).ids
+                plain, special = ids(tokenizer, text)
                 normal = unicodedata.normalize("NFC", text) if kind == "qwen2" else text
                 print(json.dumps({"text": text, **({"normal": normal} if normal != text else {}), "ids": plain,
                                   "special": special}), file=file)

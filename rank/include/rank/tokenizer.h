@@ -1,5 +1,6 @@
-/* Byte-level BPE, from Hugging Face's tokenizer.json: the ids are those of that library. Texts are cut by the file's
- * regular expressions, as those of GPT-2, Llama 3 and SmolLM2, and ours, which corpus-gen writes.
+/* BPE, from Hugging Face's tokenizer.json: the ids are those of that library. Byte-level, with texts cut by the file's
+ * regular expressions, as those of GPT-2, Llama 3 and SmolLM2, and ours, which corpus-gen writes; or of SentencePiece's
+ * kind, as Llama 2's and Mistral's, which puts a space before a text.
  *
  * Any bytes can be encoded. No text encodes to a special token, such as `<|endoftext|>`, which ends
  * a sentence, unless rank_tokenizer_allow_special was called. (That library makes them from the same
@@ -22,8 +23,8 @@ BASE_MUST_CHECK base_status rank_tokenizer_load(const char *path, rank_tokenizer
                                                 base_error *reterr);
 void rank_tokenizer_destroy(rank_tokenizer *tokenizer);
 int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer);
-/* What ends a text: `<|endoftext|>`, or without it Llama 3's `<|end_of_text|>`. -1 and NULL: there is
- * none. */
+/* What ends a text: `<|endoftext|>`, or without it Llama 3's `<|end_of_text|>` or Llama 2's `</s>`. -1 and NULL:
+ * there is none. */
 int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer);
 const char *rank_tokenizer_end_token(const rank_tokenizer *tokenizer);
 
@@ -54,6 +55,19 @@ typedef struct rank_ids {
 BASE_MUST_CHECK base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, const char *text,
                                                   size_t text_bytes, rank_ids *ids,
                                                   base_error *reterr);
+
+/* Where a text stands, which counts for a tokenizer that puts a space before some. */
+typedef enum rank_tokenizer_place {
+    RANK_TOKENIZER_BEGINS,       /* it is a text of its own */
+    RANK_TOKENIZER_BEHIND_TOKEN, /* behind a special token */
+    RANK_TOKENIZER_GOES_ON,      /* where another text ended: no space is put before it */
+} rank_tokenizer_place;
+
+/* The same of a text that may stand elsewhere. */
+BASE_MUST_CHECK base_status rank_tokenizer_encode_at(rank_tokenizer *tokenizer,
+                                                     rank_tokenizer_place place, const char *text,
+                                                     size_t text_bytes, rank_ids *ids,
+                                                     base_error *reterr);
 
 /* The bytes of the ids, NUL-terminated and cut at capacity-1. The end id has no bytes. Returns the
  * bytes needed. */

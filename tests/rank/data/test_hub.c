@@ -77,6 +77,10 @@ static void ids_are_those_of_the_library(void **state)
     check_kind("smollm2");
     check_kind("llama3");
     check_kind("qwen2");
+    check_kind("llama2");
+    check_kind("mistral");
+    check_kind("metaspace");
+    check_kind("gemma");
 }
 
 static void a_template_says_what_stands_before_a_text(void **state)
@@ -170,7 +174,8 @@ static void what_is_not_known_is_named(void **state)
                    "normalizer Lowercase");
     expect_refused("\"normalizer\":null", "\"normalizer\":{\"type\":\"Sequence\"}",
                    "normalizer Sequence");
-    expect_refused("\"byte_fallback\":false", "\"byte_fallback\":true", "byte_fallback");
+    expect_refused("\"byte_fallback\":false", "\"byte_fallback\":true",
+                   "its byte_fallback has no token <0x00>");
     expect_refused("\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model Unigram");
     expect_refused("\"Isolated\"", "\"Removed\"", "Split");
     expect_refused("(?i:", "(?i", "expression");

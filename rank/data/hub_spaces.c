@@ -1,0 +1,198 @@
+/* What tokenizers of SentencePiece's kind do otherwise: a token is made of characters, spaces among them, and a
+ * character that is none becomes its bytes. Called by hub.c and hub_read.c. Sources: Kudo and Richardson,
+ * "SentencePiece" (2018); what Hugging Face's library makes of such a file. */
+#include "hub_spaces.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* U+2581. In a vocabulary it stands for a space, and in a text it is one. */
+static const char MARK[] = "\xe2\x96\x81";
+enum { MARK_BYTES = sizeof MARK - 1 };
+
+static bool is_text(const json_t *object, const char *key, const char *text)
+{
+    const char *found = json_string_value(json_object_get(object, key));
+    return found != NULL && strcmp(found, text) == 0;
+}
+
+/* ---- the file ---- */
+
+static base_status read_normalizer_step(rank_tokenizer *self, const json_t *step,
+                                        base_error *reterr)
+{
+    if (hub_has_type(step, "Prepend") && is_text(step, "prepend", MARK)) {
+        self->prepend = HUB_PREPEND_ALWAYS;
+        return BASE_OK;
+    }
+    if (hub_has_type(step, "Replace") && is_text(step, "content", MARK) &&
+        is_text(json_object_get(step, "pattern"), "String", " ")) {
+        self->marks_spaces = true;
+        return BASE_OK;
+    }
+    return hub_refuse("normalizer", step, reterr);
+}
+
+base_status hub_spaces_read_normalizer(rank_tokenizer *self, const json_t *normalizer,
+                                       base_error *reterr)
+{
+    size_t index = 0;
+    json_t *step = NULL;
+    base_status status = BASE_OK;
+    if (!hub_has_type(normalizer, "Sequence")) {
+        return read_normalizer_step(self, normalizer, reterr);
+    }
+    json_array_foreach(json_object_get(normalizer, "normalizers"), index, step)
+    {
+        status = status == BASE_OK ? read_normalizer_step(self, step, reterr) : status;
+    }
+    return status;
+}
+
+static base_status read_metaspace(rank_tokenizer *self, const json_t *step, base_error *reterr)
+{
+    const json_t *split = json_object_get(step, "split");
+    const json_t *scheme = json_object_get(step, "prepend_scheme");
+    const bool adds =
+        json_object_get(step, "add_prefix_space") == NULL || !hub_is_off(step, "add_prefix_space");
+    if (!is_text(step, "replacement", MARK) || self->prepend != HUB_PREPEND_NEVER) {
+        return hub_refuse("pre-tokenizer", step, reterr);
+    }
+    self->marks_spaces = true;
+    self->words = split == NULL || json_is_true(split) ? HUB_WORDS_EACH : self->words;
+    if (scheme == NULL || is_text(step, "prepend_scheme", "always")) {
+        self->prepend = adds ? HUB_PREPEND_MISSING : HUB_PREPEND_NEVER;
+    } else if (is_text(step, "prepend_scheme", "first")) {
+        self->prepend = HUB_PREPEND_FIRST;
+    } else if (!is_text(step, "prepend_scheme", "never")) {
+        return hub_refuse("pre-tokenizer", step, reterr);
+    }
+    return BASE_OK;
+}
+
+/* Gemma's: it cuts at spaces, of which its normalizer has left none. */
+static bool cuts_nothing(const rank_tokenizer *self, const json_t *step)
+{
+    return self->marks_spaces && hub_has_type(step, "Split") &&
+           is_text(json_object_get(step, "pattern"), "String", " ");
+}
+
+base_status hub_spaces_read_steps(rank_tokenizer *self, const json_t *steps, base_error *reterr)
+{
+    const json_t *list = json_object_get(steps, "pretokenizers");
+    const json_t *step = hub_has_type(steps, "Sequence") && json_array_size(list) == 1
+                             ? json_array_get(list, 0)
+                             : steps;
+    base_status status = BASE_OK;
+    if (hub_has_type(step, "Metaspace")) {
+        status = read_metaspace(self, step, reterr);
+    } else if (step != NULL && !json_is_null(step) && !cuts_nothing(self, step)) {
+        status = hub_refuse("pre-tokenizer", step, reterr);
+    }
+    return status != BASE_OK || self->marks_spaces
+               ? status
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "its tokens for bytes come without marks "
+                           "for spaces");
+}
+
+int hub_spaces_byte(const char *text)
+{
+    unsigned value = 0;
+    if (strlen(text) != strlen("<0x00>") || strncmp(text, "<0x", 3) != 0 || text[5] != '>') {
+        return HUB_NONE;
+    }
+    for (int i = 3; i < 5; i++) {
+        const char digit = text[i];
+        const bool is_number = digit >= '0' && digit <= '9';
+        if (!is_number && (digit < 'A' || digit > 'F')) {
+            return HUB_NONE;
+        }
+        value = value << 4 | (unsigned)(is_number ? digit - '0' : digit - 'A' + 10);
+    }
+    return (int)value;
+}
+
+size_t hub_spaces_from_marks(const char *text, size_t text_bytes, uint8_t *bytes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text_bytes;) {
+        const bool is_mark =
+            text_bytes - i >= MARK_BYTES && memcmp(text + i, MARK, MARK_BYTES) == 0;
+        bytes[count++] = is_mark ? ' ' : (uint8_t)text[i];
+        i += is_mark ? MARK_BYTES : 1;
+    }
+    return count;
+}
+
+base_status hub_spaces_find_words(rank_tokenizer *self, base_error *reterr)
+{
+    for (int byte = 0; byte < HUB_BYTES; byte++) {
+        if (self->byte_ids[byte] == HUB_NONE) {
+            return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                             "its byte_fallback has no token <0x%02X>", (unsigned)byte);
+        }
+    }
+    self->words = HUB_WORDS_BEGIN;
+    for (size_t entry = 0; entry <= self->text_mask; entry++) {
+        const hub_token *token =
+            self->text_ids[entry] != HUB_NONE ? &self->tokens[self->text_ids[entry]] : NULL;
+        const uint8_t *bytes = self->bytes + (token != NULL ? token->offset : 0);
+        for (size_t i = 1; token != NULL && i < token->size_bytes; i++) {
+            if (bytes[i] == ' ' && bytes[i - 1] != ' ') {
+                self->words = HUB_WORDS_NONE;
+            }
+        }
+    }
+    return BASE_OK;
+}
+
+/* ---- texts ---- */
+
+bool hub_spaces_prepends(const rank_tokenizer *self, rank_tokenizer_place place, bool is_first,
+                         const uint8_t *text, size_t text_bytes)
+{
+    const bool has_space =
+        text_bytes > 0 &&
+        (text[0] == ' ' || (text_bytes >= MARK_BYTES && memcmp(text, MARK, MARK_BYTES) == 0));
+    if (text_bytes == 0 || (is_first && place == RANK_TOKENIZER_GOES_ON)) {
+        return false;
+    }
+    return self->prepend == HUB_PREPEND_ALWAYS ||
+           (self->prepend == HUB_PREPEND_MISSING && !has_space) ||
+           (self->prepend == HUB_PREPEND_FIRST && !has_space && is_first &&
+            place == RANK_TOKENIZER_BEGINS);
+}
+
+base_status hub_spaces_put(rank_tokenizer *self, bool prepends, const uint8_t **text,
+                           size_t *text_bytes, base_error *reterr)
+{
+    const size_t needed = *text_bytes + 1;
+    if (self->spaced_room < needed) {
+        uint8_t *larger = realloc(self->spaced, 2 * needed);
+        if (larger == NULL) {
+            return base_fail(reterr, BASE_ERR_MEMORY, "no memory to tokenize a text of %zu bytes",
+                             *text_bytes);
+        }
+        self->spaced = larger;
+        self->spaced_room = 2 * needed;
+    }
+    self->spaced[0] = ' ';
+    const size_t before = prepends ? 1 : 0;
+    *text_bytes =
+        before + hub_spaces_from_marks((const char *)*text, *text_bytes, self->spaced + before);
+    *text = self->spaced;
+    return BASE_OK;
+}
+
+size_t hub_spaces_word_end(const rank_tokenizer *self, const uint8_t *text, size_t text_bytes,
+                           size_t begin)
+{
+    for (size_t at = begin + 1; self->words != HUB_WORDS_NONE && at < text_bytes; at++) {
+        if (text[at] == ' ' && (self->words == HUB_WORDS_EACH || text[at - 1] != ' ')) {
+            return at;
+        }
+    }
+    return text_bytes;
+}
