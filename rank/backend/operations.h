@@ -337,7 +337,8 @@ typedef struct rank_loss_shared {
     float *target;       /* (rows) */
 } rank_loss_shared;
 
-/* Softmax and cross entropy. On the CPU the sum of a row's exponentials is a balanced tree over leaves. */
+/* Softmax and cross entropy. On the CPU the sum of a row's exponentials is a balanced tree over leaves, and the rows'
+ * losses are added one after the other, however many rows come at once. */
 typedef struct rank_cross_entropy {
     size_t rows;
     size_t vocab_size;

@@ -122,7 +122,7 @@ static void skip_row(const rank_cross_entropy *args, size_t row, float *logits)
 void KERNEL(cross_entropy)(const rank_cross_entropy *args)
 {
     const rank_loss_shared *shared = &args->shared;
-    double loss_sum = 0.0;
+    double loss_sum = *args->loss; /* row by row, however many rows come at once */
     for (size_t row = 0; row < args->rows; row++) {
         float *logits = args->logits + row * rank_logit_row(args);
         if (args->targets[row] < 0) {
@@ -137,5 +137,5 @@ void KERNEL(cross_entropy)(const rank_cross_entropy *args)
             loss_sum += finish_row(args, row, logits, shared->largest[row]);
         }
     }
-    *args->loss += loss_sum;
+    *args->loss = loss_sum;
 }

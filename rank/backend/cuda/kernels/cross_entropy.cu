@@ -84,7 +84,7 @@ extern "C" void cuda_launch_cross_entropy(const rank_cross_entropy *args, double
         slab.logits += first * slab.row_floats;
         LAUNCH(cross_entropy_kernel, (unsigned)((slab.rows + ROWS - 1) / ROWS), THREADS, 0, stream,
                slab, partials + 1);
-        const slab_place place = {first == 0, first + slab.rows == args->rows, args->loss, true};
+        const slab_place place = {first == 0, first + slab.rows == args->rows, args->loss};
         launch_ordered_sum(partials, slab.rows, place, stream);
     }
 }

@@ -17,15 +17,14 @@ enum {
 struct slab_place {
     bool first;
     bool last;
-    double *result; /* written after the last slab */
-    bool add;       /* to what is there */
+    double *result; /* what is there comes first; the sum is written after the last slab */
 };
 
 /* One block. Its threads bring values, and one of them adds. */
 __global__ static void ordered_sum_kernel(double *partials, size_t count, slab_place place)
 {
     SHARED(double, values);
-    double sum = place.first ? 0.0 : partials[0];
+    double sum = place.first ? *place.result : partials[0];
     for (size_t first = 0; first < count; first += ORDERED_THREADS) {
         const size_t left = count - first;
         if (threadIdx.x < left) {
@@ -40,7 +39,7 @@ __global__ static void ordered_sum_kernel(double *partials, size_t count, slab_p
     if (threadIdx.x == 0) {
         partials[0] = sum;
         if (place.last) {
-            *place.result = place.add ? *place.result + sum : sum;
+            *place.result = sum;
         }
     }
 }

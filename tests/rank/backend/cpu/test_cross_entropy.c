@@ -158,11 +158,37 @@ static void test_a_row_is_near_a_sum_in_double(void **state)
     assert_true(fabs(one.loss - loss) < 1e-5);
 }
 
+/* A model's head takes as many rows at a time as it has room for, which depends on how the model is cut. */
+static void test_rows_in_pieces_have_the_same_loss(void **state)
+{
+    (void)state;
+    static part one;
+    for (size_t columns = 385; columns < COLUMNS_MAX; columns++) {
+        fill(columns);
+        take(&one, columns, 64, 0, 1);
+        step(rank_kernels_get(), &one, 1, RANK_LOSS_WHOLE);
+        for (size_t at_once = 1; at_once < ROWS; at_once++) {
+            double loss = 0.0;
+            fill(columns);
+            for (size_t first = 0; first < ROWS; first += at_once) {
+                rank_cross_entropy piece = one.args;
+                piece.rows = ROWS - first < at_once ? ROWS - first : at_once;
+                piece.targets = targets + first;
+                piece.logits = whole + first * columns;
+                piece.loss = &loss;
+                rank_kernels_get()->cross_entropy(&piece);
+            }
+            assert_memory_equal(&loss, &one.loss, sizeof loss);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares_have_the_bits_of_one_rank),
         cmocka_unit_test(test_a_row_is_near_a_sum_in_double),
+        cmocka_unit_test(test_rows_in_pieces_have_the_same_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
