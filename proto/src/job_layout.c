@@ -41,8 +41,7 @@ int64_t proto_job_replicas(const proto_job *job)
 
 bool proto_job_measures_loss(const proto_job *job)
 {
-    const proto_mode_row *mode = proto_mode_get(job->job.mode);
-    return job->infer.eval && mode->trains && !mode->pipelined;
+    return job->infer.eval && proto_mode_get(job->job.mode)->trains;
 }
 
 proto_pipeline proto_job_pipeline(const proto_job *job)
@@ -146,11 +145,6 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
     status = check_schedule(job, reterr);
     if (status != BASE_OK) {
         return status;
-    }
-    if (job->infer.eval_every > 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "infer.eval_every needs a whole model, and each rank has a part of it: "
-                         "leave it out; infer.eval evaluates at the end");
     }
     if (job->parallel.timing != PROTO_TIMING_OVERLAPPED) {
         return base_fail(reterr, BASE_ERR_INVALID,

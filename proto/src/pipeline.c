@@ -144,6 +144,19 @@ proto_pipeline_task proto_pipeline_task_at(const proto_pipeline *pipeline, int s
     return nth(pipeline, true, index - all);
 }
 
+proto_pipeline_task proto_pipeline_forward_at(const proto_pipeline *pipeline, int batches,
+                                              int index)
+{
+    const int group = pipeline->stages * pipeline->chunks;
+    const int first = index / group * pipeline->stages; /* batch */
+    const int left = batches - first;
+    const int together = left < pipeline->stages ? left : pipeline->stages;
+    BASE_ASSERT(index >= 0);
+    BASE_ASSERT(left > 0);
+    return (proto_pipeline_task){.chunk = index % group / together,
+                                 .micro_batch = first + index % group % together};
+}
+
 int proto_pipeline_index_of(const proto_pipeline *pipeline, int stage,
                             const proto_pipeline_task *task)
 {

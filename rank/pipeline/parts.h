@@ -1,5 +1,5 @@
 /* The inside of pipeline.h: what the files of this directory share. make.c makes and frees a stage,
- * run.c computes a step, norm.c adds up the norm, params.c moves parameters, messages.c sends and
+ * run.c computes a step, evaluate.c forward alone, norm.c adds up the norm, params.c moves parameters, messages.c sends and
  * receives, replicas.c is what several pipelines exchange, layout.c says which rank has what, sent.c has the memory of messages, tensor.c
  * is what the ranks of a stage exchange in its passes. */
 #ifndef RANK_PIPELINE_PARTS_H
@@ -132,6 +132,11 @@ static inline bool pipeline_chunk_is_last(const rank_pipeline *pipeline,
     return chunk->virtual_stage == pipeline->schedule.stages * pipeline->schedule.chunks - 1;
 }
 
+static inline pipeline_place *pipeline_place_of(const pipeline_chunk *chunk, int micro_batch)
+{
+    return &chunk->places[micro_batch % chunk->place_count];
+}
+
 /* Where this stage's own parameters begin: the first element of its array behind a matrix that an
  * earlier stage also holds. */
 static inline size_t pipeline_own_place(const rank_pipeline *pipeline)
@@ -225,6 +230,19 @@ BASE_MUST_CHECK base_status pipeline_give_replicas(const rank_pipeline *pipeline
                                                    base_error *reterr);
 
 /* ---- run.c ---- */
+
+/* Forward of a micro-batch through a chunk, whose rows are in the place: takes its stream from the virtual stage
+ * before, and starts sending to the one behind. want_loss: the last one writes *place->saved.loss. */
+BASE_MUST_CHECK base_status pipeline_forward(rank_pipeline *pipeline, const pipeline_chunk *chunk,
+                                             pipeline_place *place, bool want_loss,
+                                             base_error *reterr);
+
+/* Waits for all that this stage has sent. */
+BASE_MUST_CHECK base_status pipeline_wait_for_sends(rank_pipeline *pipeline, base_error *reterr);
+
+/* Puts this rank's place in front of an error. */
+BASE_MUST_CHECK base_status pipeline_say_where(const rank_pipeline *pipeline, base_status status,
+                                               base_error *reterr);
 
 /* Adds that range of a leaf to the sums that wait for it. */
 void pipeline_merge_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan, size_t place,

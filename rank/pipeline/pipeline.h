@@ -36,8 +36,9 @@
  * No deadlock. A stage runs its tasks in order, and each begins when its message is there. Nothing else can
  * stop it, because a send is started and not waited for, but before its buffer is used again. By then the
  * receiver has the message, or can get to its receive without this stage: to wait for buffers as well lets
- * every schedule come to its end (ctest -R launcher-pipeline plays them). Each rank has so many buffers as
- * micro-batches in progress, and of the tied gradient as many as there are stages.
+ * every schedule come to its end, and forwards alone as well (ctest -R launcher-pipeline plays them). Each
+ * rank has so many buffers as micro-batches in progress, and of the tied gradient as many as there are
+ * stages.
  *
  * On the CPU. One thread. After an error the object is dead: destroy it. */
 #ifndef RANK_PIPELINE_PIPELINE_H
@@ -105,12 +106,28 @@ BASE_MUST_CHECK base_status rank_pipeline_run(rank_pipeline *pipeline, const flo
                                               rank_pipeline_batch batch, void *user,
                                               rank_result *results, base_error *reterr);
 
+/* The loss of a batch; called in the order of the batches. */
+typedef void (*rank_pipeline_loss)(void *user, int batch, const rank_result *result);
+
+/* What is evaluated. */
+typedef struct rank_pipeline_evaluation {
+    int batches; /* the same on every stage */
+    rank_pipeline_batch batch;
+    rank_pipeline_loss loss; /* called on part 0 of the last stage */
+    void *user;              /* of both */
+} rank_pipeline_evaluation;
+
+/* Forward alone of all these batches. Between two steps. Each loss has the bits of rank_model_forward's. */
+BASE_MUST_CHECK base_status rank_pipeline_evaluate(rank_pipeline *pipeline, const float *params,
+                                                   const rank_pipeline_evaluation *evaluation,
+                                                   base_error *reterr);
+
 /* Exchanges what a step's end needs. *sum_squares: of all gradients, the same on every rank. Collective. */
 BASE_MUST_CHECK base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares,
                                                  base_error *reterr);
 
-/* Adds up the pipelines' losses in the order of their gradients. *loss: this pipeline's on its last stage, 0 on
- * the others; afterwards that of all on one rank, and 0 elsewhere. Collective. */
+/* Adds up the pipelines' losses in the canonical order, as data-parallel ranks do with every algorithm. *loss: this
+ * pipeline's on its last stage, 0 on the others; afterwards that of all on one rank, and 0 elsewhere. Collective. */
 BASE_MUST_CHECK base_status rank_pipeline_sum_loss(const rank_pipeline *pipeline, double *loss,
                                                    base_error *reterr);
 

@@ -9,15 +9,14 @@
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
-static coll_op_desc sum_desc(const rank_pipeline *pipeline, void *values, size_t count,
-                             coll_type type)
+static coll_op_desc sum_desc(const rank_pipeline *pipeline, float *values, size_t count)
 {
     return (coll_op_desc){.size = sizeof(coll_op_desc),
                           .kind = COLL_ALL_REDUCE,
                           .send = values,
                           .recv = values,
                           .count = count,
-                          .type = type,
+                          .type = COLL_FLOAT32,
                           .reduce = COLL_SUM,
                           .algorithm = pipeline->algorithm};
 }
@@ -85,8 +84,7 @@ static coll_status start_bucket(rank_pipeline *pipeline, size_t place, size_t co
     coll_status status = COLL_OK;
     BASE_ASSERT(reductions->started < reductions->capacity);
     if (reductions->started == reductions->made) {
-        const coll_op_desc desc =
-            sum_desc(pipeline, pipeline->levels[0] + place, count, COLL_FLOAT32);
+        const coll_op_desc desc = sum_desc(pipeline, pipeline->levels[0] + place, count);
         *next = (pipeline_reduction){.place = place, .count = count};
         status = coll_op_create(pipeline->replicas, &desc, &next->op, reterr);
         reductions->made += status == COLL_OK ? 1 : 0;
@@ -161,9 +159,9 @@ base_status rank_pipeline_sum_loss(const rank_pipeline *pipeline, double *loss, 
         return BASE_OK;
     }
     coll_error error;
-    const coll_op_desc desc = sum_desc(pipeline, loss, 1, COLL_FLOAT64);
-    const base_status status =
-        coll_to_base(coll_run(pipeline->replicas, &desc, &error), &error, reterr);
+    const base_status status = coll_to_base(
+        coll_all_reduce(pipeline->replicas, loss, loss, 1, COLL_FLOAT64, COLL_SUM, &error), &error,
+        reterr);
     *loss = pipeline->replica == 0 ? *loss : 0.0;
     return status;
 }

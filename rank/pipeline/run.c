@@ -13,11 +13,6 @@ typedef struct pipeline_step {
     rank_result *results;
 } pipeline_step;
 
-static pipeline_place *place_of(const pipeline_chunk *chunk, int micro_batch)
-{
-    return &chunk->places[micro_batch % chunk->place_count];
-}
-
 /* The stages of the virtual stages before and behind one of this stage's. */
 static int stage_before(const rank_pipeline *pipeline)
 {
@@ -48,10 +43,10 @@ static base_status place_rows(const pipeline_step *step, const proto_pipeline_ta
                               base_error *reterr)
 {
     const pipeline_chunk *chunks = step->pipeline->chunks;
-    pipeline_place *place = place_of(&chunks[task->chunk], task->micro_batch);
+    pipeline_place *place = pipeline_place_of(&chunks[task->chunk], task->micro_batch);
     rank_batch batch;
     if (task->chunk > 0) {
-        place->saved.rows = place_of(&chunks[0], task->micro_batch)->saved.rows;
+        place->saved.rows = pipeline_place_of(&chunks[0], task->micro_batch)->saved.rows;
         return BASE_OK;
     }
     const base_status status = step->batch(step->user, task->micro_batch, &batch, reterr);
@@ -80,29 +75,19 @@ static base_status finish_pass(const rank_pipeline *pipeline, base_error *reterr
     return status == BASE_OK ? pipeline_check_exchange(pipeline, reterr) : status;
 }
 
-static base_status run_forward(const pipeline_step *step, const proto_pipeline_task *task,
-                               base_error *reterr)
+base_status pipeline_forward(rank_pipeline *pipeline, const pipeline_chunk *chunk,
+                             pipeline_place *place, bool want_loss, base_error *reterr)
 {
-    rank_pipeline *pipeline = step->pipeline;
-    const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
-    pipeline_place *place = place_of(chunk, task->micro_batch);
     int64_t at_ns = base_now_ns();
-    base_status status = place_rows(step, task, reterr);
-    book(&at_ns, &pipeline->times.forward_ns);
-    if (status == BASE_OK) {
-        status = prepare_forward(pipeline, chunk, place, reterr);
-    }
+    base_status status = prepare_forward(pipeline, chunk, place, reterr);
     book(&at_ns, &pipeline->times.wait_ns);
     if (status != BASE_OK) {
         return status;
     }
-    pipeline->in_progress++;
-    if (pipeline->in_progress > pipeline->times.held) {
-        pipeline->times.held = pipeline->in_progress;
-    }
-    pipeline->config.family->forward(
-        &chunk->run,
-        &(rank_forward_args){.saved = &place->saved, .in = place->in, .out = place->out});
+    pipeline->config.family->forward(&chunk->run, &(rank_forward_args){.saved = &place->saved,
+                                                                       .in = place->in,
+                                                                       .out = place->out,
+                                                                       .want_loss = want_loss});
     status = finish_pass(pipeline, reterr);
     book(&at_ns, &pipeline->times.forward_ns);
     if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
@@ -112,6 +97,25 @@ static base_status run_forward(const pipeline_step *step, const proto_pipeline_t
     }
     book(&at_ns, &pipeline->times.wait_ns);
     return status;
+}
+
+static base_status run_forward(const pipeline_step *step, const proto_pipeline_task *task,
+                               base_error *reterr)
+{
+    rank_pipeline *pipeline = step->pipeline;
+    const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
+    int64_t at_ns = base_now_ns();
+    const base_status status = place_rows(step, task, reterr);
+    book(&at_ns, &pipeline->times.forward_ns);
+    if (status != BASE_OK) {
+        return status;
+    }
+    pipeline->in_progress++;
+    if (pipeline->in_progress > pipeline->times.held) {
+        pipeline->times.held = pipeline->in_progress;
+    }
+    return pipeline_forward(pipeline, chunk, pipeline_place_of(chunk, task->micro_batch), false,
+                            reterr);
 }
 
 /* What backward needs of others: the stream's gradient, the last stage's part of the tied gradient,
@@ -192,7 +196,7 @@ static base_status run_backward(const pipeline_step *step, const proto_pipeline_
     rank_pipeline *pipeline = step->pipeline;
     const int micro_batch = task->micro_batch;
     const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
-    pipeline_place *place = place_of(chunk, micro_batch);
+    pipeline_place *place = pipeline_place_of(chunk, micro_batch);
     pipeline_tied *tied = &pipeline->tied[micro_batch % pipeline->schedule.stages];
     const rank_leaf_plan plan = rank_leaf_plan_make(pipeline->schedule.micro_batches, micro_batch);
     float *grads = pipeline->levels[plan.level];
@@ -244,8 +248,7 @@ static base_status wait_for_chunk(const pipeline_chunk *chunk, base_error *reter
     return status;
 }
 
-/* Waits for all that this stage has sent. */
-static base_status wait_for_sends(rank_pipeline *pipeline, base_error *reterr)
+base_status pipeline_wait_for_sends(rank_pipeline *pipeline, base_error *reterr)
 {
     int64_t at_ns = base_now_ns();
     base_status status = BASE_OK;
@@ -257,6 +260,22 @@ static base_status wait_for_sends(rank_pipeline *pipeline, base_error *reterr)
     }
     book(&at_ns, &pipeline->times.wait_ns);
     return status;
+}
+
+base_status pipeline_say_where(const rank_pipeline *pipeline, base_status status,
+                               base_error *reterr)
+{
+    if (status != BASE_OK && pipeline->tensor != NULL) {
+        status =
+            base_error_prepend(reterr, status, "part %d of %d", pipeline->part, pipeline->tp.ranks);
+    }
+    if (status != BASE_OK) {
+        status = base_error_prepend(reterr, status, "stage %d of %d", pipeline->stage,
+                                    pipeline->schedule.stages);
+    }
+    return status != BASE_OK && pipeline->replicas != NULL
+               ? base_error_prepend(reterr, status, "pipeline %d", pipeline->replica)
+               : status;
 }
 
 base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
@@ -287,19 +306,9 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
         BASE_ASSERT(pipeline->in_progress == 0);
         BASE_ASSERT(pipeline->times.held ==
                     proto_pipeline_held(&pipeline->schedule, pipeline->stage));
-        status = wait_for_sends(pipeline, reterr);
+        status = pipeline_wait_for_sends(pipeline, reterr);
     }
-    if (status != BASE_OK && pipeline->tensor != NULL) {
-        status =
-            base_error_prepend(reterr, status, "part %d of %d", pipeline->part, pipeline->tp.ranks);
-    }
-    if (status != BASE_OK) {
-        status = base_error_prepend(reterr, status, "stage %d of %d", pipeline->stage,
-                                    pipeline->schedule.stages);
-    }
-    return status != BASE_OK && pipeline->replicas != NULL
-               ? base_error_prepend(reterr, status, "pipeline %d", pipeline->replica)
-               : status;
+    return pipeline_say_where(pipeline, status, reterr);
 }
 
 base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares, base_error *reterr)

@@ -24,17 +24,23 @@ typedef struct heldout_sums {
 
 enum { HEAD = offsetof(heldout_sums, slots) / sizeof(double) };
 
+/* Says what --eval-every does not find, where it could be asked for. */
+static void warn_of_stages(const trainer *self, const rank_data_info *info)
+{
+    if (self->pipeline != NULL && self->job->infer.eval_every > 0 && info->pairs > 0 &&
+        self->worker->identity.rank == 0) {
+        base_log(
+            BASE_LOG_WARNING,
+            "--eval-every: where ranks share layers only the held-out loss is measured while they "
+            "train; how many of the sentences of %s are corrected exactly is found at the end",
+            self->job->data.heldout);
+    }
+}
+
 base_status trainer_heldout_open(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
-    const bool measures = proto_job_measures_loss(job);
-    if (job->infer.eval && !measures && self->worker->identity.rank == 0) {
-        base_log(BASE_LOG_WARNING,
-                 "--eval: where ranks share layers no held-out loss is measured, only how many of "
-                 "the sentences of %s are corrected exactly",
-                 job->data.heldout);
-    }
-    if (!measures) {
+    if (!proto_job_measures_loss(job)) {
         return BASE_OK;
     }
     const rank_data_options options = {
@@ -56,8 +62,9 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
     rank_data_info info = {.sentences_long = 0};
     if (status == BASE_OK) {
         rank_data_get_info(self->heldout, &info);
+        warn_of_stages(self, &info);
     }
-    if (info.sentences_long > 0) {
+    if (info.sentences_long > 0 && trainer_has_loss(self)) {
         base_log(BASE_LOG_WARNING,
                  "%" PRIu64
                  " held-out %s longer than the context of %d tokens and left out of the loss",
@@ -83,15 +90,9 @@ static base_status find_accuracy(const trainer *self, const float *params, bool 
         .should_stop = may_stop ? rank_worker_should_stop : NULL,
         .stop_user = self->worker,
     };
-    if (self->job->data.heldout_plain) { /* there is nothing to correct */
-        *total = 0;
-        *correct = 0;
-        return BASE_OK;
-    }
     return rank_worker_evaluate(self->worker, &options, total, correct, reterr);
 }
 
-/* How many of this rank's held-out sentences no batch leaves out. Ranks that share batches count them once. */
 double trainer_heldout_measured(const trainer *self)
 {
     rank_data_info info;
@@ -99,8 +100,15 @@ double trainer_heldout_measured(const trainer *self)
         return 0.0;
     }
     rank_data_get_info(self->heldout, &info);
-    return trainer_place(self).block == 0 ? (double)(info.sentences_shard - info.sentences_long)
-                                          : 0.0;
+    return trainer_place(self).block == 0 && trainer_has_loss(self)
+               ? (double)(info.sentences_shard - info.sentences_long)
+               : 0.0;
+}
+
+base_status trainer_heldout_begin(trainer *self, base_error *reterr)
+{
+    static const uint32_t begin[RANK_DDP_MICRO_BATCHES_MAX] = {0};
+    return rank_data_seek(self->heldout, 0, begin, reterr);
 }
 
 /* What ranks that share out the experts tell each other before each batch. */
@@ -151,22 +159,32 @@ static base_status sum_slot(trainer *self, const rank_hooks *hooks, int slot, bo
     return status;
 }
 
-/* The same over this rank's share, in the same order each time. */
-static base_status sum_loss(trainer *self, const float *params, bool may_stop, heldout_sums *sums,
-                            base_error *reterr)
+/* The same of all slots. */
+static base_status sum_slots(trainer *self, const float *params, bool may_stop, heldout_sums *sums,
+                             base_error *reterr)
 {
-    static const uint32_t begin[RANK_DDP_MICRO_BATCHES_MAX] = {0};
     const int slots = (int)self->job->train.micro_batches;
     const bool alone = self->cp == NULL; /* those that share batches would wait for this one */
     rank_hooks hooks = rank_hooks_flat(params);
     hooks.rounded = self->rounded;
-    base_status status = rank_data_seek(self->heldout, 0, begin, reterr);
-    sums->measured = trainer_heldout_measured(self);
+    base_status status = trainer_heldout_begin(self, reterr);
     for (int slot = 0; status == BASE_OK && slot < slots; slot++) {
         status = sum_slot(self, &hooks, slot, may_stop && alone, sums, reterr);
     }
-    sums->loss = trainer_sum_losses(sums->slots, slots);
     return status == BASE_OK && self->cp != NULL ? rank_cp_group_check(self->cp, reterr) : status;
+}
+
+/* The loss over this rank's share, or its pipeline's. */
+static base_status sum_loss(trainer *self, const float *params, bool may_stop, heldout_sums *sums,
+                            base_error *reterr)
+{
+    const int slots = (int)self->job->train.micro_batches;
+    const base_status status =
+        self->pipeline != NULL ? trainer_stage_heldout(self, sums->slots, &sums->targets, reterr)
+                               : sum_slots(self, params, may_stop, sums, reterr);
+    sums->measured = trainer_heldout_measured(self);
+    sums->loss = trainer_sum_losses(sums->slots, slots);
+    return status;
 }
 
 /* Adds up what all ranks have found. */
@@ -174,35 +192,46 @@ static base_status sum_ranks(const trainer *self, heldout_sums *sums, base_error
 {
     const int slots = (int)self->job->train.micro_batches;
     const bool each = slots > 1 && proto_job_sums_replicas_first(self->job);
-    const base_status status =
-        trainer_sum(self, (double *)sums, HEAD + (each ? (size_t)slots : 0), reterr);
+    base_status status = self->pipeline != NULL
+                             ? rank_pipeline_sum_loss(self->pipeline, &sums->loss, reterr)
+                             : BASE_OK;
+    if (status == BASE_OK) {
+        status = trainer_sum(self, (double *)sums, HEAD + (each ? (size_t)slots : 0), reterr);
+    }
     sums->loss = each ? trainer_sum_losses(sums->slots, slots) : sums->loss;
     return status;
 }
 
-/* Whether evaluating takes a whole model, and this rank has a part. Who decodes needs all experts; the loss is
- * computed where they are. */
-static bool needs_whole(const trainer *self)
+/* Whether sentences are corrected: there are some, and in a pipeline that trains no rank has the whole model. */
+static bool corrects(const trainer *self, bool at_end)
 {
-    const bool decodes = !self->job->data.heldout_plain;
-    return trainer_lacks_whole(self) && (decodes || !trainer_shares_experts(self));
+    return !self->job->data.heldout_plain && (self->pipeline == NULL || at_end);
 }
 
-base_status trainer_heldout(trainer *self, bool may_stop, trainer_heldout_result *result,
+/* Whether the loss is computed where the parts of the model are. */
+static bool has_loss_of_parts(const trainer *self)
+{
+    return self->pipeline != NULL || trainer_shares_experts(self);
+}
+
+base_status trainer_heldout(trainer *self, bool at_end, trainer_heldout_result *result,
                             base_error *reterr)
 {
     heldout_sums sums = {0};
     float *whole = NULL;
+    const bool in_parts = has_loss_of_parts(self);
     *result = (trainer_heldout_result){.loss = NAN};
-    base_status status = needs_whole(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
+    base_status status = BASE_OK;
+    if (trainer_lacks_whole(self) && (corrects(self, at_end) || !in_parts)) {
+        status = trainer_give_whole(self, &whole, reterr);
+    }
     const float *params = whole != NULL ? whole : self->params;
     if (status == BASE_OK && self->heldout != NULL) {
-        status = sum_loss(self, trainer_shares_experts(self) ? self->params : params, may_stop,
-                          &sums, reterr);
+        status = sum_loss(self, in_parts ? self->params : params, at_end, &sums, reterr);
     }
-    if (status == BASE_OK) {
-        status = find_accuracy(self, params, may_stop, &result->sentences_here,
-                               &result->correct_here, reterr);
+    if (status == BASE_OK && corrects(self, at_end)) {
+        status = find_accuracy(self, params, at_end, &result->sentences_here, &result->correct_here,
+                               reterr);
     }
     free(whole);
     sums.sentences = (double)result->sentences_here;

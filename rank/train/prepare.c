@@ -107,6 +107,9 @@ static void plan_update(const trainer *self, rank_memory_use *use)
 
 size_t trainer_params_here(const trainer *self)
 {
+    if (self->pipeline != NULL) {
+        return rank_pipeline_held(self->pipeline)->count;
+    }
     const proto_identity *identity = &self->worker->identity;
     const rank_ddp_options options = ddp_options(self);
     const rank_zero_cut cut = rank_ddp_cut(&options, identity->world_size);

@@ -1,5 +1,5 @@
 /* The training of one stage of a pipeline: what differs from a rank that has all layers. Called by
- * prepare.c and step.c. */
+ * prepare.c, step.c and heldout.c. */
 #include <stdlib.h>
 
 #include "ringfence/coll_error.h"
@@ -54,6 +54,12 @@ base_status trainer_stage_share(trainer *self, const char *from, base_error *ret
     return status;
 }
 
+bool trainer_has_loss(const trainer *self)
+{
+    const proto_place place = trainer_place(self);
+    return place.stage + 1 == (int)proto_job_stages(self->job) && place.part == 0;
+}
+
 typedef struct stage_batches {
     trainer *trainer;
     uint64_t tokens;
@@ -75,9 +81,74 @@ base_status trainer_stage_compute(trainer *self, uint64_t *tokens, rank_result *
     stage_batches batches = {.trainer = self};
     const base_status status =
         rank_pipeline_run(self->pipeline, self->params, next_batch, &batches, results, reterr);
-    /* all ranks of a copy see the same tokens: the one that has the loss counts them */
-    const proto_place place = trainer_place(self);
-    const bool counts = place.stage + 1 == (int)proto_job_stages(self->job) && place.part == 0;
-    *tokens = counts ? batches.tokens : 0;
+    *tokens = trainer_has_loss(self) ? batches.tokens : 0; /* all ranks of a copy see the same */
     return status;
+}
+
+/* The held-out batches of this pipeline's slots, slot by slot. */
+typedef struct heldout_batches {
+    trainer *trainer;
+    int ends[RANK_DDP_MICRO_BATCHES_MAX]; /* batches of a slot and of those before it */
+    int slot;                             /* of the next batch, */
+    int loss_slot;                        /* and of the next loss, which may come later */
+    double *losses;                       /* (slots) */
+    double *targets;                      /* of all slots */
+} heldout_batches;
+
+/* All stages must know how many there are. */
+static base_status count_batches(trainer *self, heldout_batches *batches, base_error *reterr)
+{
+    const int slots = (int)self->job->train.micro_batches;
+    int count = 0;
+    rank_batch batch;
+    const base_status status = trainer_heldout_begin(self, reterr);
+    for (int slot = 0; status == BASE_OK && slot < slots; slot++) {
+        for (rank_data_next_batch(self->heldout, slot, &batch); batch.token_count > 0; count++) {
+            rank_data_next_batch(self->heldout, slot, &batch);
+        }
+        batches->ends[slot] = count;
+    }
+    return status;
+}
+
+/* A rank_pipeline_batch. */
+static base_status next_heldout(void *user, int number, rank_batch *batch, base_error *reterr)
+{
+    heldout_batches *batches = user;
+    (void)reterr;
+    while (number >= batches->ends[batches->slot]) {
+        batches->slot++;
+    }
+    rank_data_next_batch(batches->trainer->heldout, batches->slot, batch);
+    return BASE_OK;
+}
+
+/* A rank_pipeline_loss. */
+static void take_loss(void *user, int number, const rank_result *result)
+{
+    heldout_batches *batches = user;
+    while (number >= batches->ends[batches->loss_slot]) {
+        batches->loss_slot++;
+    }
+    batches->losses[batches->loss_slot] += result->loss_sum;
+    *batches->targets += (double)result->target_count;
+}
+
+base_status trainer_stage_heldout(trainer *self, double *losses, double *targets,
+                                  base_error *reterr)
+{
+    heldout_batches batches = {.trainer = self, .losses = losses, .targets = targets};
+    base_status status = count_batches(self, &batches, reterr);
+    if (status == BASE_OK) {
+        status = trainer_heldout_begin(self, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    const rank_pipeline_evaluation evaluation = {
+        .batches = batches.ends[self->job->train.micro_batches - 1],
+        .batch = next_heldout,
+        .loss = take_loss,
+        .user = &batches};
+    return rank_pipeline_evaluate(self->pipeline, self->params, &evaluation, reterr);
 }

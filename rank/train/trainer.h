@@ -72,7 +72,7 @@ typedef struct trainer {
     rank_chat chat; /* of the checkpoint, for data that are chats */
     rank_data *data;
     bool learns_pairs;  /* most of the data, on all ranks, are pairs: trainer_ready finds it out */
-    rank_data *heldout; /* NULL: no held-out loss is measured */
+    rank_data *heldout; /* NULL: nothing is evaluated */
     rank_cp_group *cp;  /* ranks that share micro-batches with this one; NULL: there are none */
     rank_ep_group *ep;  /* ranks that share out the experts with this one; NULL: there are none */
     rank_zero_range *apart; /* of own: the experts, layer by layer */
@@ -151,13 +151,24 @@ BASE_MUST_CHECK base_status trainer_wrap(trainer *self, float *params, base_erro
 /* step.c: the tokens of a batch that this rank computes. */
 uint64_t trainer_tokens_here(const trainer *self, const rank_batch *batch);
 
-/* In a pipeline. stage.c: makes this stage, and the parameters that it holds; gives the parameters of
- * rank 0 to the stages; and computes a step. */
+/* ---- stage.c: in a pipeline ---- */
+
+/* Makes this stage, and the parameters that it holds; gives the parameters of rank 0 to the stages; and computes a
+ * step. */
 BASE_MUST_CHECK base_status trainer_stage_make(trainer *self, base_error *reterr);
 BASE_MUST_CHECK base_status trainer_stage_share(trainer *self, const char *from,
                                                 base_error *reterr);
 BASE_MUST_CHECK base_status trainer_stage_compute(trainer *self, uint64_t *tokens,
                                                   rank_result *results, base_error *reterr);
+
+/* Whether this rank has the losses: part 0 of the last stage has those of its pipeline, and any rank without stages
+ * its own. */
+bool trainer_has_loss(const trainer *self);
+
+/* Collective over a pipeline: forward of its held-out batches. On the rank that has the losses, adds those of each
+ * slot to losses (micro-batches), and counts the targets. */
+BASE_MUST_CHECK base_status trainer_stage_heldout(trainer *self, double *losses, double *targets,
+                                                  base_error *reterr);
 
 /* ---- lora.c: training of adapters alone ---- */
 
@@ -295,7 +306,8 @@ BASE_MUST_CHECK base_status trainer_sum(const trainer *self, double *values, siz
 /* sums.c: adds up the losses of micro-batches in the order of their gradients. */
 double trainer_sum_losses(const double *losses, int count);
 
-/* prepare.c: how many parameters this rank has in params. And, where products are of rounded ones, rounds them. */
+/* prepare.c: how many parameters this rank has in params: in a pipeline its stage's. And, where products are of
+ * rounded ones, rounds them. */
 size_t trainer_params_here(const trainer *self);
 void trainer_round(const trainer *self);
 
@@ -392,12 +404,18 @@ BASE_MUST_CHECK base_status trainer_go_on(trainer *self, const char *path, base_
 /* ---- heldout.c ---- */
 
 /* Opens the held-out sentences, if --eval is given, and says what it does not measure. */
-double trainer_heldout_measured(const trainer *self);
 BASE_MUST_CHECK base_status trainer_heldout_open(trainer *self, base_error *reterr);
 
-/* Collective: held-out loss and accuracy of the current parameters. may_stop: a rank ends early if the launcher
- * asks for a stop meanwhile, and its share counts as not measured. */
-BASE_MUST_CHECK base_status trainer_heldout(trainer *self, bool may_stop,
+/* How many held-out sentences of its slots no batch leaves out, on one of the ranks that have these slots; else 0. */
+double trainer_heldout_measured(const trainer *self);
+
+/* Goes to the first held-out batch of each slot: all evaluations have the same order. */
+BASE_MUST_CHECK base_status trainer_heldout_begin(trainer *self, base_error *reterr);
+
+/* Collective: held-out loss and accuracy of the current parameters. at_end: the training has ended. A rank then
+ * ends early if the launcher asks for a stop meanwhile, and its share counts as not measured; and in a pipeline
+ * sentences are corrected, for which every rank gets the whole model. */
+BASE_MUST_CHECK base_status trainer_heldout(trainer *self, bool at_end,
                                             trainer_heldout_result *result, base_error *reterr);
 
 /* The same after `step` steps, if --eval-every says so; *evaluated: it does. */

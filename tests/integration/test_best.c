@@ -298,6 +298,68 @@ static void experts_are_kept_where_they_are(void **state)
     training_assert_same_file(&one, MODEL, &two, MODEL);
 }
 
+/* Stages of a pipeline decide as data-parallel ranks, and each keeps the best parameters that it holds. */
+static void stages_decide_as_ranks(void **state)
+{
+    (void)state;
+    static const char *const layouts[][8] = {
+        {"--ranks", "2", "--micro-batches", "4"},
+        {"--ranks", "4", "--micro-batches", "2", "--stages", "2", "--pipeline", "1f1b"},
+        {"--ranks", "2", "--micro-batches", "4", "--tensor", "2"},
+        {"--ranks", "2", "--micro-batches", "4", "--pipeline", "interleaved"}};
+    size_t later = 0;
+    training_expect(
+        &one, &test_shared_directory, "ranks", 0,
+        FLAGS("--ranks", "4", "--layers", "4", DATA, "--steps", STEPS, "--patience", "2"));
+    const int64_t step = check_best(&one, true, &later);
+    assert_true(later == 2 && step > 4);
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        const char *const *of = layouts[i];
+        training_expect(&two, &test_shared_directory, "stages", 0,
+                        FLAGS("--mode", "pp-cpu", "--layers", "4", DATA, "--steps", STEPS,
+                              "--patience", "2", of[0], of[1], of[2], of[3], of[4], of[5], of[6],
+                              of[7]));
+        assert_int_equal(check_best(&two, true, &later), step);
+        assert_int_equal(later, 2);
+        training_assert_same_file(&one, MODEL, &two, MODEL);
+        training_assert_same_file(&one, STATE, &two, STATE);
+    }
+}
+
+/* The same in parts, each in another layout: before the best step, behind it, and when the patience is over. */
+static void parts_of_a_pipeline_decide_as_the_whole(void **state)
+{
+    (void)state;
+    static const char *const parts[][10] = {
+        {"--steps", "6", "--mode", "pp-cpu", "--ranks", "2", "--micro-batches", "4"},
+        {"--steps", "21", "--mode", "pp-cpu", "--ranks", "4", "--micro-batches", "2", "--stages",
+         "2"},
+        {"--steps", "26", "--mode", "ddp-cpu", "--ranks", "4", "--micro-batches", "1"},
+        {"--steps", "29", "--mode", "pp-cpu", "--ranks", "2", "--micro-batches", "4", "--tensor",
+         "2"},
+        {"--steps", STEPS, "--mode", "pp-cpu", "--ranks", "3", "--micro-batches", "4"},
+        {"--steps", STEPS, "--mode", "pp-cpu", "--ranks", "2", "--micro-batches", "4"}};
+    size_t later = 0;
+    training_expect(
+        &one, &test_shared_directory, "ranks-at-once", 0,
+        FLAGS("--ranks", "4", "--layers", "4", DATA, "--steps", STEPS, "--patience", "3"));
+    const int64_t step = check_best(&one, true, &later);
+    assert_int_equal(step, 24); /* which the parts below are made for */
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const char *const *of = parts[i];
+        training_expect(&two, &test_shared_directory, "stages-in-parts", 0,
+                        FLAGS("--layers", "4", DATA, "--patience", "3", "--save-every", "50",
+                              "--resume", of[0], of[1], of[2], of[3], of[4], of[5], of[6], of[7],
+                              of[8], of[9]));
+    }
+    training_assert_same_file(&one, MODEL, &two, MODEL);
+    json_t *manifest = training_manifest(&two);
+    const json_t *best = json_object_get(manifest, "best");
+    assert_int_equal(json_integer_value(json_object_get(best, "step")), step - 1);
+    assert_true(json_is_true(json_object_get(best, "stopped_early")));
+    json_decref(manifest);
+}
+
 /* Each in one line. */
 static void what_does_not_go_with_it_is_refused(void **state)
 {
@@ -311,8 +373,6 @@ static void what_does_not_go_with_it_is_refused(void **state)
         {{"--keep-best", "--eval-every", "7"},
          "--keep-best finds no evaluation: --eval-every 7 is above --steps 6"},
         {{"--patience", "-1", "--eval-every", "2"}, "--patience"},
-        {{"--mode", "pp-cpu", "--layers", "2", "--keep-best", "--eval-every", "2"},
-         "--eval-every needs a whole model"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *const *flags = cases[i].flags;
@@ -339,6 +399,8 @@ int main(void)
         cmocka_unit_test(a_damaged_best_is_refused),
         cmocka_unit_test(it_goes_with_other_ways_to_train),
         cmocka_unit_test(experts_are_kept_where_they_are),
+        cmocka_unit_test(stages_decide_as_ranks),
+        cmocka_unit_test(parts_of_a_pipeline_decide_as_the_whole),
         cmocka_unit_test(what_does_not_go_with_it_is_refused),
     };
     return cmocka_run_group_tests(tests, make_files, test_shared_directory_remove);

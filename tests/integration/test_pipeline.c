@@ -203,11 +203,10 @@ static void the_model_is_an_ordinary_one(void **state)
     (void)state;
     training_expect(&one, &test_shared_directory, "model", 0,
                     FLAGS("--mode", "pp-cpu", "--ranks", "2", "--layers", "2", "--eval"));
-    assert_has(one.program.text[TEST_STDERR],
-               "[rank 0] warning: --eval: where ranks share layers no held-out loss ");
+    assert_null(strstr(one.program.text[TEST_STDERR], "warning"));
     json_t *manifest = training_manifest(&one);
     const json_t *eval = json_object_get(manifest, "eval");
-    assert_true(json_is_null(json_object_get(eval, "loss")));
+    assert_true(json_number_value(json_object_get(eval, "loss")) > 0.0);
     assert_int_equal(json_integer_value(json_object_get(eval, "sentences")), 32);
     json_decref(manifest);
     const char *const generate[] = {
@@ -244,7 +243,6 @@ static void what_makes_no_sense_is_refused(void **state)
         const char *says;
     } cases[] = {
         {{"--layers", "1"}, "each stage has a layer at least, and the model has 1"},
-        {{"--layers", "2", "--eval-every", "2"}, "--eval-every needs a whole model"},
         {{"--layers", "2", "--bucket-bytes", "5000"}, "--bucket-bytes goes with data parallel"},
         {{"--layers", "2", "--timing", "bracketed"}, "--timing goes with data parallel"},
         {{"--layers", "2", "--algorithm", "ring"},

@@ -132,10 +132,11 @@ static void there_is_nothing_to_correct(void **state)
                           text, "--heldout", text, "--eval", "--eval-every", "100"));
     assert_loss_alone(&two, &shared);
     assert_true(fabs(loss - shared) < 1e-6);
-    training_expect_refused(
-        &two,
-        FLAGS("--mode", "pp-cpu", "--layers", "2", "--data", text, "--heldout", text, "--eval"),
-        "no held-out loss is measured here");
+    training_expect(&two, &test_shared_directory, "evaluated-in-stages", 0,
+                    FLAGS("--mode", "pp-cpu", "--ranks", "2", "--layers", "2", "--data", text,
+                          "--heldout", text, "--eval", "--eval-every", "100"));
+    assert_loss_alone(&two, &shared);
+    assert_null(strstr(two.program.text[TEST_STDERR], "warning")); /* it finds all there is */
     test_program_start(&two.program,
                        FLAGS(LAUNCHER_PATH, "--mode", "generate", "--checkpoint", one.out,
                              "--heldout", text, "--eval"),

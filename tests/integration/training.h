@@ -8,7 +8,7 @@
 #include "program.h"
 #include "support.h"
 
-enum { TRAINING_FLAGS_MAX = 24 };
+enum { TRAINING_FLAGS_MAX = 32 };
 
 /* One run: the launcher's flags after those of a small model (NULL-terminated), and its
  * directory. */

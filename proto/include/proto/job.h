@@ -337,7 +337,7 @@ int64_t proto_job_expert_ranks(const proto_job *job);
 int64_t proto_job_copies(const proto_job *job); /* of the model: replicas × context ranks */
 int64_t proto_job_replicas(const proto_job *job);
 
-/* Whether a training's --eval measures a held-out loss. It needs a rank that has all layers and all experts. */
+/* Whether a held-out loss is measured: of a training with --eval. */
 bool proto_job_measures_loss(const proto_job *job);
 
 /* Whether ranks take steps alone, and how many between two exchanges; 1 if they do not. */

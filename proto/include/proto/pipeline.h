@@ -83,6 +83,12 @@ proto_pipeline_task proto_pipeline_task_at(const proto_pipeline *pipeline, int s
 int proto_pipeline_index_of(const proto_pipeline *pipeline, int stage,
                             const proto_pipeline_task *task);
 
+/* Forwards alone, of any number of batches: the task at `index`, 0 … batches · chunks - 1, the same on every stage.
+ * As in a step, as many batches as there are stages go through a chunk before the next chunk's turn; the last ones
+ * may be fewer. */
+proto_pipeline_task proto_pipeline_forward_at(const proto_pipeline *pipeline, int batches,
+                                              int index);
+
 /* The task that must be done before `task` of `stage` can begin: the same micro-batch's forward of
  * the part before, or its backward of the part behind; the last part's backward needs its own
  * forward. *before_stage has the stage of it. False: the first part's forward, which needs none. */

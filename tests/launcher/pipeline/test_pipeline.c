@@ -238,6 +238,86 @@ static void test_messages_are_in_order(void **state)
     for_each(in_order);
 }
 
+/* Whether a stage has run a forward of an evaluation: next has the index of each stage's next task. */
+static bool has_evaluated(const proto_pipeline *pipeline, int batches, const int *next, int part,
+                          int batch)
+{
+    const int stage = part % pipeline->stages;
+    for (int i = 0; i < next[stage]; i++) {
+        const proto_pipeline_task task = proto_pipeline_forward_at(pipeline, batches, i);
+        if (task.chunk == part / pipeline->stages && task.micro_batch == batch) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The same as can_run: its input is there, and what was sent from its buffer is received. */
+static bool can_evaluate(const proto_pipeline *pipeline, int batches, int stage, const int *next)
+{
+    const proto_pipeline_task task = proto_pipeline_forward_at(pipeline, batches, next[stage]);
+    const int parts = pipeline->stages * pipeline->chunks;
+    const int part = task.chunk * pipeline->stages + stage;
+    const int earlier = task.micro_batch - proto_pipeline_held_of(pipeline, stage, task.chunk);
+    if (part > 0 && !has_evaluated(pipeline, batches, next, part - 1, task.micro_batch)) {
+        return false;
+    }
+    return earlier < 0 || part == parts - 1 ||
+           has_evaluated(pipeline, batches, next, part + 1, earlier);
+}
+
+static void evaluates(const proto_pipeline *pipeline, int batches)
+{
+    const int tasks = batches * pipeline->chunks;
+    int next[STAGES] = {0};
+    int left = pipeline->stages * tasks;
+    while (left > 0) {
+        const int before = left;
+        for (int stage = 0; stage < pipeline->stages; stage++) {
+            while (next[stage] < tasks && can_evaluate(pipeline, batches, stage, next)) {
+                next[stage]++;
+                left--;
+            }
+        }
+        if (left == before) {
+            fail_msg("%s with %d stages, %d chunks, %d micro-batches: %d batches stop with %d left",
+                     proto_pipeline_name(pipeline->kind), pipeline->stages, pipeline->chunks,
+                     pipeline->micro_batches, batches, left);
+        }
+    }
+}
+
+/* Forwards alone, of any number of batches: each comes once, the batches of a chunk in order. The rows of those that
+ * are between two chunks have places in the first chunk, and buffers stop no stage. */
+static void evaluations(const proto_pipeline *pipeline)
+{
+    if (pipeline->stages == 1 && pipeline->chunks > 1) {
+        return; /* ranks refuse it */
+    }
+    for (int batches = 0; batches <= 2 * pipeline->stages + 1; batches++) {
+        int of_chunk[CHUNKS] = {0};
+        for (int i = 0; i < batches * pipeline->chunks; i++) {
+            const proto_pipeline_task task = proto_pipeline_forward_at(pipeline, batches, i);
+            assert_false(task.backward);
+            assert_in_range(task.chunk, 0, pipeline->chunks - 1);
+            assert_int_equal(task.micro_batch, of_chunk[task.chunk]++);
+            assert_true(pipeline->chunks == 1 ||
+                        of_chunk[0] <= task.micro_batch + pipeline->stages);
+        }
+        assert_int_equal(of_chunk[pipeline->chunks - 1], batches);
+        evaluates(pipeline, batches);
+    }
+    for (int stage = 0; pipeline->chunks > 1 && stage < pipeline->stages; stage++) {
+        assert_true(proto_pipeline_held_of(pipeline, stage, 0) >= pipeline->stages);
+    }
+}
+
+static void test_evaluations_come_to_their_end(void **state)
+{
+    (void)state;
+    for_each(evaluations);
+}
+
 /* The figures of the papers: GPipe's bubble at m = 4 p is below 20 %; 1F1B holds p micro-batches
  * where GPipe holds m; v chunks divide the bubble by v, in units of the work. */
 static void test_known(void **state)
@@ -304,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_plays),
         cmocka_unit_test(test_buffers_stop_no_pipeline),
         cmocka_unit_test(test_messages_are_in_order),
+        cmocka_unit_test(test_evaluations_come_to_their_end),
         cmocka_unit_test(test_known),
         cmocka_unit_test(test_unequal_parts),
         cmocka_unit_test(test_refused),
