@@ -137,6 +137,67 @@ static void a_stage_that_hangs_is_named(void **state)
 #endif
 }
 
+/* Held-out sentences that take some hundred times as long as a step. */
+static const char *many_sentences(const test_directory *directory)
+{
+    enum { SENTENCES = 4000, BYTES = 48 };
+    static char text[SENTENCES * BYTES];
+    size_t used = 0;
+    for (int i = 0; i < SENTENCES; i++) {
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "{\"text\":\"the old cat saw %d dogs\"}\n", i);
+    }
+    test_directory_put(directory, "many.jsonl", text);
+    return test_directory_path(directory, "many.jsonl");
+}
+
+/* Of stages that evaluate, one is killed, or hangs: they are in sends and receives as in a step. */
+static void a_stage_that_fails_in_an_evaluation_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *ranks, *tensor;
+        int failing;
+        const char *pipeline;
+        bool hangs;
+    } cases[] = {{"3", "1", 0, "gpipe", false},     {"3", "1", 2, "1f1b", false},
+                 {"4", "2", 1, "gpipe", false},     {"2", "1", 1, "interleaved", false},
+                 {"3", "1", 1, "gpipe", true},      {"4", "2", 3, "1f1b", true},
+                 {"2", "1", 0, "interleaved", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        test_directory directory;
+        char named[64];
+        test_directory_make(&directory);
+        char heldout[BASE_PATH_BYTES];
+        (void)snprintf(heldout, sizeof heldout, "%s", many_sentences(&directory));
+#ifdef __SANITIZE_ADDRESS__
+        if (cases[i].hangs) {
+            break;
+        }
+#endif
+        if (cases[i].hangs) {
+            assert_int_equal(setenv("LD_PRELOAD", HANG_LIBRARY, 1), 0);
+        }
+        training_start(&run, &directory, "out",
+                       FLAGS("--mode", "pp-cpu", "--ranks", cases[i].ranks, "--tensor",
+                             cases[i].tensor, "--layers", "8", "--micro-batches", "4", "--pipeline",
+                             cases[i].pipeline, "--steps", endless, "--eval-every", "1",
+                             "--heldout", heldout, "--timeout", cases[i].hangs ? "1" : "40"));
+        assert_int_equal(unsetenv("LD_PRELOAD"), 0);
+        test_program_wait_text(&run.program, TEST_STDERR, "  held-out loss ");
+        const pid_t pid = training_rank_pid(&run, cases[i].failing);
+        assert_int_equal(tgkill(pid, pid, cases[i].hangs ? SIGUSR2 : SIGKILL), 0);
+        assert_int_equal(test_program_wait(&run.program), cases[i].hangs ? 1 : 128 + SIGKILL);
+        test_program_assert_no_children();
+        (void)snprintf(named, sizeof named,
+                       cases[i].hangs ? "; not heard of: rank %d (pid %d)\n"
+                                      : "rank %d (pid %d) was ended by SIGKILL",
+                       cases[i].failing, pid);
+        assert_says(named);
+        test_directory_remove(&directory);
+    }
+}
+
 static void a_stopped_rank_ends_the_job(void **state)
 {
     (void)state;
@@ -325,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_killed_rank_ends_the_job),
         cmocka_unit_test(a_killed_stage_ends_the_job),
         cmocka_unit_test(a_stage_that_hangs_is_named),
+        cmocka_unit_test(a_stage_that_fails_in_an_evaluation_is_named),
         cmocka_unit_test(a_stopped_rank_ends_the_job),
         cmocka_unit_test(a_signal_to_all_processes_is_the_launchers),
         cmocka_unit_test(ranks_die_with_their_launcher),
