@@ -60,8 +60,8 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_TRAINS | PROTO_FIELD_ANSWERS},
     {JOB(INT, infer.eval_every), .least = 0, .most = 1000000000, .option = "eval-every",
      .value = "N",
-     .help = "held-out loss and accuracy every N steps as well; implies --eval (0: at the end "
-             "only)",
+     .help = "held-out loss and accuracy every N steps as well, in pp-cpu the loss alone; implies "
+             "--eval (0: at the end only)",
      .marks = PROTO_FIELD_TRAINS},
     {JOB(PATH, infer.prompts)}, /* --prompts is the launcher's: it may be "-" */
     {JOB(DIGEST, infer.prompts_sha256)},
