@@ -20,12 +20,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/dropout.h"
 #include "backend/experts.h"
 #include "backend/operations.h"
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 29, /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 30, /* rises when the table or an argument struct changes */
 };
 
 typedef struct rank_queue rank_queue;
@@ -182,6 +183,7 @@ typedef struct rank_backend {
     void (*add_squares)(rank_queue *queue, const rank_add_squares *args);
     void (*grad_scale)(rank_queue *queue, const rank_grad_scale *args);
     void (*column_sums)(rank_queue *queue, const rank_column_sums *args);
+    void (*dropout)(rank_queue *queue, const rank_dropout *args); /* NULL on a GPU: it has none */
     void (*add)(rank_queue *queue, const rank_add *args);
     void (*scale)(rank_queue *queue, const rank_scale *args); /* NULL on a GPU */
     void (*zero_parts)(rank_queue *queue, const rank_zero_parts *args);

@@ -91,7 +91,7 @@ typedef struct rank_layernorm {
     size_t width;
     float *x;                     /* (rows, C); changed only with a residual */
     const float *residual;        /* (…, C) or NULL */
-    const float *residual_bias;   /* (C), with residual */
+    const float *residual_bias;   /* (C), with residual; NULL, on the CPU: none */
     const int32_t *residual_rows; /* (rows): the row of residual for each row; NULL: the same */
     const float *weight;          /* (C) */
     const float *bias;            /* (C) */

@@ -17,6 +17,7 @@ static const char *const names[RANK_PART_COUNT] = {
     [RANK_PART_ATTENTION_GRAD] = "attention, backward",
     [RANK_PART_GELU_GRAD] = "GELU, backward",
     [RANK_PART_EMBED_GRAD] = "embeddings, backward",
+    [RANK_PART_DROPOUT] = "dropout",
     [RANK_PART_OPTIMIZER] = "norm, AdamW",
     [RANK_PART_OTHER] = "rows moved, zeros",
 };

@@ -21,6 +21,7 @@ typedef enum rank_part {
     RANK_PART_ATTENTION_GRAD,
     RANK_PART_GELU_GRAD,
     RANK_PART_EMBED_GRAD,
+    RANK_PART_DROPOUT,
     RANK_PART_OPTIMIZER,
     RANK_PART_OTHER, /* copies, zeros, moved rows, sums */
     RANK_PART_COUNT,

@@ -78,6 +78,7 @@ static void cpu_after(rank_queue *queue, rank_mark mark)
     }
 
 OPERATION(pack, RANK_PART_PACK)
+OPERATION(dropout, RANK_PART_DROPOUT)
 OPERATION(embed, RANK_PART_EMBED)
 OPERATION(embed_packed, RANK_PART_EMBED)
 OPERATION(embed_grad, RANK_PART_EMBED_GRAD)
@@ -188,6 +189,7 @@ const rank_backend rank_cpu_backend = {
     .add_squares = cpu_add_squares,
     .grad_scale = cpu_grad_scale,
     .column_sums = cpu_column_sums,
+    .dropout = cpu_dropout,
     .add = cpu_add,
     .scale = cpu_scale,
     .zero_parts = cpu_zero_parts,

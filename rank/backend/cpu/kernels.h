@@ -14,12 +14,14 @@
 
 #include <stddef.h>
 
+#include "backend/dropout.h"
 #include "backend/experts.h"
 #include "backend/operations.h"
 #include "base/status.h"
 
 typedef struct rank_kernels {
     const char *name; /* "avx512", "avx2", "neon", "baseline" */
+    void (*dropout)(const rank_dropout *args);
     void (*embed)(const rank_embed *args);
     void (*embed_packed)(const rank_embed_packed *args);
     void (*embed_grad)(const rank_embed_grad *args);

@@ -31,6 +31,7 @@ typedef int32_t vec_int __attribute__((vector_size(4 * VEC_LANES)));
 typedef float vec_unaligned __attribute__((vector_size(4 * VEC_LANES), aligned(4), may_alias));
 typedef float vec_half __attribute__((vector_size(2 * VEC_LANES)));
 typedef uint32_t vec_bits __attribute__((vector_size(4 * VEC_LANES)));
+typedef uint64_t vec_wide __attribute__((vector_size(4 * VEC_LANES)));
 typedef int32_t vec_word __attribute__((may_alias));
 typedef uint16_t vec_bfloat16 __attribute__((vector_size(2 * VEC_LANES), aligned(2), may_alias));
 
@@ -111,6 +112,22 @@ VEC_INLINE vec_int vec_add_pair(vec_int a, vec_int b)
     return (vec_int)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 #else
     return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+/* The products of the lower halves of lanes of 64 bits. */
+VEC_INLINE vec_wide vec_multiply_wide(vec_wide a, vec_wide b)
+{
+#if defined(__AVX512F__)
+    return (vec_wide)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__) /* one instruction, which compilers do not find by themselves */
+    return (vec_wide)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return (vec_wide)_mm_mul_epu32((__m128i)a, (__m128i)b);
+#elif defined(VEC_NEON)
+    return (vec_wide)vmull_u32(vmovn_u64((uint64x2_t)a), vmovn_u64((uint64x2_t)b));
+#else
+    return (a & UINT64_C(0xffffffff)) * (b & UINT64_C(0xffffffff));
 #endif
 }
 

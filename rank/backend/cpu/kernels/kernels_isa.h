@@ -13,6 +13,7 @@
 #define RANK_TEXT_(x) #x
 #define RANK_TEXT(x)  RANK_TEXT_(x)
 
+void KERNEL(dropout)(const rank_dropout *args);
 void KERNEL(embed)(const rank_embed *args);
 void KERNEL(embed_packed)(const rank_embed_packed *args);
 void KERNEL(embed_grad)(const rank_embed_grad *args);

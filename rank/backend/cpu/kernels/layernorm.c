@@ -9,11 +9,15 @@ static float square_root(float x)
     return __builtin_sqrtf(x); /* one instruction: correctly rounded everywhere */
 }
 
+/* bias: NULL, or added first. */
 static void add_residual(float *x, const float *residual, const float *bias, size_t width)
 {
     for (size_t j = 0; j < width; j += VEC_LANES) {
         const size_t left = width - j;
-        const vec sum = vec_load(x + j, left) + vec_load(bias + j, left);
+        vec sum = vec_load(x + j, left);
+        if (bias != NULL) {
+            sum += vec_load(bias + j, left);
+        }
         vec_store(x + j, sum + vec_load(residual + j, left), left);
     }
 }

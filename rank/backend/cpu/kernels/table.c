@@ -10,6 +10,7 @@ void KERNEL(exp)(float *values, size_t count)
 
 const rank_kernels KERNEL(table) = {
     .name = RANK_TEXT(RANK_ISA),
+    .dropout = KERNEL(dropout),
     .embed = KERNEL(embed),
     .embed_packed = KERNEL(embed_packed),
     .embed_grad = KERNEL(embed_grad),
