@@ -52,13 +52,18 @@ static void fill_batch(bench *b, int rows)
     for (int i = 0; i <= rows; i++) {
         b->segments[i] = i * config.context;
     }
-    b->batch = (rank_batch){b->tokens, b->ids, b->targets, rows, b->segments};
+    b->batch = (rank_batch){.token_count = b->tokens,
+                            .ids = b->ids,
+                            .targets = b->targets,
+                            .segment_count = rows,
+                            .segment_start = b->segments};
 }
 
 static base_status bench_init(bench *b, const bench_options *options, base_error *reterr)
 {
     const size_t rounds = (size_t)options->rounds;
     config.family = rank_family_default();
+    config.dropout = options->dropout;
     b->param_count = rank_model_param_count(&config);
     b->tokens = options->batch * config.context;
     float **arrays[] = {&b->params, &b->grads, &b->first, &b->second};
@@ -81,6 +86,7 @@ static base_status bench_init(bench *b, const bench_options *options, base_error
     memset(b->first, 0, b->param_count * sizeof *b->first);
     memset(b->second, 0, b->param_count * sizeof *b->second);
     fill_batch(b, options->batch);
+    b->batch.draw.on = options->dropout > 0.0;
     base_status status = rank_device_open("cpu", &b->device, reterr);
     if (status == BASE_OK) {
         status = rank_model_create(&(rank_model_options){.config = &config,

@@ -12,6 +12,7 @@ typedef struct bench_options {
     int batch;
     const char *json_path; /* NULL: none */
     int profile;
+    double dropout;
 } bench_options;
 
 /* Medians over the rounds, in milliseconds. */

@@ -16,16 +16,20 @@ static const char usage[] =
     "  --rounds N       rounds of one step and one set of products each (default 60)\n"
     "  --batch N        rows of `context` tokens in a batch (default 16)\n"
     "  --json FILE      also write the figures as JSON\n"
+    "  --dropout P      drop elements of the residual stream with this probability (0)\n"
     "  --profile        also show where a step's time goes\n"
     "  --help           this text\n"
     "  --version        the version, and which sources it was built from\n";
 
-enum { OPT_ROUNDS = 256, OPT_BATCH, OPT_JSON, OPT_PROFILE, OPT_HELP };
+enum { OPT_ROUNDS = 256, OPT_BATCH, OPT_JSON, OPT_DROPOUT, OPT_PROFILE, OPT_HELP };
 
-static const struct option long_options[] = {
-    {"rounds", required_argument, NULL, OPT_ROUNDS}, {"batch", required_argument, NULL, OPT_BATCH},
-    {"json", required_argument, NULL, OPT_JSON},     {"profile", no_argument, NULL, OPT_PROFILE},
-    {"help", no_argument, NULL, OPT_HELP},           {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {{"rounds", required_argument, NULL, OPT_ROUNDS},
+                                             {"batch", required_argument, NULL, OPT_BATCH},
+                                             {"json", required_argument, NULL, OPT_JSON},
+                                             {"dropout", required_argument, NULL, OPT_DROPOUT},
+                                             {"profile", no_argument, NULL, OPT_PROFILE},
+                                             {"help", no_argument, NULL, OPT_HELP},
+                                             {NULL, 0, NULL, 0}};
 
 static int parse_count(const char *text, int max)
 {
@@ -35,6 +39,17 @@ static int parse_count(const char *text, int max)
         exit(BASE_EXIT_USAGE);
     }
     return (int)value;
+}
+
+static double parse_probability(const char *text)
+{
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value >= 0.0 && value < 1.0)) {
+        (void)fprintf(stderr, "rank-bench: %s is not a probability below 1\n", text);
+        exit(BASE_EXIT_USAGE);
+    }
+    return value;
 }
 
 int main(int argc, char **argv)
@@ -53,6 +68,9 @@ int main(int argc, char **argv)
             break;
         case OPT_JSON:
             options.json_path = optarg;
+            break;
+        case OPT_DROPOUT:
+            options.dropout = parse_probability(optarg);
             break;
         case OPT_PROFILE:
             options.profile = 1;

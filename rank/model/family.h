@@ -55,6 +55,7 @@ typedef struct rank_run {
  * attention, the last layer computes only active rows. */
 typedef struct rank_rows {
     size_t count;         /* T; of a micro-batch that ranks share, those of this rank */
+    size_t first;         /* of these in the micro-batch */
     bool padded;          /* all rows are active, and the host cannot read the tables */
     size_t segment_count; /* none is empty, unless they are padded */
     size_t segment_max;   /* no segment of any batch is longer */
@@ -63,6 +64,7 @@ typedef struct rank_rows {
     /* Where ranks share the micro-batch: of all of them. Segments, too, are those of all rows then. */
     size_t whole_count;
     size_t whole_target_count;
+    rank_batch_draw draw;    /* of the batch */
     int32_t *ids;            /* (T) */
     int32_t *positions;      /* (T) */
     int32_t *segment_start;  /* (segment_count + 1) */

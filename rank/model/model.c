@@ -175,6 +175,10 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has no adapters",
                          options->device->backend->name);
     }
+    if (options->config->dropout > 0.0 && options->device->backend->dropout == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has no dropout",
+                         options->device->backend->name);
+    }
     status = rank_model_check_experts(options->config, options->device, reterr);
     if (status == BASE_OK) {
         status = rank_model_check_type(options->config, options->type, reterr);
@@ -364,6 +368,7 @@ base_status rank_model_forward(rank_model *model, const rank_hooks *hooks, const
     if (status != BASE_OK) {
         return status;
     }
+    saved->rows.draw.on = false;
     run->hooks = hooks;
     model->config.family->forward(
         run, &(rank_forward_args){.saved = saved, .logits = logits, .want_loss = true});

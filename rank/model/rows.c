@@ -160,6 +160,8 @@ static void fill_tables(rank_saved *saved, const rank_batch *batch, const int32_
     rank_rows *rows = &saved->rows;
     point_at_tables(saved);
     rows->count = here.count;
+    rows->first = here.first;
+    rows->draw = batch->draw;
     if (rows->count > 0) {
         memcpy(rows->ids, batch->ids + here.first, rows->count * sizeof *rows->ids);
     }

@@ -32,8 +32,9 @@ enum {
     RANK_MODEL_TOKENS_MAX = 1 << 20, /* of a batch */
     RANK_TENSOR_NAME_BYTES = 64,
     RANK_TENSOR_DIMS_MAX = 2,
-    RANK_FAMILY_SETTINGS = 16, /* numbers in a configuration that only the family knows */
-    RANK_MODEL_SIZES_MAX = 8,  /* to which batches are padded */
+    RANK_FAMILY_SETTINGS = 16,      /* numbers in a configuration that only the family knows */
+    RANK_MODEL_SIZES_MAX = 8,       /* to which batches are padded */
+    RANK_MODEL_SLOTS_MAX = 1 << 21, /* of a training with dropout */
 };
 
 typedef struct rank_family rank_family;
@@ -55,6 +56,8 @@ typedef struct rank_model_config {
     int context;
     double settings[RANK_FAMILY_SETTINGS]; /* what else the family's configure has read */
     double router_loss; /* with experts: how much of the router's loss training adds */
+    double dropout; /* with this probability, below 1, training drops elements of what is added to
+                     * the residual stream. No family's configure reads it */
     /* In tensor-parallel training so many ranks share the model above. Tensors and parameters are
      * then this rank's parts of the model's (parallel/tensor/tp.h). 0 or 1: all of it is here. */
     int tensor_ranks;
@@ -115,6 +118,14 @@ size_t rank_held_place(const rank_held *held, size_t offset);
 /* Whether the stage holds that element. NULL: of a whole model. */
 bool rank_held_has(const rank_held *held, size_t offset);
 
+/* What the random numbers of a training batch depend on. Not of decoding and evaluating. */
+typedef struct rank_batch_draw {
+    bool on; /* false: nothing is dropped */
+    uint64_t seed;
+    uint64_t step;
+    uint32_t slot; /* below RANK_MODEL_SLOTS_MAX */
+} rank_batch_draw;
+
 typedef struct rank_batch {
     int token_count;        /* T, at most the model's token_count_max; 0 is allowed */
     const int32_t *ids;     /* (T) */
@@ -122,6 +133,7 @@ typedef struct rank_batch {
     int segment_count;
     const int32_t
         *segment_start; /* (segment_count + 1), ascending, first 0, last T; each at most context */
+    rank_batch_draw draw; /* for a configuration with dropout */
 } rank_batch;
 
 /* Called by backward: grads[offset … offset+count) are final for this batch once `mark` is passed.

@@ -15,10 +15,10 @@ json_t *gpt2_describe(const rank_model_config *config)
         json_pack("{s:i, s:i, s:i, s:i, s:i, s:n, s:i}", "n_embd", config->width, "n_layer",
                   config->layers, "n_head", config->heads, "n_positions", config->context, "n_ctx",
                   config->context, "n_inner", "vocab_size", config->vocab_size);
-    json_t *rest =
-        json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b}", "activation_function", "gelu_new",
-                  "layer_norm_epsilon", NORM_EPSILON, "initializer_range", 0.02, "attn_pdrop", 0.0,
-                  "embd_pdrop", 0.0, "resid_pdrop", 0.0, "scale_attn_weights", 1, "use_cache", 1);
+    json_t *rest = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b}", "activation_function",
+                             "gelu_new", "layer_norm_epsilon", NORM_EPSILON, "initializer_range",
+                             0.02, "attn_pdrop", 0.0, "embd_pdrop", config->dropout, "resid_pdrop",
+                             config->dropout, "scale_attn_weights", 1, "use_cache", 1);
     if (object == NULL || json_object_update(object, shape) != 0 ||
         json_object_update(object, rest) != 0) {
         json_decref(object);

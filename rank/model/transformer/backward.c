@@ -26,13 +26,6 @@ static void *typed_at(const backward *b, void *rows, size_t columns)
     return transformer_at(&b->pass, rows, b->rows.first * columns);
 }
 
-/* The chunk's rows of dx, as products read them. */
-static const void *factor_dx(const backward *b)
-{
-    const transformer_pass *pass = &b->pass;
-    return typed_at(b, pass->narrow_dx != NULL ? (void *)pass->narrow_dx : pass->dx, pass->width);
-}
-
 /* The layer's weight W of shape (depth, columns), for products with Wᵀ. */
 static transformer_operand transposed(const backward *b, int tensor, size_t depth, size_t columns,
                                       float *to)
@@ -150,7 +143,7 @@ static activation activation_grad(const backward *b)
 static activation backward_down(const backward *b, const transformer_operand *down)
 {
     const transformer_pass *pass = &b->pass;
-    const void *dx = factor_dx(b);
+    const void *dx = transformer_branch_grad(pass, DROP_MLP, b->rows);
     linear_dx(b, DOWN_WEIGHT, down,
               (transformer_factor){.a = dx, .c = pass->wide, .c_type = pass->type});
     const activation active = activation_grad(b);
@@ -177,7 +170,7 @@ static void backward_projection(const backward *b, const transformer_operand *pr
 {
     const transformer_pass *pass = &b->pass;
     const size_t queries = pass->sizes.queries;
-    const void *dx = factor_dx(b);
+    const void *dx = transformer_branch_grad(pass, DROP_ATTENTION, b->rows);
     linear_dw(b, PROJ_WEIGHT,
               (factor_rows){typed_at(b, pass->block.attention, queries), queries, 0},
               (factor_rows){dx, pass->width, 0});
@@ -220,6 +213,7 @@ static void backward_above_attention(backward *b, size_t end)
     const size_t projection_at =
         rank_pack_count(width, sizes->hidden) + rank_pack_count(sizes->up, width);
     if (routed) {
+        b->pass.experts.dout = transformer_branch_grad(pass, DROP_MLP, (row_chunk){0, end});
         transformer_experts_grad(pass, end);
     }
     const mlp_operands mlp = routed ? (mlp_operands){.up = {.at = NULL}} : turn_mlp(b);
@@ -231,7 +225,8 @@ static void backward_above_attention(backward *b, size_t end)
             const activation active = backward_down(b, &mlp.down);
             backward_up(b, &mlp.up, active.dsum);
         }
-        norm_grad(b, &pass->block.norm2, NORM2_WEIGHT, NORM2_BIAS, grad(b, PROJ_BIAS));
+        norm_grad(b, &pass->block.norm2, NORM2_WEIGHT, NORM2_BIAS,
+                  transformer_sum_grad(pass, pass->layer, PROJ_BIAS));
         backward_projection(b, &projection);
     }
 }
@@ -288,7 +283,7 @@ static void backward_below_attention(backward *b)
     const size_t keys = pass->of.kv_heads * pass->of.head_width;
     const norm_state *norm = &pass->block.norm1;
     const bool below_is_here = pass->layer > pass->run->shape.first_layer;
-    float *below = below_is_here ? transformer_block_grad(pass, pass->layer - 1, DOWN_BIAS) : NULL;
+    float *below = below_is_here ? transformer_sum_grad(pass, pass->layer - 1, DOWN_BIAS) : NULL;
     const transformer_operand qkv = transposed(b, QKV_WEIGHT, width, sizes->qkv, pass->operands);
     rank_segments segments = {.count = 0};
     transformer_begin_head_norms_grad(pass);
@@ -444,12 +439,12 @@ static void begin_stream(const backward *b, const rank_backward_args *args)
                                                       .from = pass->dx,
                                                       .to = pass->narrow_dx});
     }
-    if (pass->sizes.biased) {
+    float *sums = transformer_sum_grad(pass, last, DOWN_BIAS);
+    if (sums != NULL) {
         pass->backend->column_sums(pass->queue, &(rank_column_sums){.rows = pass->rows->count,
                                                                     .columns = pass->width,
                                                                     .from = pass->dx,
-                                                                    .sums = transformer_block_grad(
-                                                                        pass, last, DOWN_BIAS)});
+                                                                    .sums = sums});
     }
 }
 

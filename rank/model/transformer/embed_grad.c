@@ -6,6 +6,8 @@ void transformer_embed_grad(const transformer_pass *pass, bool tied_begun)
     const transformer_layout *layout = &pass->layout;
     const size_t wpe_count = layout->block - layout->wpe;
     const rank_tp *tp = pass->run->shape.tp;
+    (void)transformer_drop(pass, (transformer_site){DROP_EMBEDDING, 0},
+                           (row_chunk){0, pass->rows->count}, NULL, pass->dx);
     /* The output's matrix, if it is the same, has made its part here, or in another stage. */
     if (!transformer_is_tied(layout) || (!transformer_is_last_stage(pass) && !tied_begun)) {
         transformer_zero_range(pass, layout->wte, layout->wpe - layout->wte);

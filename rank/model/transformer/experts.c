@@ -97,7 +97,7 @@ static float *take_input(const transformer_pass *pass, expert_rows chunk)
 
 static float *take_grad(const transformer_pass *pass, expert_rows chunk)
 {
-    return take(pass, chunk, pass->dx, pass->experts.dtaken, pass->experts.own);
+    return take(pass, chunk, pass->experts.dout, pass->experts.dtaken, pass->experts.own);
 }
 
 static float *up_of(const transformer_pass *pass, expert_rows chunk)

@@ -56,7 +56,7 @@ void transformer_send_grads(const transformer_pass *pass)
 {
     const rank_routing *routing = &pass->block.routing;
     const experts_work *work = &pass->experts;
-    send(pass, pass->dx, work->own);
+    send(pass, work->dout, work->own);
     for (size_t place = 0; place < place_count(pass); place++) {
         work->sorted[place] = routing->weights[routing->at[place]];
     }

@@ -25,6 +25,8 @@ static void embed(const transformer_pass *pass)
         });
     transformer_sum_over_ranks(pass, out, pass->rows->count * pass->width);
     transformer_done(pass, layout->wte, wte_count + wpe_count);
+    (void)transformer_drop(pass, (transformer_site){DROP_EMBEDDING, 0},
+                           (row_chunk){0, pass->rows->count}, NULL, out);
 }
 
 static row_chunk chunk_at(const transformer_pass *pass, size_t first, size_t end)
@@ -105,17 +107,22 @@ static void norm_first(const transformer_pass *pass, row_chunk chunk)
                            .bias = pass->weights[NORM1_BIAS]};
     if (pass->layer > pass->run->shape.first_layer && !pass->again) {
         args.residual = transformer_block(pass, pass->layer - 1).norm2.x;
-        args.residual_bias = bias_below(pass, pass->layer);
+        args.residual_bias =
+            transformer_drop(pass, (transformer_site){DROP_MLP, pass->layer - 1}, chunk,
+                             bias_below(pass, pass->layer), pass->block.norm1.x);
     }
     norm(pass, chunk, &pass->block.norm1, args);
 }
 
 static void norm_second(const transformer_pass *pass, row_chunk chunk, const int32_t *rows)
 {
+    const float *bias =
+        transformer_drop(pass, (transformer_site){DROP_ATTENTION, pass->layer}, chunk,
+                         pass->sizes.biased ? pass->weights[PROJ_BIAS] : NULL, pass->block.norm2.x);
     norm(pass, chunk, &pass->block.norm2,
          (rank_layernorm){.residual = pass->block.norm1.x,
                           .residual_rows = rows,
-                          .residual_bias = pass->weights[PROJ_BIAS],
+                          .residual_bias = bias,
                           .weight = pass->weights[NORM2_WEIGHT],
                           .bias = pass->weights[NORM2_BIAS]});
 }
@@ -297,9 +304,11 @@ static void finish_stream(const transformer_pass *pass, const norm_state *state,
                           rank_layernorm args)
 {
     const int end = pass->run->shape.end_layer;
+    const row_chunk all = {0, transformer_rows_behind(pass, end - 1)};
     args.residual = transformer_block(pass, end - 1).norm2.x;
-    args.residual_bias = bias_below(pass, end);
-    norm(pass, (row_chunk){0, transformer_rows_behind(pass, end - 1)}, state, args);
+    args.residual_bias = transformer_drop(pass, (transformer_site){DROP_MLP, end - 1}, all,
+                                          bias_below(pass, end), state->x);
+    norm(pass, all, state, args);
 }
 
 static void norm_final(const transformer_pass *pass)

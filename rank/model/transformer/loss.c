@@ -112,7 +112,7 @@ static void norm_final_grad(const transformer_pass *pass)
             .weight = transformer_need(pass, layout->final_weight, pass->width),
             .dweight = transformer_grad(pass, layout->final_weight),
             .dbias = pass->sizes.biased ? transformer_grad(pass, layout->final_bias) : NULL,
-            .dx_sum = transformer_block_grad(pass, (int)pass->layers - 1, DOWN_BIAS),
+            .dx_sum = transformer_sum_grad(pass, (int)pass->layers - 1, DOWN_BIAS),
         });
 }
 

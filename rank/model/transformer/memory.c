@@ -313,6 +313,17 @@ static void cut_shared_experts(rank_pieces *from, const rank_shape *shape, trans
     }
 }
 
+/* The masked gradient of a chunk's rows; of experts, which take rows in an order of their own, of all. */
+static float *cut_dropped(rank_pieces *from, const rank_shape *shape,
+                          const transformer_sizes *sizes)
+{
+    const size_t chunk = base_min_size(shape->backend->rows_at_once, sizes->tokens);
+    const size_t rows = sizes->experts > 0 ? sizes->tokens : chunk;
+    return shape->training && shape->config->dropout > 0.0
+               ? rank_pieces_cut(from, rows * sizes->width)
+               : NULL;
+}
+
 static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *memory)
 {
     rank_pieces from = {.begin = memory};
@@ -335,6 +346,7 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
     pass->shared_block = shape->recompute
                              ? rank_pieces_cut(&from, count_block(shape, &pass->of, sizes).shared)
                              : NULL;
+    pass->dropout.grad = cut_dropped(&from, shape, sizes);
     if (shape->training && rank_tensor_ranks(shape->config) > 1) {
         pass->shared_loss = rank_pieces_cut(&from, 3 * pass->logit_rows_at_once);
     }
@@ -403,6 +415,7 @@ void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transf
         .type = shape->type,
         .blocks = saved->activations,
         .loads = saved->loads,
+        .dropout = transformer_dropout_of(shape, &saved->rows),
     };
     transformer_layout_of(shape->config, &pass->layout);
     if (shape->config->adapters.rank > 0 && run->hooks->adapters != NULL) {
@@ -415,6 +428,7 @@ void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transf
                             blocks_kept(shape) * count_block(shape, &pass->of, &pass->sizes).kept};
     cut_ends(&from, pass);
     (void)cut_work(pass, shape, run->work);
+    pass->experts.dout = pass->dx;
     pass->logit_columns = logit_columns(pass);
     if (pass->no_bias != NULL) {
         pass->backend->zero(pass->queue, pass->no_bias, pass->sizes.qkv_row * sizeof(float));

@@ -94,11 +94,12 @@ typedef struct experts_work {
     float *taken;   /* (rows, C): of the norm's output */
     float *results; /* (places, C): what experts make of their rows, or the gradient of these */
     /* in backward */
-    float *dtaken;   /* (rows, C): of the gradient of the block's output */
-    float *active;   /* (rows, F): SwiGLU's result */
-    float *dweights; /* (T, chosen): the gradient of the routing's weights, */
-    float *dlogits;  /* (T, experts): of the router's logits, */
-    float *dscores;  /* (experts): and what the router's loss adds to that of each row's scores */
+    const float *dout; /* (rows, C): the gradient of the block's output, */
+    float *dtaken;     /* (rows, C): and what is taken of it */
+    float *active;     /* (rows, F): SwiGLU's result */
+    float *dweights;   /* (T, chosen): the gradient of the routing's weights, */
+    float *dlogits;    /* (T, experts): of the router's logits, */
+    float *dscores;    /* (experts): and what the router's loss adds to that of each row's scores */
     /* where ranks share out the experts (experts_exchange.c); else NULL */
     float *own; /* (received, C): what experts make of the rows that have come, or the gradient
                           * of the block's output and then of these rows */
@@ -108,6 +109,14 @@ typedef struct experts_work {
     int32_t *counted;    /* (rows): 0, 1, 2 … */
     float *leaves;       /* one expert's gradients, for each rank that waits for the next one */
 } experts_work;
+
+/* Dropout of this micro-batch (dropout.c). */
+typedef struct transformer_dropout {
+    bool on;
+    uint32_t below; /* as in backend/dropout.h */
+    float scale;
+    float *grad; /* in backward, for the rows of a chunk, or with experts all: (rows, C) */
+} transformer_dropout;
 
 /* One pass of one micro-batch over the layers of a run. */
 typedef struct transformer_pass {
@@ -146,6 +155,7 @@ typedef struct transformer_pass {
     float *no_bias_grad; /* (3Q): what its gradient gives for that; not used. Also where a bias has
                           * no gradient */
     experts_work experts;
+    transformer_dropout dropout;
     float *low;  /* (rows of a chunk, rank of the adapters): x · Aᵀ; NULL: there are none */
     float *dlow; /* its gradient, in training */
     /* where the backend packs; else NULL */
@@ -384,8 +394,41 @@ void transformer_attend_together(const transformer_pass *pass);
 void transformer_attend_together_grad(const transformer_pass *pass);
 void transformer_take_dqkv(const transformer_pass *pass, row_chunk chunk, float *to);
 
-/* experts.c: the current layer's experts of `rows` rows of norm2.out, into `out`; and back from dx, in which
- * is the gradient of `out`, to that of norm2.out, in dbranch. */
+/* dropout.c: what is dropped. A kind's number is a part of what masks depend on. */
+typedef enum transformer_site_kind {
+    DROP_EMBEDDING = 0, /* of layer 0 */
+    DROP_ATTENTION = 1, /* what attention adds to the stream, and */
+    DROP_MLP = 2,       /* what the MLP adds */
+} transformer_site_kind;
+
+typedef struct transformer_site {
+    transformer_site_kind kind;
+    int layer;
+} transformer_site;
+
+/* From the shape's configuration and the batch; `grad` is NULL. */
+transformer_dropout transformer_dropout_of(const rank_shape *shape, const rank_rows *rows);
+
+/* In forward: adds the bias to the chunk's rows of `at`, and drops elements of them. Then nothing is left for
+ * whoever adds these rows to the stream. Without dropout the bias is left, and returned. For the embedding also
+ * in backward, of its gradient. */
+const float *transformer_drop(const transformer_pass *pass, transformer_site site, row_chunk chunk,
+                              const float *bias, float *at);
+
+/* In backward: the gradient of what the current layer's attention or MLP adds to the stream, for the chunk's rows
+ * and as products read it: dx, or what dropout leaves of it, and then the bias's gradient gets its sums. It is
+ * valid until the next call. */
+const void *transformer_branch_grad(const transformer_pass *pass, transformer_site_kind kind,
+                                    row_chunk chunk);
+
+/* The gradient of a bias of that layer that the columns of dx add up to; NULL: there is none, or as above. */
+static inline float *transformer_sum_grad(const transformer_pass *pass, int layer, int tensor)
+{
+    return pass->dropout.on ? NULL : transformer_block_grad(pass, layer, tensor);
+}
+
+/* experts.c: the current layer's experts of `rows` rows of norm2.out, into `out`; and back from experts.dout to
+ * the gradient of norm2.out, in dbranch. */
 void transformer_experts(const transformer_pass *pass, size_t rows, float *out);
 void transformer_experts_grad(const transformer_pass *pass, size_t rows);
 

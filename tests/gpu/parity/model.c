@@ -139,8 +139,13 @@ static void enqueue(bed *b, int64_t step)
     const int32_t tokens = TOKENS - (int32_t)step;
     const int32_t few[] = {0, 5, 5, 9};
     const int32_t segments[] = {0, 20 + (int32_t)step, 22 + (int32_t)step, tokens};
-    const rank_batch first = {9, ids, targets, 3, few};
-    const rank_batch second = {tokens, ids, targets, 3, segments};
+    const rank_batch first = {
+        .token_count = 9, .ids = ids, .targets = targets, .segment_count = 3, .segment_start = few};
+    const rank_batch second = {.token_count = tokens,
+                               .ids = ids,
+                               .targets = targets,
+                               .segment_count = 3,
+                               .segment_start = segments};
     assert_ok(rank_model_enqueue(b->model, &hooks, &first, b->grads, &error), &error);
     assert_ok(rank_model_enqueue(b->model, &hooks, &second, b->grads, &error), &error);
     memset(ids, 0xff, sizeof ids); /* the batch is the caller's again */

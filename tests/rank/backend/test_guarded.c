@@ -79,7 +79,11 @@ static void train(bed *b)
         ids[i] = i * 7 % VOCAB;
         targets[i] = i % 3 == 0 ? -1 : i * 5 % VOCAB; /* some rows are left out */
     }
-    const rank_batch batch = {TOKENS, ids, targets, 2, segments};
+    const rank_batch batch = {.token_count = TOKENS,
+                              .ids = ids,
+                              .targets = targets,
+                              .segment_count = 2,
+                              .segment_start = segments};
     for (int64_t step = 1; step <= STEPS; step++) {
         rank_result result;
         assert_ok(rank_model_train(b->model, &hooks, &batch, b->grads, &result, &error), &error);

@@ -92,7 +92,11 @@ static void check_passes(const adapted *of, rank_model *model)
     float *loss = fixture_get(&of->file, &logit_count, "%s.loss", of->of->name);
     float *expected = fixture_get(&of->file, &logit_count, "%s.logits", of->of->name);
     const int32_t segments[] = {0, (int32_t)count};
-    const rank_batch batch = {(int)count, ids, targets, 1, segments};
+    const rank_batch batch = {.token_count = (int)count,
+                              .ids = ids,
+                              .targets = targets,
+                              .segment_count = 1,
+                              .segment_start = segments};
     float *grads = malloc(of->adapter_count * sizeof *grads);
     float *logits = malloc(logit_count * sizeof *logits);
     int32_t *rows = malloc(count * sizeof *rows);

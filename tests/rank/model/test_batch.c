@@ -189,7 +189,11 @@ static void nothing_to_learn_is_zero(void **state)
     check_all_zero(&t);
     t.batch = (rank_batch){.token_count = 0};
     check_all_zero(&t);
-    t.batch = (rank_batch){0, t.ids, t.targets, 0, t.segments};
+    t.batch = (rank_batch){.token_count = 0,
+                           .ids = t.ids,
+                           .targets = t.targets,
+                           .segment_count = 0,
+                           .segment_start = t.segments};
     check_all_zero(&t);
     tiny_close(&t);
 }

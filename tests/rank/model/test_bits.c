@@ -55,7 +55,11 @@ static void fill_batch(bed *b)
     for (int i = 0; i < SEGMENTS; i++) {
         b->start[i + 1] = b->start[i] + lengths[i];
     }
-    b->batch = (rank_batch){TOKENS, b->ids, b->targets, SEGMENTS, b->start};
+    b->batch = (rank_batch){.token_count = TOKENS,
+                            .ids = b->ids,
+                            .targets = b->targets,
+                            .segment_count = SEGMENTS,
+                            .segment_start = b->start};
 }
 
 static base_status open_bed(bed *b, const rank_model_config *config, base_error *reterr)
@@ -192,7 +196,11 @@ static void what_else_is_in_the_batch_changes_no_bit(void **state)
     assert_non_null(logits);
     assert_ok(open_bed(&b, &configs[0], &error), &error);
     const rank_hooks hooks = rank_hooks_flat(b.params);
-    const rank_batch alone = {ROWS, b.ids + lengths[0], NULL, 1, (const int32_t[]){0, ROWS}};
+    const rank_batch alone = {.token_count = ROWS,
+                              .ids = b.ids + lengths[0],
+                              .targets = NULL,
+                              .segment_count = 1,
+                              .segment_start = (const int32_t[]){0, ROWS}};
     for (int i = 0; i < 2; i++) {
         for (int row = 0; row < ROWS; row++) {
             rows[row] = (i == 0 ? lengths[0] : 0) + row;

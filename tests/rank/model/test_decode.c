@@ -269,7 +269,11 @@ static void check_forward_pass(bed *b)
                                 &b->t.model, &error),
               &error);
     b->t.hooks = rank_hooks_flat(b->t.params);
-    const rank_batch batch = {23, b->t.ids, NULL, 1, b->t.segments};
+    const rank_batch batch = {.token_count = 23,
+                              .ids = b->t.ids,
+                              .targets = NULL,
+                              .segment_count = 1,
+                              .segment_start = b->t.segments};
     assert_ok(rank_model_forward(b->t.model, &b->t.hooks, &batch, &(rank_logits){rows, 23, logits},
                                  NULL, &error),
               &error);

@@ -87,7 +87,11 @@ static void llama_open(oracle_case *c, const char *name, const char *config)
     assert_int_equal(c->param_count, rank_model_param_count(&c->config));
     assert_non_null(c->segments);
     c->segments[1] = (int32_t)count;
-    c->batch = (rank_batch){(int)count, c->ids, c->targets, 1, c->segments};
+    c->batch = (rank_batch){.token_count = (int)count,
+                            .ids = c->ids,
+                            .targets = c->targets,
+                            .segment_count = 1,
+                            .segment_start = c->segments};
     make_model(c);
 }
 

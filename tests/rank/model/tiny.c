@@ -101,7 +101,11 @@ void tiny_fill(tiny *t, const int *lengths, uint64_t seed)
         t->ids[i] = (int32_t)((seed >> 33) % (uint64_t)t->config.vocab_size);
         t->targets[i] = (int32_t)((seed >> 41) % (uint64_t)t->config.vocab_size);
     }
-    t->batch = (rank_batch){tokens, t->ids, t->targets, segments, t->segments};
+    t->batch = (rank_batch){.token_count = tokens,
+                            .ids = t->ids,
+                            .targets = t->targets,
+                            .segment_count = segments,
+                            .segment_start = t->segments};
 }
 
 double tiny_train(tiny *t)

@@ -24,7 +24,11 @@ typedef struct bed {
 static int32_t ids[TOKENS];
 static int32_t targets[TOKENS];
 static const int32_t segments[] = {0, 5, TOKENS};
-static const rank_batch batch = {TOKENS, ids, targets, 2, segments};
+static const rank_batch batch = {.token_count = TOKENS,
+                                 .ids = ids,
+                                 .targets = targets,
+                                 .segment_count = 2,
+                                 .segment_start = segments};
 
 static void bed_open(bed *b)
 {

@@ -132,7 +132,11 @@ static base_status step(bed *b, const world *w, int first, int position, int cou
             tables[s][i] = (int32_t)(i * SEQUENCES + (first + s));
         }
     }
-    const rank_batch batch = {used, ids, NULL, sequences, start};
+    const rank_batch batch = {.token_count = used,
+                              .ids = ids,
+                              .targets = NULL,
+                              .segment_count = sequences,
+                              .segment_start = start};
     base_status status =
         rank_rows_place_step(&b->saved, &batch, lengths, &(rank_logits){rows, used, NULL}, reterr);
     if (status != BASE_OK) {

@@ -149,7 +149,11 @@ static void take_lesson(const world *w, lesson *l)
         l->targets[i] = world_token(i / TOKENS, i % TOKENS + 1);
         l->start[i / TOKENS + 1] = i + 1;
     }
-    const rank_batch batch = {ROWS_MAX, l->ids, l->targets, SEQUENCES, l->start};
+    const rank_batch batch = {.token_count = ROWS_MAX,
+                              .ids = l->ids,
+                              .targets = l->targets,
+                              .segment_count = SEQUENCES,
+                              .segment_start = l->start};
     float *grads = calloc(rank_model_param_count(&w->config), sizeof *grads);
     assert_non_null(grads);
     assert_ok(rank_device_open("cpu", &device, &error), &error);
