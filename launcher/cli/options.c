@@ -105,6 +105,7 @@ static base_status check_asked(const proto_job *job, base_error *reterr)
     const char *of_training = job->train.save_every > 0   ? "train.save_every"
                               : job->train.resume         ? "train.resume"
                               : job->train.recompute      ? "train.recompute"
+                              : job->train.dropout > 0    ? "train.dropout"
                               : job->infer.eval_every > 0 ? "infer.eval_every"
                                                           : NULL;
     if (!mode->trains && of_training != NULL) {

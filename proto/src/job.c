@@ -243,6 +243,17 @@ static base_status check_best(const proto_job *job, base_error *reterr)
                            every, job->train.steps);
 }
 
+static base_status check_dropout(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    return job->train.dropout == 0.0 || !mode->on_gpus
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "train.dropout %g goes with modes that train on CPUs (ddp-cpu, pp-cpu), "
+                           "not with %s",
+                           job->train.dropout, mode->name);
+}
+
 /* Of a training: the model's shape, a batch, the schedule. Of a checkpoint's model its family says how
  * wide heads are. */
 static base_status check_trained(const proto_job *job, base_error *reterr)
@@ -263,7 +274,8 @@ static base_status check_trained(const proto_job *job, base_error *reterr)
                          "train.warmup_steps %" PRId64 " is above train.steps %" PRId64,
                          job->train.warmup_steps, job->train.steps);
     }
-    return check_best(job, reterr);
+    const base_status status = check_dropout(job, reterr);
+    return status == BASE_OK ? check_best(job, reterr) : status;
 }
 
 /* Checks what several fields must have in common. */

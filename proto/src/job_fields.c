@@ -221,6 +221,11 @@ static const base_field rows[] = {
     {JOB(REAL, train.epsilon), .min = 0, .max = 1, .above = true},
     {JOB(REAL, train.clip_norm), .min = 0, .max = 1e9, .option = "clip", .value = "X",
      .help = "largest norm of the gradient; 0: no clipping", .marks = PROTO_FIELD_TRAINS},
+    {JOB(REAL, train.dropout), .optional = true, .min = 0, .max = 1, .below = true,
+     .option = "dropout", .value = "P",
+     .help = "ddp-cpu, pp-cpu: drop elements of what the embedding, attention and MLPs add to the "
+             "residual stream with probability P, in training alone (0)",
+     .marks = PROTO_FIELD_TRAINS},
     {JOB(INT, train.local_steps), .optional = true, .least = 0, .most = STEPS_MAX,
      .option = "local-steps", .value = "H",
      .help = "ddp-cpu: each rank takes H steps alone, and then the ranks exchange what they have "

@@ -146,14 +146,11 @@ static base_status new_model(const proto_job_model *model, rank_model_config *co
     return rank_model_config_check(config, reterr);
 }
 
-base_status rank_train_config(const proto_job *job, rank_model_config *config, int *own_context,
-                              base_error *reterr)
+/* The model of --checkpoint, with adapters if the job has some. */
+static base_status known_model(const proto_job *job, rank_model_config *config, int *own_context,
+                               base_error *reterr)
 {
     const proto_job_model *model = &job->model;
-    *own_context = 0;
-    if (model->checkpoint[0] == '\0') {
-        return new_model(model, config, reterr);
-    }
     base_status status = rank_checkpoint_config(model->checkpoint, config, reterr);
     if (status == BASE_OK) {
         status = check_shape(model, config, reterr);
@@ -169,6 +166,19 @@ base_status rank_train_config(const proto_job *job, rank_model_config *config, i
         config->context = (int)model->context;
     }
     return status == BASE_OK && job->lora.rank > 0 ? choose_adapters(job, config, reterr) : status;
+}
+
+base_status rank_train_config(const proto_job *job, rank_model_config *config, int *own_context,
+                              base_error *reterr)
+{
+    const bool known = job->model.checkpoint[0] != '\0';
+    *own_context = 0;
+    const base_status status = known ? known_model(job, config, own_context, reterr)
+                                     : new_model(&job->model, config, reterr);
+    if (status == BASE_OK) {
+        config->dropout = job->train.dropout;
+    }
+    return status;
 }
 
 base_status rank_train_config_check(const rank_model_config *saved, const rank_model_config *now,

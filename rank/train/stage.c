@@ -70,7 +70,7 @@ static base_status next_batch(void *user, int micro_batch, rank_batch *batch, ba
 {
     stage_batches *batches = user;
     (void)reterr;
-    rank_data_next_batch(batches->trainer->data, micro_batch, batch);
+    trainer_next_batch(batches->trainer, micro_batch, batch);
     batches->tokens += trainer_tokens_here(batches->trainer, batch);
     return BASE_OK;
 }

@@ -113,7 +113,7 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
                            ? (rank_hooks){.need = rank_ddp_need, .weights = self->ddp}
                            : rank_hooks_flat(trainer_adapts(self) ? self->frozen : self->params);
     rank_batch batch;
-    rank_data_next_batch(self->data, slot, &batch);
+    trainer_next_batch(self, slot, &batch);
     float *grads = rank_ddp_grads(self->ddp, slot);
     hooks.adapters = trainer_adapts(self) ? self->params : NULL;
     hooks.rounded = self->rounded;

@@ -148,6 +148,10 @@ BASE_MUST_CHECK base_status trainer_collect_shards(const trainer *self, const fl
 /* prepare.c: makes the ddp, with these parameters. */
 BASE_MUST_CHECK base_status trainer_wrap(trainer *self, float *params, base_error *reterr);
 
+/* batch.c: the next batch of the rank's slot with that number, and what its dropout depends on. Valid until the
+ * next call. */
+void trainer_next_batch(const trainer *self, int slot, rank_batch *batch);
+
 /* step.c: the tokens of a batch that this rank computes. */
 uint64_t trainer_tokens_here(const trainer *self, const rank_batch *batch);
 

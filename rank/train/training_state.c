@@ -59,6 +59,7 @@ static const base_field rows[] = {
     {STATE(REAL, optimizer.beta2), .min = 0, .max = 1, .optional = true},
     {STATE(REAL, optimizer.weight_decay), .min = 0, .max = 100, .optional = true},
     {STATE(REAL, optimizer.clip_norm), .min = 0, .max = 1e9, .optional = true},
+    {STATE(REAL, optimizer.dropout), .min = 0, .max = 1, .optional = true},
     {STATE(DIGEST, sha256.best), .optional = true},
     {STATE(INT, best.step), .least = 0, .most = INT64_MAX, .optional = true},
     {STATE(REAL, best.loss), .min = 0, .max = 1e300, .optional = true},
@@ -203,7 +204,8 @@ rank_training_optimizer rank_training_optimizer_of(const proto_job *job)
                                      .beta1 = train->beta1,
                                      .beta2 = train->beta2,
                                      .weight_decay = train->weight_decay,
-                                     .clip_norm = train->clip_norm};
+                                     .clip_norm = train->clip_norm,
+                                     .dropout = train->dropout};
 }
 
 void rank_training_optimizer_compare(const rank_training_optimizer *saved,
@@ -223,6 +225,7 @@ void rank_training_optimizer_compare(const rank_training_optimizer *saved,
         {"--beta2", true, saved->beta2, now->beta2},
         {"--weight-decay", true, saved->weight_decay, now->weight_decay},
         {"--clip", true, saved->clip_norm, now->clip_norm},
+        {"--dropout", true, saved->dropout, now->dropout},
         {"--steps, where the schedule ends,", declines, (double)saved->steps, (double)now->steps},
     };
     if (saved->steps == 0) {

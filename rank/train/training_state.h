@@ -43,7 +43,7 @@ typedef struct rank_training_local {
     double outer_momentum;
 } rank_training_local;
 
-/* The optimizer and its schedule, which may be others when a training goes on. */
+/* The optimizer and its schedule, and dropout: they may be others when a training goes on. */
 typedef struct rank_training_optimizer {
     int64_t steps; /* asked for; 0: a checkpoint of an earlier version says nothing of all this */
     int64_t warmup_steps;
@@ -54,6 +54,7 @@ typedef struct rank_training_optimizer {
     double beta2;
     double weight_decay;
     double clip_norm;
+    double dropout;
 } rank_training_optimizer;
 
 /* --keep-best: the evaluation that had the lowest held-out loss. */

@@ -159,6 +159,7 @@ typedef struct proto_job_train {
     double epsilon;
     double weight_decay;
     double clip_norm; /* 0: no clipping */
+    double dropout;   /* elements of the residual stream are dropped with this probability */
     int64_t warmup_steps;
     proto_schedule schedule;
     int64_t
