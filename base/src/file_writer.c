@@ -202,6 +202,33 @@ base_status base_file_writer_put(base_file_writer *writer, const void *data, siz
     return BASE_OK;
 }
 
+base_status base_file_writer_put_at(base_file_writer *writer, size_t offset_bytes, const void *data,
+                                    size_t size_bytes, base_error *reterr)
+{
+    const uint8_t *at = data;
+    base_status status =
+        writer->in_place
+            ? base_fail(reterr, BASE_ERR_INVALID,
+                        "%s is no plain file, and is written only forwards", writer->path)
+            : writer_flush(writer, reterr);
+    while (status == BASE_OK && size_bytes > 0) {
+        const ssize_t put = pwrite(writer->fd, at, size_bytes, (off_t)offset_bytes);
+        if (put < 0 && errno != EINTR) {
+            status = base_fail_errno(reterr, errno, "cannot write %s", writer->path);
+        }
+        const size_t done = put > 0 ? (size_t)put : 0;
+        at += done;
+        offset_bytes += done;
+        size_bytes -= done;
+    }
+    return status;
+}
+
+void base_file_writer_make_durable(base_file_writer *writer)
+{
+    writer->durable = true;
+}
+
 base_status base_file_writer_commit(base_file_writer *writer, base_error *reterr)
 {
     base_status status = writer_flush(writer, reterr);

@@ -1,5 +1,5 @@
-/* Joins paths, makes them absolute, and knows what their endings say. Called by fields.c, the launcher, proto and
- * tokenizer-learn. */
+/* Joins paths, makes them absolute, and knows what their endings say. Called by fields.c, the launcher, proto,
+ * tokenizer-learn and tokenizer-encode. */
 #include "base/path.h"
 
 #include <errno.h>
@@ -48,4 +48,9 @@ static bool ends_in(const char *path, const char *ending)
 bool base_path_has_json_lines(const char *path)
 {
     return ends_in(path, ".jsonl") || ends_in(path, ".ndjson") || ends_in(path, ".json");
+}
+
+bool base_path_has_tokens(const char *path)
+{
+    return ends_in(path, ".safetensors");
 }

@@ -13,6 +13,8 @@
 
 enum { LENGTH_BYTES = sizeof(uint64_t) }; /* of the number before the header */
 
+static const char metadata_key[] = "__metadata__";
+
 static const struct {
     const char *name;
     size_t element_bytes;
@@ -159,7 +161,7 @@ static base_status read_header(json_t *header, base_safetensors *parsed, base_er
     json_object_foreach(header, name, entry)
     {
         base_status status = BASE_OK;
-        if (strcmp(name, "__metadata__") == 0) {
+        if (strcmp(name, metadata_key) == 0) {
             status = check_metadata(entry, reterr);
         } else {
             status = read_tensor(name, entry, parsed->data_bytes, &parsed->tensors[parsed->count],
@@ -345,4 +347,10 @@ const base_safetensor *base_safetensors_find(const base_safetensors *parsed, con
         }
     }
     return NULL;
+}
+
+const char *base_safetensors_metadata(const base_safetensors *parsed, const char *key)
+{
+    const json_t *metadata = json_object_get(parsed->owner, metadata_key);
+    return json_string_value(json_object_get(metadata, key));
 }

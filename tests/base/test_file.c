@@ -101,6 +101,35 @@ static void nothing_appears_before_commit(void **state)
     test_directory_remove(&directory);
 }
 
+/* Also what is still in the writer's buffer; the end stays where it was. */
+static void a_beginning_is_written_last(void **state)
+{
+    (void)state;
+    test_directory directory;
+    base_error error;
+    base_file_writer *writer = NULL;
+    void *data = NULL;
+    size_t size_bytes = 0;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "a");
+    assert_ok(base_file_writer_open(path, &writer, &error), &error);
+    base_file_writer_make_durable(writer);
+    assert_ok(base_file_writer_put(writer, "____-", 5, &error), &error);
+    assert_ok(base_file_writer_put_at(writer, 1, "bcd", 3, &error), &error);
+    assert_ok(base_file_writer_put(writer, "e", 1, &error), &error);
+    assert_ok(base_file_writer_put_at(writer, 0, "a", 1, &error), &error);
+    assert_ok(base_file_writer_commit(writer, &error), &error);
+    assert_ok(base_file_read(path, 16, &data, &size_bytes, &error), &error);
+    assert_string_equal(data, "abcd-e");
+    assert_int_equal(size_bytes, 6);
+    free(data);
+    assert_ok(base_file_writer_open("/dev/null", &writer, &error), &error);
+    assert_status(base_file_writer_put_at(writer, 0, "a", 1, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "/dev/null"));
+    base_file_writer_abandon(writer);
+    test_directory_remove(&directory);
+}
+
 /* Also if a writer that was killed left a file that is more open. */
 static void a_mode_is_there_before_the_name(void **state)
 {
@@ -355,6 +384,7 @@ int main(void)
         cmocka_unit_test(a_file_comes_back),
         cmocka_unit_test(only_regular_files_are_read_as_such),
         cmocka_unit_test(nothing_appears_before_commit),
+        cmocka_unit_test(a_beginning_is_written_last),
         cmocka_unit_test(a_mode_is_there_before_the_name),
         cmocka_unit_test(writers_of_one_path_take_turns),
         cmocka_unit_test(a_strange_temporary_file_is_not_taken_over),

@@ -17,6 +17,16 @@ static void endings_say_what_lines_are(void **state)
     }
 }
 
+static void an_ending_says_what_tokens_are(void **state)
+{
+    (void)state;
+    assert_true(base_path_has_tokens("/d/a.safetensors"));
+    assert_false(base_path_has_tokens("a.safetensors.txt"));
+    assert_false(base_path_has_tokens("a.jsonl"));
+    assert_false(base_path_has_tokens(""));
+    assert_false(base_path_has_json_lines("a.safetensors"));
+}
+
 static void paths_are_joined_if_they_fit(void **state)
 {
     (void)state;
@@ -34,6 +44,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(endings_say_what_lines_are),
+        cmocka_unit_test(an_ending_says_what_tokens_are),
         cmocka_unit_test(paths_are_joined_if_they_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

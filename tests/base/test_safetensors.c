@@ -51,7 +51,10 @@ static void tensors_come_in_file_order(void **state)
     assert_int_equal(b->offset_bytes, 4);
     assert_int_equal(b->size_bytes, 8);
     assert_null(base_safetensors_find(&parsed, "c"));
+    assert_string_equal(base_safetensors_metadata(&parsed, "format"), "pt");
+    assert_null(base_safetensors_metadata(&parsed, "a"));
     base_safetensors_release(&parsed);
+    assert_null(base_safetensors_metadata(&parsed, "format"));
     base_safetensors_release(&parsed); /* empty: fine */
     free(file);
 }
@@ -65,6 +68,7 @@ static void an_empty_file_of_tensors_is_valid(void **state)
     uint8_t *file = make_file("{}", 0, &size_bytes);
     assert_ok(base_safetensors_parse(file, size_bytes, &parsed, &error), &error);
     assert_int_equal(parsed.count, 0);
+    assert_null(base_safetensors_metadata(&parsed, "format"));
     base_safetensors_release(&parsed);
     free(file);
 }

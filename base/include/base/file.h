@@ -69,6 +69,15 @@ BASE_MUST_CHECK base_status base_file_writer_open(const char *path, base_file_wr
 BASE_MUST_CHECK base_status base_file_writer_put(base_file_writer *writer, const void *data,
                                                  size_t size_bytes, base_error *reterr);
 
+/* Writes over bytes that were put already, from offset_bytes of the file on. BASE_ERR_INVALID: the path is no plain
+ * file, and what was written to it cannot be changed. */
+BASE_MUST_CHECK base_status base_file_writer_put_at(base_file_writer *writer, size_t offset_bytes,
+                                                    const void *data, size_t size_bytes,
+                                                    base_error *reterr);
+
+/* From now on commit returns when the file and its name are on the disk. */
+void base_file_writer_make_durable(base_file_writer *writer);
+
 /* Closes the file and renames it. Frees the writer in every case. On failure nothing is left. */
 BASE_MUST_CHECK base_status base_file_writer_commit(base_file_writer *writer, base_error *reterr);
 

@@ -17,8 +17,11 @@ BASE_MUST_CHECK base_status base_path_absolute(const char *path, char *absolute,
 BASE_MUST_CHECK base_status base_path_join(const char *directory, const char *name,
                                            char path[BASE_PATH_BYTES], base_error *reterr);
 
-/* Whether each line of the file is a JSON object, by its name: one that ends in .jsonl, .ndjson or .json. Any other file is
- * one of plain text. (Data sets have lines in .json files, too, and nobody wants them learnt as text.) */
+/* Whether each line of the file is a JSON object, by its name: one that ends in .jsonl, .ndjson or .json. Any other file
+ * that has no tokens (base_path_has_tokens) is one of plain text. (Data sets have lines in .json files, too, and nobody wants them learnt as text.) */
 bool base_path_has_json_lines(const char *path);
+
+/* Whether the file is one of tokens, which tokenizer-encode writes, by its name: one that ends in .safetensors. */
+bool base_path_has_tokens(const char *path);
 
 #endif

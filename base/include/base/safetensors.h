@@ -45,7 +45,7 @@ typedef struct base_safetensors {
     size_t count;
     base_safetensor *tensors;        /* (count), by rising offset */
     const base_safetensor **by_name; /* (count), by rising name; NULL: not sorted */
-    void *owner;                     /* owns the names */
+    void *owner;                     /* owns the names and the metadata */
 } base_safetensors;
 
 /* Parses size_bytes at file. The caller keeps these bytes as long as it uses *parsed. Every flaw is
@@ -70,6 +70,9 @@ void base_safetensors_release(base_safetensors *parsed);
 /* Makes by_name, for many calls of base_safetensors_find. The caller frees it, if *parsed was not parsed
  * but put together. BASE_ERR_MEMORY. */
 BASE_MUST_CHECK base_status base_safetensors_sort(base_safetensors *parsed, base_error *reterr);
+
+/* The text that "__metadata__" has under this key, until *parsed is released. NULL: none. */
+const char *base_safetensors_metadata(const base_safetensors *parsed, const char *key);
 
 /* The tensor of that name, or NULL. Looks at all, if they are not sorted. */
 const base_safetensor *base_safetensors_find(const base_safetensors *parsed, const char *name);
