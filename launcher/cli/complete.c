@@ -362,7 +362,7 @@ static base_status complete_out(launch_options *options, base_error *reterr)
 /* Whether there is a file, and it is a plain text by its name. */
 static bool is_plain(const char *path)
 {
-    return path[0] != '\0' && !base_path_has_json_lines(path);
+    return path[0] != '\0' && !base_path_has_json_lines(path) && !base_path_has_tokens(path);
 }
 
 /* Where a training of a checkpoint takes another tokenizer: the same tokens may mean others to its model. One with
@@ -417,6 +417,8 @@ static base_status complete_job(launch_options *options, base_error *reterr)
     }
     job->data.plain = is_plain(job->data.train);
     job->data.heldout_plain = is_plain(job->data.heldout);
+    job->data.tokens = base_path_has_tokens(job->data.train);
+    job->data.heldout_tokens = base_path_has_tokens(job->data.heldout);
     if (status == BASE_OK) {
         status = default_file(job->data.tokenizer, "tokenizer.json", reterr);
     }

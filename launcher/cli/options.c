@@ -299,7 +299,9 @@ static base_status check_training(const launch_options *options, base_error *ret
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--loss-on correction does not go with %s: all tokens of a window are "
                          "targets",
-                         plain ? "a plain text" : "--windows");
+                         base_path_has_tokens(text) ? "a file of tokens"
+                         : plain                    ? "a plain text"
+                                                    : "--windows");
     }
     return BASE_OK;
 }

@@ -216,7 +216,7 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_real(&training, "weight_decay", job->train.weight_decay);
     sheet_real(&training, "clip_norm", job->train.clip_norm);
     sheet_real(&training, "dropout", job->train.dropout);
-    const bool windows = job->data.windows || job->data.plain; /* all their tokens are targets */
+    const bool windows = proto_job_cuts_windows(job); /* all their tokens are targets */
     sheet_string(&training, "loss_on",
                  proto_loss_on_name(windows ? PROTO_LOSS_ON_ALL : job->data.loss_on));
     sheet_put(&training, "windows", json_boolean(windows));

@@ -152,7 +152,7 @@ static void put_experts_card(const launch_experts *of, base_buffer *text)
 static void put_heldout_cards(const launch_run *run, base_buffer *text)
 {
     const launch_summary *summary = run->summary;
-    const bool windows = run->job->data.windows || run->job->data.heldout_plain;
+    const bool windows = run->job->data.windows || !proto_job_heldout_has_lines(run->job);
     if (isfinite(summary->eval_loss)) {
         launch_report_card_begin(text, "Held-out loss");
         base_buffer_number(text, summary->eval_loss, 3);

@@ -148,7 +148,8 @@ static const base_field rows[] = {
 
     {JOB(PATH, data.train), .option = "data", .value = "FILE",
      .help = "FILE.jsonl, FILE.ndjson or FILE.json: lines with a \"text\", a \"prompt\" and a "
-             "\"completion\", or \"messages\"; any other: a plain text (the grammar corpus)",
+             "\"completion\", or \"messages\"; FILE.safetensors: tokens, from tokenizer-encode; any "
+             "other: a plain text (the grammar corpus)",
      .group = "Data", .marks = PROTO_FIELD_TRAINS},
     {JOB(DIGEST, data.train_sha256)},
     {JOB(PATH, data.heldout), .option = "heldout", .value = "FILE",
@@ -166,10 +167,12 @@ static const base_field rows[] = {
     {JOB(BOOL, data.windows), .optional = true, .option = "windows",
      .help =
          "cut texts into windows of --context tokens, in place of leaving out what is longer (a "
-         "plain text always is)",
+         "plain text always is, and so are tokens)",
      .marks = PROTO_FIELD_TRAINS},
     {JOB(BOOL, data.plain), .optional = true},
     {JOB(BOOL, data.heldout_plain), .optional = true},
+    {JOB(BOOL, data.tokens), .optional = true},
+    {JOB(BOOL, data.heldout_tokens), .optional = true},
 
     {JOB(INT, model.vocab_size), .least = 2, .most = PROTO_VOCAB_MAX},
     {JOB(INT, model.width), .least = 1, .most = PROTO_WIDTH_MAX, .option = "width", .value = "N",

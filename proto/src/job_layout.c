@@ -39,6 +39,16 @@ int64_t proto_job_replicas(const proto_job *job)
     return proto_job_copies(job) / proto_job_context_ranks(job);
 }
 
+bool proto_job_cuts_windows(const proto_job *job)
+{
+    return job->data.windows || job->data.plain || job->data.tokens;
+}
+
+bool proto_job_heldout_has_lines(const proto_job *job)
+{
+    return !job->data.heldout_plain && !job->data.heldout_tokens;
+}
+
 bool proto_job_measures_loss(const proto_job *job)
 {
     return job->infer.eval && proto_mode_get(job->job.mode)->trains;

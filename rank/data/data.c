@@ -11,13 +11,9 @@
 #include "lines.h"
 #include "record.h"
 #include "slot.h"
+#include "token_file.h"
+#include "token_windows.h"
 #include "windows.h"
-
-/* Where the slot with this index on this rank stands among the job's. */
-static int64_t slot_number(const rank_data_options *options, int64_t slot_index)
-{
-    return options->slot_first + slot_index * (options->slot_step > 0 ? options->slot_step : 1);
-}
 
 enum {
     LIST_FIRST = 1 << 13, /* elements */
@@ -34,7 +30,7 @@ static base_status check_options(const rank_data_options *options, base_error *r
     }
     if (options->slot_count < 1 || options->slot_count > RANK_DATA_SLOTS_MAX ||
         options->slot_first < 0 || options->slots_here < 1 ||
-        slot_number(options, options->slots_here - 1) >= options->slot_count) {
+        rank_data_slot_number(options, options->slots_here - 1) >= options->slot_count) {
         return base_fail(reterr, BASE_ERR_INVALID, "%d slots from slot %d on are not among %d",
                          options->slots_here, options->slot_first, options->slot_count);
     }
@@ -170,26 +166,37 @@ static base_status read_file(rank_data *data, const char *path, base_error *rete
     return status;
 }
 
+sentence rank_data_sentence(const rank_data *data, int slot_index, uint32_t place)
+{
+    const size_t number = data->slots[slot_index].order[place];
+    return data->tokens != NULL
+               ? rank_token_window(data, slot_index, number)
+               : data->sentences[number * (size_t)data->options.slots_here + (size_t)slot_index];
+}
+
 static void order_slots(rank_data *data)
 {
     for (int i = 0; i < data->options.slots_here; i++) {
         slot_state *slot = &data->slots[i];
         slot->next = 0;
-        rank_slot_order(data->options.seed, (int)slot_number(&data->options, i), data->epoch,
-                        slot->order, slot->count);
+        rank_slot_order(data->options.seed, (int)rank_data_slot_number(&data->options, i),
+                        data->epoch, slot->order, slot->count);
     }
 }
 
-static bool open_batch(data_batch *batch, size_t tokens)
+static bool open_batch(data_batch *batch, size_t tokens, size_t context)
 {
+    batch->window = calloc(context + 1, sizeof *batch->window);
     batch->ids = calloc(tokens, sizeof *batch->ids);
     batch->targets = calloc(tokens, sizeof *batch->targets);
     batch->segment_start = calloc(tokens + 1, sizeof *batch->segment_start);
-    return batch->ids != NULL && batch->targets != NULL && batch->segment_start != NULL;
+    return batch->window != NULL && batch->ids != NULL && batch->targets != NULL &&
+           batch->segment_start != NULL;
 }
 
 static void close_batch(data_batch *batch)
 {
+    free(batch->window);
     free(batch->ids);
     free(batch->targets);
     free(batch->segment_start);
@@ -199,11 +206,12 @@ static base_status make_slots(rank_data *data, base_error *reterr)
 {
     const size_t tokens = (size_t)data->options.batch * (size_t)data->options.context;
     data->slots = calloc((size_t)data->options.slots_here, sizeof *data->slots);
-    bool made = data->slots != NULL && open_batch(&data->batch, tokens);
+    bool made =
+        data->slots != NULL && open_batch(&data->batch, tokens, (size_t)data->options.context);
     for (int i = 0; i < data->options.slots_here && made; i++) {
         slot_state *slot = &data->slots[i];
         slot->count = (uint32_t)rank_slot_size(data->sentences_total, data->options.slot_count,
-                                               (int)slot_number(&data->options, i));
+                                               (int)rank_data_slot_number(&data->options, i));
         slot->order = calloc((size_t)slot->count + 1, sizeof *slot->order);
         made = slot->order != NULL;
     }
@@ -212,6 +220,13 @@ static base_status make_slots(rank_data *data, base_error *reterr)
     }
     order_slots(data);
     return BASE_OK;
+}
+
+static base_status read_any(rank_data *data, const rank_data_options *options, base_error *reterr)
+{
+    return options->tokens         ? rank_token_windows_open(data, options->path, reterr)
+           : data->options.windows ? rank_windows_read(data, options->path, options->plain, reterr)
+                                   : read_file(data, options->path, reterr);
 }
 
 base_status rank_data_open(const rank_data_options *options, rank_data **data, base_error *reterr)
@@ -227,13 +242,13 @@ base_status rank_data_open(const rank_data_options *options, rank_data **data, b
     }
     made->options = *options;
     made->options.path = NULL;
-    made->options.windows = options->windows || options->plain;
-    status = made->options.windows ? rank_windows_read(made, options->path, options->plain, reterr)
-                                   : read_file(made, options->path, reterr);
+    made->options.windows = options->windows || options->plain || options->tokens;
+    status = read_any(made, options, reterr);
     if (status == BASE_OK && made->sentences_total == 0) {
         status = base_fail(reterr, BASE_ERR_INVALID, "%s has no %s", options->path,
                            made->options.windows ? "text" : "sentences");
     }
+    made->options.tokenizer_sha256 = NULL;
     if (status == BASE_OK) {
         status = make_slots(made, reterr);
     }
@@ -257,6 +272,7 @@ void rank_data_close(rank_data *data)
     free(data->sentences);
     free(data->first_text);
     free(data->ids);
+    rank_token_file_close(data->tokens);
     close_batch(&data->batch);
     free(data);
 }
@@ -299,12 +315,12 @@ base_status rank_data_seek(rank_data *data, uint64_t epoch, const uint32_t *posi
     for (int i = 0; i < data->options.slots_here; i++) {
         slot_state *slot = &data->slots[i];
         if (positions[i] > slot->count) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "slot %d has %u sentences, and was to go on after %u",
-                             (int)slot_number(&data->options, i), slot->count, positions[i]);
+            return base_fail(
+                reterr, BASE_ERR_INVALID, "slot %d has %u sentences, and was to go on after %u",
+                (int)rank_data_slot_number(&data->options, i), slot->count, positions[i]);
         }
         for (; slot->next < positions[i]; slot->next++) {
-            data->handed_out += !rank_data_sentence(data, i, slot->next)->too_long;
+            data->handed_out += !rank_data_sentence(data, i, slot->next).too_long;
         }
     }
     return BASE_OK;

@@ -1,5 +1,5 @@
-/* What data.c and batch.c share: the sentences of a rank's slots, and the batches that are made of
- * them. */
+/* What the files that read data share with batch.c: the sentences of a rank's slots, and the batches that are made
+ * of them. */
 #ifndef RANK_DATA_PARTS_H
 #define RANK_DATA_PARTS_H
 
@@ -7,7 +7,7 @@
 
 /* Or a window. */
 typedef struct sentence {
-    uint64_t offset; /* in ids */
+    uint64_t offset; /* in ids, or in a file of tokens */
     uint32_t count;  /* inputs, behind which the last target stands */
     bool too_long;   /* it is longer than the context, and its ids are not kept */
 } sentence;
@@ -22,12 +22,14 @@ typedef struct slot_state {
 typedef struct data_batch {
     int32_t *ids; /* (batch * context) */
     int32_t *targets;
+    int32_t *window;        /* (context + 1), what is read of a file of tokens */
     int32_t *segment_start; /* (batch * context + 1) */
     int segments;
 } data_batch;
 
 struct rank_data {
-    rank_data_options options; /* path is not kept */
+    rank_data_options options;      /* path and tokenizer_sha256 are not kept */
+    struct rank_token_file *tokens; /* NULL: sentences and ids are in memory */
     uint64_t sentences_total;
     /* This shard's sentences in file order. The shard's slots take turns: sentence n of a slot is at
      * n × slots_here + the slot's index. */
@@ -64,12 +66,13 @@ static inline void rank_data_join_lines(char *text, size_t text_bytes)
     }
 }
 
-/* The sentence at a place of a slot's order. */
-static inline const sentence *rank_data_sentence(const rank_data *data, int slot_index,
-                                                 uint32_t place)
+/* Where the slot with this index on this rank stands among the job's. */
+static inline int64_t rank_data_slot_number(const rank_data_options *options, int64_t slot_index)
 {
-    const size_t number = data->slots[slot_index].order[place];
-    return &data->sentences[number * (size_t)data->options.slots_here + (size_t)slot_index];
+    return options->slot_first + slot_index * (options->slot_step > 0 ? options->slot_step : 1);
 }
+
+/* The sentence at a place of a slot's order. */
+sentence rank_data_sentence(const rank_data *data, int slot_index, uint32_t place);
 
 #endif

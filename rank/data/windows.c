@@ -1,4 +1,5 @@
-/* Texts of any length, cut into windows of as many tokens as the context has. Called by data.c. */
+/* Texts of any length, cut into windows of as many tokens as the context has. Called by data.c, and by token_windows.c to show a
+ * window. */
 #include "windows.h"
 
 #include <stdlib.h>
@@ -9,8 +10,6 @@
 #include "limits.h"
 #include "lines.h"
 #include "text_parts.h"
-
-enum { SHOWN_IDS = 64 };
 
 /* The tokens of a text stream through `window`. When it has one more than the context, that makes a
  * window, whose targets are the tokens from the second one on; and the last token begins the next. */
@@ -134,20 +133,15 @@ static base_status read_plain(cutter *self, base_error *reterr)
     return status;
 }
 
-/* The beginning of the first window, which stands for it where texts are shown. */
-static base_status show_first(rank_data *data, base_error *reterr)
+base_status rank_windows_show(rank_data *data, const int32_t *ids, size_t count, base_error *reterr)
 {
-    if (data->sentence_count == 0) {
-        return BASE_OK;
-    }
-    const size_t count = base_min_size(data->sentences[0].count, SHOWN_IDS);
     const rank_tokenizer *tokenizer = data->options.tokenizer;
-    const size_t bytes = rank_tokenizer_decode(tokenizer, data->ids, count, NULL, 0);
+    const size_t bytes = rank_tokenizer_decode(tokenizer, ids, count, NULL, 0);
     data->first_text = malloc(bytes + 1);
     if (data->first_text == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a text");
     }
-    (void)rank_tokenizer_decode(tokenizer, data->ids, count, data->first_text, bytes + 1);
+    (void)rank_tokenizer_decode(tokenizer, ids, count, data->first_text, bytes + 1);
     rank_data_join_lines(data->first_text, bytes);
     return BASE_OK;
 }
@@ -161,8 +155,9 @@ base_status rank_windows_read(rank_data *data, const char *path, bool plain, bas
         status = plain ? read_plain(&self, reterr)
                        : rank_text_parts_lines(path, put_part, &self, reterr);
     }
-    if (status == BASE_OK) {
-        status = show_first(data, reterr);
+    if (status == BASE_OK && data->sentence_count > 0) {
+        const size_t shown = base_min_size(data->sentences[0].count, RANK_WINDOWS_SHOWN_IDS);
+        status = rank_windows_show(data, data->ids, shown, reterr);
     }
     free(self.window);
     free(self.ids);

@@ -12,4 +12,11 @@
 BASE_MUST_CHECK base_status rank_windows_read(rank_data *data, const char *path, bool plain,
                                               base_error *reterr);
 
+enum { RANK_WINDOWS_SHOWN_IDS = 64 };
+
+/* Keeps the text of these tokens, the beginning of the first window, which stands for it where texts are shown.
+ * BASE_ERR_MEMORY. */
+BASE_MUST_CHECK base_status rank_windows_show(rank_data *data, const int32_t *ids, size_t count,
+                                              base_error *reterr);
+
 #endif

@@ -37,6 +37,33 @@ base_status rank_mode_refuse_experts(const proto_job *job, base_error *reterr)
                      proto_mode_name((int)job->job.mode));
 }
 
+base_status rank_mode_check_tokens(const proto_job *job, const char *path, base_error *reterr)
+{
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    char hex[PROTO_DIGEST_HEX_BYTES];
+    const base_status status = proto_sha256_file(job->data.tokenizer, digest, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    proto_digest_hex(digest, hex);
+    return rank_data_check_tokens(&(rank_data_options){.path = path, .tokenizer_sha256 = hex},
+                                  reterr);
+}
+
+/* That a file of a plain text or of tokens is one, and its loss is measured. */
+static base_status check_windows(const proto_job *job, base_error *reterr)
+{
+    if (!proto_job_measures_loss(job)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--heldout %s: a plain text has no sentences to correct, and no "
+                         "held-out loss is measured here",
+                         job->data.heldout);
+    }
+    const base_status status =
+        job->data.heldout_tokens ? rank_mode_check_tokens(job, job->data.heldout, reterr) : BASE_OK;
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--heldout");
+}
+
 base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr)
 {
     rank_pairs *pairs = NULL;
@@ -44,13 +71,8 @@ base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr)
     if (!job->infer.eval && job->infer.eval_every == 0) {
         return BASE_OK;
     }
-    if (job->data.heldout_plain) {
-        return measures_loss
-                   ? BASE_OK
-                   : base_fail(reterr, BASE_ERR_INVALID,
-                               "--heldout %s: a plain text has no sentences to correct, and no "
-                               "held-out loss is measured here",
-                               job->data.heldout);
+    if (!proto_job_heldout_has_lines(job)) {
+        return check_windows(job, reterr);
     }
     base_status status = rank_pairs_open(job->data.heldout, 0, 1, &pairs, reterr);
     if (status == BASE_OK && rank_pairs_count(pairs) == 0 && !measures_loss) {

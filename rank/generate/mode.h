@@ -16,6 +16,10 @@
  * cannot share the model, prompts that do not fit. BASE_ERR_INVALID and the like; no rank needed. */
 BASE_MUST_CHECK base_status rank_mode_generate_check(const proto_job *job, base_error *reterr);
 
+/* Whether path is a file of tokens that the job's tokenizer has made. */
+BASE_MUST_CHECK base_status rank_mode_check_tokens(const proto_job *job, const char *path,
+                                                   base_error *reterr);
+
 /* Whether the held-out file of a job that evaluates has pairs: ranks read it when they have trained. */
 BASE_MUST_CHECK base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr);
 

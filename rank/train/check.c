@@ -87,7 +87,11 @@ base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    if (job->data.windows || job->data.plain) {
+    if (job->data.tokens) {
+        status = rank_mode_check_tokens(job, job->data.train, reterr);
+        return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--data");
+    }
+    if (proto_job_cuts_windows(job)) {
         return BASE_OK; /* of any text there are windows */
     }
     status = rank_tokenizer_load(job->data.tokenizer, &options.tokenizer, NULL);

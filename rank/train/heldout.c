@@ -57,6 +57,8 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
         .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
         .windows = job->data.windows,
         .plain = job->data.heldout_plain,
+        .tokens = job->data.heldout_tokens,
+        .tokenizer_sha256 = self->tokenizer_sha256,
     };
     const base_status status = rank_data_open(&options, &self->heldout, reterr);
     rank_data_info info = {.sentences_long = 0};
@@ -142,8 +144,8 @@ static base_status sum_slot(trainer *self, const rank_hooks *hooks, int slot, bo
 {
     rank_batch batch;
     bool more = false;
-    rank_data_next_batch(self->heldout, slot, &batch);
-    base_status status = find_round(self, &batch, sums, &more, reterr);
+    base_status status = rank_data_next_batch(self->heldout, slot, &batch, reterr);
+    status = status == BASE_OK ? find_round(self, &batch, sums, &more, reterr) : status;
     while (status == BASE_OK && more) {
         rank_result result = {.target_count = 0};
         status = rank_model_forward(self->model, hooks, &batch, NULL, &result, reterr);
@@ -153,7 +155,8 @@ static base_status sum_slot(trainer *self, const rank_hooks *hooks, int slot, bo
         sums->slots[slot] += result.loss_sum;
         sums->targets += (double)result.target_count;
         sums->stopped = may_stop && rank_worker_should_stop(self->worker) ? 1.0 : 0.0;
-        rank_data_next_batch(self->heldout, slot, &batch);
+        status =
+            status == BASE_OK ? rank_data_next_batch(self->heldout, slot, &batch, reterr) : status;
         status = status == BASE_OK ? find_round(self, &batch, sums, &more, reterr) : status;
     }
     return status;
@@ -205,7 +208,7 @@ static base_status sum_ranks(const trainer *self, heldout_sums *sums, base_error
 /* Whether sentences are corrected: there are some, and in a pipeline that trains no rank has the whole model. */
 static bool corrects(const trainer *self, bool at_end)
 {
-    return !self->job->data.heldout_plain && (self->pipeline == NULL || at_end);
+    return proto_job_heldout_has_lines(self->job) && (self->pipeline == NULL || at_end);
 }
 
 /* Whether the loss is computed where the parts of the model are. */

@@ -336,6 +336,10 @@ static base_status open_data(trainer *self, base_error *reterr)
                          "%s has neither <|endoftext|> nor <|end_of_text|> to end sentences with",
                          job->data.tokenizer);
     }
+    status = rank_training_file_hex(job->data.tokenizer, self->tokenizer_sha256, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     const int64_t replicas = proto_job_replicas(job);
     const int64_t replica = trainer_place(self).replica;
     const rank_data_options options = {
@@ -352,6 +356,8 @@ static base_status open_data(trainer *self, base_error *reterr)
         .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
         .windows = job->data.windows,
         .plain = job->data.plain,
+        .tokens = job->data.tokens,
+        .tokenizer_sha256 = self->tokenizer_sha256,
     };
     return rank_data_open(&options, &self->data, reterr);
 }

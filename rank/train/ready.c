@@ -38,7 +38,7 @@ static void report_ready(const trainer *self)
     ready.first_step = self->first_step;
     proto_client_ready(worker->client, &ready);
     base_text_shorten(info.first_sentence, shown);
-    const bool windows = self->job->data.windows || self->job->data.plain;
+    const bool windows = proto_job_cuts_windows(self->job);
     (void)printf("%" PRIu64 " of %" PRIu64 " %s, the first: %s\n", info.sentences_shard,
                  info.sentences_total, windows ? "windows" : "sentences", shown);
     (void)fflush(stdout);

@@ -69,10 +69,9 @@ typedef struct stage_batches {
 static base_status next_batch(void *user, int micro_batch, rank_batch *batch, base_error *reterr)
 {
     stage_batches *batches = user;
-    (void)reterr;
-    trainer_next_batch(batches->trainer, micro_batch, batch);
-    batches->tokens += trainer_tokens_here(batches->trainer, batch);
-    return BASE_OK;
+    const base_status status = trainer_next_batch(batches->trainer, micro_batch, batch, reterr);
+    batches->tokens += status == BASE_OK ? trainer_tokens_here(batches->trainer, batch) : 0;
+    return status;
 }
 
 base_status trainer_stage_compute(trainer *self, uint64_t *tokens, rank_result *results,
@@ -101,10 +100,11 @@ static base_status count_batches(trainer *self, heldout_batches *batches, base_e
     const int slots = (int)self->job->train.micro_batches;
     int count = 0;
     rank_batch batch;
-    const base_status status = trainer_heldout_begin(self, reterr);
+    base_status status = trainer_heldout_begin(self, reterr);
     for (int slot = 0; status == BASE_OK && slot < slots; slot++) {
-        for (rank_data_next_batch(self->heldout, slot, &batch); batch.token_count > 0; count++) {
-            rank_data_next_batch(self->heldout, slot, &batch);
+        status = rank_data_next_batch(self->heldout, slot, &batch, reterr);
+        for (; status == BASE_OK && batch.token_count > 0; count++) {
+            status = rank_data_next_batch(self->heldout, slot, &batch, reterr);
         }
         batches->ends[slot] = count;
     }
@@ -115,12 +115,10 @@ static base_status count_batches(trainer *self, heldout_batches *batches, base_e
 static base_status next_heldout(void *user, int number, rank_batch *batch, base_error *reterr)
 {
     heldout_batches *batches = user;
-    (void)reterr;
     while (number >= batches->ends[batches->slot]) {
         batches->slot++;
     }
-    rank_data_next_batch(batches->trainer->heldout, batches->slot, batch);
-    return BASE_OK;
+    return rank_data_next_batch(batches->trainer->heldout, batches->slot, batch, reterr);
 }
 
 /* A rank_pipeline_loss. */

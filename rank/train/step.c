@@ -113,7 +113,10 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
                            ? (rank_hooks){.need = rank_ddp_need, .weights = self->ddp}
                            : rank_hooks_flat(trainer_adapts(self) ? self->frozen : self->params);
     rank_batch batch;
-    trainer_next_batch(self, slot, &batch);
+    const base_status found = trainer_next_batch(self, slot, &batch, reterr);
+    if (found != BASE_OK) {
+        return found;
+    }
     float *grads = rank_ddp_grads(self->ddp, slot);
     hooks.adapters = trainer_adapts(self) ? self->params : NULL;
     hooks.rounded = self->rounded;

@@ -69,7 +69,8 @@ typedef struct trainer {
     rank_device device;
     rank_graphs *graphs; /* NULL on the CPU */
     rank_tokenizer *tokenizer;
-    rank_chat chat; /* of the checkpoint, for data that are chats */
+    char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES]; /* of its file */
+    rank_chat chat;                                /* of the checkpoint, for data that are chats */
     rank_data *data;
     bool learns_pairs;  /* most of the data, on all ranks, are pairs: trainer_ready finds it out */
     rank_data *heldout; /* NULL: nothing is evaluated */
@@ -150,7 +151,8 @@ BASE_MUST_CHECK base_status trainer_wrap(trainer *self, float *params, base_erro
 
 /* batch.c: the next batch of the rank's slot with that number, and what its dropout depends on. Valid until the
  * next call. */
-void trainer_next_batch(const trainer *self, int slot, rank_batch *batch);
+BASE_MUST_CHECK base_status trainer_next_batch(const trainer *self, int slot, rank_batch *batch,
+                                               base_error *reterr);
 
 /* step.c: the tokens of a batch that this rank computes. */
 uint64_t trainer_tokens_here(const trainer *self, const rank_batch *batch);

@@ -84,7 +84,7 @@ base_status rank_training_course_of(const proto_job *job, rank_training_course *
         .context = job->model.context,
         .seed = job->job.seed,
         .loss_on = job->data.loss_on,
-        .windows = job->data.windows || job->data.plain,
+        .windows = proto_job_cuts_windows(job),
     };
     base_status status = rank_training_file_hex(job->data.train, course->data_sha256, reterr);
     if (status == BASE_OK && job->train.keep_best) {

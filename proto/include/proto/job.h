@@ -133,7 +133,7 @@ typedef struct proto_job_model {
 } proto_job_model;
 
 typedef struct proto_job_data {
-    char train[BASE_PATH_BYTES];               /* the training JSONL, or a plain text */
+    char train[BASE_PATH_BYTES];               /* the training JSONL, a plain text, or tokens */
     char train_sha256[PROTO_DIGEST_HEX_BYTES]; /* of that file, in hex; empty: not pinned */
     char heldout[BASE_PATH_BYTES];             /* for eval; empty: none */
     char heldout_sha256[PROTO_DIGEST_HEX_BYTES];
@@ -143,6 +143,8 @@ typedef struct proto_job_data {
     bool windows;       /* texts are cut into windows of the context */
     bool plain;         /* train is one plain text, and cut into windows */
     bool heldout_plain; /* and so is heldout */
+    bool tokens;        /* train is a file of tokens, and cut into windows, whatever plain says */
+    bool heldout_tokens;
 } proto_job_data;
 
 /* The type of the numbers in a file of weights. */
@@ -340,6 +342,12 @@ int64_t proto_job_replicas(const proto_job *job);
 
 /* Whether a held-out loss is measured: of a training with --eval. */
 bool proto_job_measures_loss(const proto_job *job);
+
+/* Whether the training data are windows, of which all tokens are targets. */
+bool proto_job_cuts_windows(const proto_job *job);
+
+/* Whether the held-out file has lines of JSON, which may be pairs of sentences. */
+bool proto_job_heldout_has_lines(const proto_job *job);
 
 /* Whether ranks take steps alone, and how many between two exchanges; 1 if they do not. */
 bool proto_job_is_local(const proto_job *job);

@@ -20,6 +20,7 @@
  *
  * With windows a text of any length is cut into pieces of `context` tokens, each a segment of its own. A
  * window's last target is the first token of the next one. What is said of sentences holds for windows.
+ * A file of tokens (data/token_file.h) has windows, too. They are read when a batch takes them.
  *
  * A batch depends only on the file, the tokenizer, slot_count, batch, context, seed and epoch. It
  * does not depend on the distribution of slots over ranks.
@@ -52,13 +53,15 @@ typedef struct rank_data_options {
     bool loss_on_correction; /* not of windows, of which all tokens are targets */
     bool windows;            /* texts of any length, cut into windows of `context` tokens */
     bool plain;              /* the file is one plain text, not JSONL; it is cut into windows */
+    bool tokens;             /* the file has tokens, whatever the two before say */
+    const char *tokenizer_sha256; /* of the tokenizer's file, for a file of tokens; in hex */
 } rank_data_options;
 
 typedef struct rank_data_info {
     uint64_t sentences_total; /* in the file */
     uint64_t sentences_shard; /* of this rank's slots */
     uint64_t sentences_long;  /* those of them that are longer than the context, and left out */
-    uint64_t records;         /* texts that were read: the shard's, or with windows all */
+    uint64_t records;         /* texts that were read: the shard's, or with windows all; of tokens 1 */
     uint64_t pairs;           /* those of them with "wrong" and "right" */
     /* the text of this shard's first sentence in file order; "": it has none; owned by the data */
     const char *first_sentence;
@@ -73,8 +76,10 @@ void rank_data_close(rank_data *data);
 void rank_data_get_info(const rank_data *data, rank_data_info *info);
 
 /* The next batch of slot `slot_index` of this rank's. It is valid until the next call for any slot. It
- * is empty (token_count 0) when the slot has no more sentences. */
-void rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch);
+ * is empty (token_count 0) when the slot has no more sentences. Of a file of tokens it reads some, and fails as
+ * rank_token_file_read does. Of others it does not fail. */
+BASE_MUST_CHECK base_status rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch,
+                                                 base_error *reterr);
 
 /* How many sentences of this rank's slots no batch has had in this epoch, without those that are
  * left out. */
@@ -91,6 +96,11 @@ uint32_t rank_data_position(const rank_data *data, int slot_index);
  * (slots_here). BASE_ERR_INVALID: a slot has fewer sentences. */
 BASE_MUST_CHECK base_status rank_data_seek(rank_data *data, uint64_t epoch,
                                            const uint32_t *positions, base_error *reterr);
+
+/* Whether a file of tokens can be opened with options->tokenizer_sha256. Of the options it reads that and the path.
+ * Statuses as rank_data_open. */
+BASE_MUST_CHECK base_status rank_data_check_tokens(const rank_data_options *options,
+                                                   base_error *reterr);
 
 /* Whether the context holds at least one sentence of the file. Reads only as far as that one, and of
  * the options only path, tokenizer, chat, context and loss_on_correction. *count: how many sentences were read.

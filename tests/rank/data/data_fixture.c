@@ -47,3 +47,9 @@ rank_data_options data_options(const data_fixture *fixture, int slots, int first
                                .context = 32,
                                .seed = 35000};
 }
+
+void data_next_batch(rank_data *data, int slot_index, rank_batch *batch)
+{
+    base_error error;
+    assert_ok(rank_data_next_batch(data, slot_index, batch, &error), &error);
+}

@@ -21,4 +21,7 @@ void data_write(const data_fixture *fixture, const char *text);
 /* Of so many slots, `here` of them from `first` on; 2 × 32 tokens a batch. */
 rank_data_options data_options(const data_fixture *fixture, int slots, int first, int here);
 
+/* rank_data_next_batch of what has no file to read. */
+void data_next_batch(rank_data *data, int slot_index, rank_batch *batch);
+
 #endif

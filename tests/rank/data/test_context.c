@@ -121,7 +121,7 @@ static void a_long_sentence_is_encoded_whole(void **state)
     options.context = 4 * WORDS;
     options.batch = 1;
     assert_ok(rank_data_open(&options, &data, &error), &error);
-    rank_data_next_batch(data, 0, &batch);
+    data_next_batch(data, 0, &batch);
     assert_int_equal(batch.segment_count, 2);
     assert_int_equal(batch.token_count, count(fixture->tokenizer, "#@%& #") - 2 + 2 * WORDS + 1);
     rank_data_close(data);

@@ -71,7 +71,7 @@ static void dump_slot(const data_fixture *fixture, rank_data *data,
     rank_batch batch;
     memset(dump, 0, sizeof *dump);
     for (int b = 0; b < BATCHES_MAX; b++) {
-        rank_data_next_batch(data, slot_index, &batch);
+        data_next_batch(data, slot_index, &batch);
         if (batch.token_count == 0) {
             assert_int_equal(batch.segment_count, 0);
             return;
@@ -149,7 +149,7 @@ static void an_epoch_is_a_new_order_of_the_same_sentences(void **state)
     write_numbered(fixture);
     assert_ok(rank_data_open(&options, &data, &error), &error);
     dump_slot(fixture, data, &options, 0, &first);
-    rank_data_next_batch(data, 0, &batch);
+    data_next_batch(data, 0, &batch);
     assert_int_equal(batch.token_count, 0);
     rank_data_next_epoch(data);
     assert_int_equal(rank_data_remaining(data), first.count);
@@ -197,13 +197,13 @@ static void a_place_can_be_gone_back_to(void **state)
             more = rank_data_remaining(data) > 0;
             for (int slot = 0; slot < SLOTS; slot++) {
                 static int32_t ids[8192];
-                rank_data_next_batch(data, slot, &batch);
+                data_next_batch(data, slot, &batch);
                 const int count = batch.token_count;
                 memcpy(ids, batch.ids, (size_t)count * sizeof *ids);
-                rank_data_next_batch(all, slot, &batch);
+                data_next_batch(all, slot, &batch);
                 assert_int_equal(batch.token_count, count);
                 assert_memory_equal(batch.ids, ids, (size_t)count * sizeof *ids);
-                rank_data_next_batch(one[slot], 0, &batch);
+                data_next_batch(one[slot], 0, &batch);
                 assert_int_equal(batch.token_count, count);
                 assert_memory_equal(batch.ids, ids, (size_t)count * sizeof *ids);
                 rank_data_close(one[slot]);
@@ -238,10 +238,10 @@ static void slots_may_be_apart(void **state)
             assert_ok(rank_data_open(&alone, &one, &error), &error);
             assert_true(rank_data_remaining(one) > 0);
             for (bool more = true; more;) {
-                rank_data_next_batch(data, i, &batch);
+                data_next_batch(data, i, &batch);
                 const int count = batch.token_count;
                 memcpy(ids, batch.ids, (size_t)count * sizeof *ids);
-                rank_data_next_batch(one, 0, &batch);
+                data_next_batch(one, 0, &batch);
                 assert_int_equal(batch.token_count, count);
                 assert_memory_equal(batch.ids, ids, (size_t)count * sizeof *ids);
                 more = count > 0;
@@ -282,7 +282,7 @@ static void loss_can_be_on_the_correction_alone(void **state)
         assert_ok(rank_tokenizer_encode(fixture->tokenizer, wrong, strlen(wrong), &prefix, &error),
                   &error);
         assert_ok(rank_data_open(&options, &data, &error), &error);
-        rank_data_next_batch(data, 0, &batch);
+        data_next_batch(data, 0, &batch);
         assert_int_equal(batch.segment_count, 1);
         const int32_t end = rank_tokenizer_end_id(fixture->tokenizer);
         for (int32_t i = 0; i < batch.token_count; i++) {
@@ -319,7 +319,7 @@ static void whole_sentences_are_packed_while_they_fit(void **state)
         uint64_t left = 4;
         assert_int_equal(rank_data_remaining(data), left);
         for (int tokens = 0; left > 0;) {
-            rank_data_next_batch(data, 0, &batch);
+            data_next_batch(data, 0, &batch);
             assert_true(batch.segment_count > 0 && batch.token_count <= 16);
             tokens += batch.token_count;
             left -= (uint64_t)batch.segment_count;
@@ -349,7 +349,7 @@ static void more_slots_than_sentences_is_fine(void **state)
     assert_string_equal(info.first_sentence, "b");
     const int expected[3] = {1, 0, 0};
     for (int slot = 0; slot < 3; slot++) {
-        rank_data_next_batch(data, slot, &batch);
+        data_next_batch(data, slot, &batch);
         assert_int_equal(batch.segment_count, expected[slot]);
     }
     rank_data_close(data);
@@ -403,7 +403,7 @@ static void a_template_stands_before_each_sentence(void **state)
     assert_ok(rank_data_open(&options, &data, &error), &error);
     rank_data_get_info(data, &info);
     assert_int_equal(info.sentences_long, 1); /* 5 tokens with the one before it */
-    rank_data_next_batch(data, 0, &batch);
+    data_next_batch(data, 0, &batch);
     assert_int_equal(batch.token_count, 8);
     for (int i = 0; i < 8; i++) {
         const int32_t next = i % 4 < 3 ? plain[i % 4] : rank_tokenizer_end_id(tokenizer);

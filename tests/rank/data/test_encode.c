@@ -72,7 +72,7 @@ static void completions_are_targets(void **state)
         assert_int_equal(info.sentences_long, 0);
         assert_int_equal(info.pairs, 0);
         assert_string_equal(info.first_sentence, "he goed he went");
-        rank_data_next_batch(data, 0, &batch);
+        data_next_batch(data, 0, &batch);
         assert_int_equal(batch.segment_count, 3);
         check_segment(fixture, &batch, "he goed", " he went", all == 1);
         check_segment(fixture, &batch, "", "a", all == 1);
@@ -96,8 +96,8 @@ static void slots_share_them_out(void **state)
         const rank_data_options together = data_options(fixture, 3, 0, 3);
         assert_ok(rank_data_open(&options, &data, &error), &error);
         assert_ok(rank_data_open(&together, &all, &error), &error);
-        rank_data_next_batch(data, 0, &batch);
-        rank_data_next_batch(all, slot, &of_all);
+        data_next_batch(data, 0, &batch);
+        data_next_batch(all, slot, &of_all);
         assert_true(batch.token_count > 0);
         assert_int_equal(batch.token_count, of_all.token_count);
         assert_memory_equal(batch.ids, of_all.ids, (size_t)batch.token_count * sizeof *batch.ids);
@@ -151,7 +151,7 @@ static void expect_one_answer(const data_fixture *fixture, const rank_data_optio
         int targets = 0;
         data_write(fixture, lines[i]);
         assert_ok(rank_data_open(options, &data, &error), &error);
-        rank_data_next_batch(data, 0, &batch);
+        data_next_batch(data, 0, &batch);
         (void)encode(options->tokenizer, "c", ids);
         for (int at = 0; at < batch.token_count; at++) {
             marks += batch.ids[at] == chat->close_id ? 1 : 0;
@@ -200,7 +200,7 @@ static void chats_need_a_template(void **state)
     assert_ok(rank_data_open(&options, &data, &error), &error);
     rank_data_get_info(data, &info);
     assert_string_equal(info.first_sentence, "a b ");
-    rank_data_next_batch(data, 0, &batch);
+    data_next_batch(data, 0, &batch);
     assert_int_equal(batch.segment_count, 1);
     const int last = batch.token_count - 1;
     int targets = 0;

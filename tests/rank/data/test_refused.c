@@ -134,7 +134,7 @@ static void changed_files_are_read_or_refused(void **state)
         assert_true(status == BASE_OK || status == BASE_ERR_INVALID);
         if (status == BASE_OK) {
             rank_batch batch;
-            rank_data_next_batch(data, 0, &batch);
+            data_next_batch(data, 0, &batch);
             assert_true(batch.token_count > 0);
             read_count++;
         }

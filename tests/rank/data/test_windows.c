@@ -37,7 +37,7 @@ static uint64_t sum_of_epoch(const data_fixture *fixture, int slots, bool plain,
         assert_ok(rank_data_open(&options, &data, &error), &error);
         while (rank_data_remaining(data) > 0) {
             rank_batch batch;
-            rank_data_next_batch(data, 0, &batch);
+            data_next_batch(data, 0, &batch);
             for (int s = 0; s < batch.segment_count; s++) {
                 const int begin = batch.segment_start[s];
                 const int end = batch.segment_start[s + 1];
@@ -165,7 +165,7 @@ static void characters_stay_whole(void **state)
     assert_ok(rank_data_open(&options, &data, &error), &error);
     while (rank_data_remaining(data) > 0) {
         rank_batch batch;
-        rank_data_next_batch(data, 0, &batch);
+        data_next_batch(data, 0, &batch);
         decoded_bytes += rank_tokenizer_decode(fixture->tokenizer, batch.ids,
                                                (size_t)batch.token_count, decoded, sizeof decoded);
     }
