@@ -3,7 +3,7 @@
 if(RINGFENCE_LIBCOLL_ONLY)
   install(TARGETS coll-bench coll-simulate COMPONENT runtime)
 else()
-  install(TARGETS launcher rank coll-bench coll-simulate budget-service tokenizer-learn COMPONENT runtime)
+  install(TARGETS launcher rank coll-bench coll-simulate budget-service tokenizer-encode tokenizer-learn COMPONENT runtime)
   install(
     DIRECTORY ${CMAKE_BINARY_DIR}/share/ringfence/
     DESTINATION ${CMAKE_INSTALL_DATADIR}/ringfence

@@ -14,6 +14,7 @@
 #include "data/hub.h"
 #include "data/tokenizer_file.h"
 #include "learn.h"
+#include "out.h"
 #include "texts.h"
 
 enum { PROGRESS_EVERY_S = 5 };
@@ -96,30 +97,12 @@ static base_status learn_merges(const rank_learn_options *options, rank_bpe_pair
     return status;
 }
 
-/* Says before the work if the file could not be written after it. */
-static base_status prepare_out(const char *path, base_error *reterr)
-{
-    char directory[BASE_PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    if (strlen(path) >= sizeof directory) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "the path of --out is too long");
-    }
-    if (slash != NULL && slash != path) {
-        (void)snprintf(directory, sizeof directory, "%.*s", (int)(slash - path), path);
-        const base_status status = base_mkdirs(directory, reterr);
-        if (status != BASE_OK) {
-            return status;
-        }
-    }
-    return base_file_check_writable(path, reterr);
-}
-
 base_status rank_learn_run(const rank_learn_options *options, rank_learn_summary *summary,
                            base_error *reterr)
 {
     rank_bpe bpe;
     const int merge_count = options->vocab_size - RANK_LEARN_VOCAB_MIN;
-    base_status status = prepare_out(options->out_path, reterr);
+    base_status status = rank_out_prepare(options->out_path, reterr);
     if (status != BASE_OK) {
         return status;
     }

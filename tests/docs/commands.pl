@@ -9,7 +9,7 @@ use warnings;
 my $root = shift;
 my %sub_of = map { $_ => 1 } qw(account key client clock);
 my %known = map { $_ => 1 }
-    qw(launcher budget-service coll-bench coll-simulate pipeline-simulate rank-bench inference-bench random-checkpoint tokenizer-learn budget-bench dev);
+    qw(launcher budget-service coll-bench coll-simulate pipeline-simulate rank-bench inference-bench random-checkpoint tokenizer-encode tokenizer-learn budget-bench dev);
 
 # The flags of one simple command, wherever our program stands in it.
 sub flags {
