@@ -20,7 +20,8 @@ static char data[SEVERAL_PATH_BYTES];
 static char part_of_data[SEVERAL_PATH_BYTES];
 static char tokenizer[SEVERAL_PATH_BYTES];
 static char heldout[SEVERAL_PATH_BYTES];
-static training_run model; /* a checkpoint, in a directory of the inputs */
+static char tokens[SEVERAL_PATH_BYTES]; /* of heldout */
+static training_run model;              /* a checkpoint, in a directory of the inputs */
 
 static training_run one;
 static test_program alone;
@@ -52,6 +53,8 @@ static int setup(void **state)
     copy(SHARE_DIRECTORY "/train.jsonl", "part.jsonl", SMALL_BYTES, part_of_data);
     copy(SHARE_DIRECTORY "/tokenizer.json", "tokenizer.json", COPY_BYTES_MAX, tokenizer);
     copy(SMALL_SHARE_DIRECTORY "/heldout.jsonl", "heldout.jsonl", COPY_BYTES_MAX, heldout);
+    (void)snprintf(tokens, sizeof tokens, "%s/tokens.safetensors", inputs);
+    several_run_quietly(FLAGS(ENCODE_PATH, "--tokenizer", tokenizer, "--out", tokens, heldout), 0);
     training_expect(&model, &test_shared_directory, "inputs/model", 0, FLAGS("--ranks", "2"));
     test_hosts_mount("64m", inputs);
     return 0;
@@ -121,6 +124,23 @@ static void an_agent_without_files_trains(void **state)
     /* now they are here */
     train("again", &job);
     assert_silent(1, "fetch");
+}
+
+/* An agent's rank reads windows from the file that was fetched. */
+static void an_agent_fetches_tokens(void **state)
+{
+    (void)state;
+    several_make_key("tokens");
+    training_expect(
+        &one, &test_shared_directory, "tokens-alone", 0,
+        FLAGS("--ranks", "2", "--transport", "tcp", "--data", tokens, "--tokenizer", tokenizer));
+    const several job = {
+        several_address,
+        "2",
+        NULL,
+        {"--ranks", "2", "--transport", "tcp", "--data", tokens, "--tokenizer", tokenizer, NULL}};
+    train("tokens", &job);
+    several_assert_says(1, "fetched 1 of the job's 2 files"); /* the tokenizer is there */
 }
 
 /* Changes a byte of each cached file. */
@@ -338,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_agent_without_files_trains),
         cmocka_unit_test(a_damaged_cache_is_fetched_again),
+        cmocka_unit_test(an_agent_fetches_tokens),
         cmocka_unit_test(an_agent_without_a_checkpoint_trains),
         cmocka_unit_test(an_agent_without_files_answers),
         cmocka_unit_test(an_interrupted_fetch_is_continued),
