@@ -34,6 +34,7 @@ typedef struct encoder {
     char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES];
     rank_token_writer *writer;
     rank_token_summary summary;
+    base_error why; /* a round has failed: that is no flaw of the text that was read then */
     int64_t began_ns;
     int64_t said_ns;
 } encoder;
@@ -125,7 +126,8 @@ static base_status take_part(void *user, const rank_text_part *part, base_error 
     }
     self->summary.documents += part->ends ? 1 : 0;
     self->filled += batch->text_bytes >= BATCH_BYTES ? 1 : 0;
-    return self->filled < self->threads * BATCHES_PER_THREAD ? BASE_OK : finish_round(self, reterr);
+    return self->filled < self->threads * BATCHES_PER_THREAD ? BASE_OK
+                                                             : finish_round(self, &self->why);
 }
 
 static base_status encode_texts(encoder *self, const rank_encode_options *options,
@@ -134,6 +136,9 @@ static base_status encode_texts(encoder *self, const rank_encode_options *option
     base_status status = BASE_OK;
     for (int i = 0; status == BASE_OK && i < options->text_count; i++) {
         status = rank_texts_read(options->text_paths[i], take_part, self, reterr);
+    }
+    if (self->why.message[0] != '\0') {
+        return base_fail(reterr, status, "%s", self->why.message);
     }
     if (status == BASE_OK) {
         self->filled += self->batches[self->filled].part_count > 0;

@@ -28,6 +28,12 @@ for file in "$doc"/{LICENSE,NOTICE,README.md,docs/BUDGET.md,docs/records/35-ddp-
     }
 done
 [ -x "$examples/alarm.sh" ]
+for program in launcher rank budget-service coll-bench coll-simulate tokenizer-encode tokenizer-learn; do
+    [ -x "$prefix/bin/$program" ] || {
+        echo "$program is not installed"
+        exit 1
+    }
+done
 bin=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$build/CMakeCache.txt")/bin
 grep -qx "ExecStart=$bin/budget-service serve" "$examples/budget-service.service" || {
     echo "the unit does not start $bin/budget-service"

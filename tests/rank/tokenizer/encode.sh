@@ -100,4 +100,7 @@ sed 's/<|endoftext|>/<|other|>/g' t.json >endless.json
 refused 1 "neither <|endoftext|> nor" --tokenizer endless.json --out x.safetensors a.txt
 ln -s /dev/full full.safetensors
 refused 1 "written only forwards" --tokenizer t.json --out full.safetensors a.txt
+# What cannot be written is no flaw of a line that is read meanwhile.
+awk '{ print "{\"text\": \"" $0 "\"}" }' text.txt >long.jsonl
+(trap '' XFSZ && ulimit -f 64 && refused 1 "tokenizer-encode: error: cannot write x.safetensors: File too large" --threads 1 --tokenizer t.json --out x.safetensors long.jsonl)
 [ -z "$(ls x.safetensors* 2>/dev/null)" ] || fail "a refused run left a file"
