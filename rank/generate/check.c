@@ -55,9 +55,10 @@ static base_status check_windows(const proto_job *job, base_error *reterr)
 {
     if (!proto_job_measures_loss(job)) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--heldout %s: a plain text has no sentences to correct, and no "
-                         "held-out loss is measured here",
-                         job->data.heldout);
+                         "--heldout %s: %s has no sentences to correct, and no held-out loss is "
+                         "measured here",
+                         job->data.heldout,
+                         job->data.heldout_tokens ? "a file of tokens" : "a plain text");
     }
     const base_status status =
         job->data.heldout_tokens ? rank_mode_check_tokens(job, job->data.heldout, reterr) : BASE_OK;

@@ -143,7 +143,7 @@ static void what_does_not_fit_is_refused(void **state)
                              "--heldout", tokens, "--eval"),
                        NULL);
     assert_int_equal(test_program_wait(&two.program), 2);
-    assert_has(two.program.text[TEST_STDERR], "no sentences to correct");
+    assert_has(two.program.text[TEST_STDERR], "a file of tokens has no sentences to correct");
 }
 
 /* A file that is cut off is refused before ranks start, and a token of no vocabulary when it is read. */
