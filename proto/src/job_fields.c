@@ -147,9 +147,10 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_ANSWERS},
 
     {JOB(PATH, data.train), .option = "data", .value = "FILE",
-     .help = "FILE.jsonl, FILE.ndjson or FILE.json: lines with a \"text\", a \"prompt\" and a "
-             "\"completion\", or \"messages\"; FILE.safetensors: tokens, from tokenizer-encode; any "
-             "other: a plain text (the grammar corpus)",
+     .help =
+         "FILE.jsonl, FILE.ndjson or FILE.json: lines with a \"text\", a \"prompt\" and a "
+         "\"completion\", or \"messages\"; FILE.safetensors: tokens, from tokenizer-encode; any "
+         "other: a plain text (the grammar corpus)",
      .group = "Data", .marks = PROTO_FIELD_TRAINS},
     {JOB(DIGEST, data.train_sha256)},
     {JOB(PATH, data.heldout), .option = "heldout", .value = "FILE",
