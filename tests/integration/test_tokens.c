@@ -130,10 +130,6 @@ static void what_does_not_fit_is_refused(void **state)
     assert_has(one.program.text[TEST_STDERR], "made with another tokenizer");
     training_expect_refused(&one, FLAGS("--data", tokens, "--loss-on", "correction"),
                             "does not go with a file of tokens");
-    training_expect_refused(
-        &one,
-        FLAGS("--mode", "pp-cpu", "--layers", "2", "--data", text, "--heldout", tokens, "--eval"),
-        "no held-out loss is measured here");
     training_expect(&one, &test_shared_directory, "model", 0, FLAGS("--steps", "1"));
     char weights[BASE_PATH_BYTES + 32];
     (void)snprintf(weights, sizeof weights, "%s/model.safetensors", one.out);
