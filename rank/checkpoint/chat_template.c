@@ -34,15 +34,27 @@ static const char *default_of(const json_t *said)
     return json_string_value(said);
 }
 
+static base_status take_token(const json_t *config, const char *key,
+                              char token[RANK_CHAT_TOKEN_NAME_BYTES], base_error *reterr)
+{
+    const char *name = name_of(json_object_get(config, key));
+    if (strlen(name) >= RANK_CHAT_TOKEN_NAME_BYTES) {
+        return base_fail(reterr, BASE_ERR_INVALID, "tokenizer_config.json: %s is too long", key);
+    }
+    memcpy(token, name, strlen(name) + 1);
+    return BASE_OK;
+}
+
 static base_status take_config(const json_t *config, rank_chat_template *template,
                                base_error *reterr)
 {
     const char *text = default_of(json_object_get(config, "chat_template"));
-    const char *begin = name_of(json_object_get(config, "bos_token"));
-    if (strlen(begin) >= sizeof template->begin_token) {
-        return base_fail(reterr, BASE_ERR_INVALID, "tokenizer_config.json: bos_token is too long");
+    base_status status = take_token(config, "bos_token", template->begin_token, reterr);
+    status =
+        status == BASE_OK ? take_token(config, "eos_token", template->end_token, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
     }
-    memcpy(template->begin_token, begin, strlen(begin) + 1);
     template->text = text != NULL ? strdup(text) : NULL;
     return text == NULL || template->text != NULL
                ? BASE_OK

@@ -1,63 +1,15 @@
-/* Writes chats in the form that the checkpoint's template has. Called by generate/ for what is asked, and by
- * encode.c for what is learned. */
+/* Writes chats as the checkpoint's template does. Called by generate/ for what is asked, and by encode.c for what is
+ * learned. */
 #include "chat.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat_thinking.h"
+#include "base/assert.h"
 
-enum {
-    /* beside a message: a gap, and what a content begins with, or the marks around thoughts */
-    BESIDE_BYTES = 2 * RANK_CHAT_SYSTEM_BYTES + 64,
-};
-
-/* A mark is a special token, whatever the tokenizer calls it: what a user has typed is none. */
-static bool find_id(rank_tokenizer *tokenizer, const char *name, int32_t *id, rank_chat *chat)
-{
-    *id = name[0] != '\0' ? rank_tokenizer_added_id(tokenizer, name) : -1;
-    if (name[0] != '\0' && *id < 0) {
-        (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
-                        "the checkpoint's chat template has %s, which is no token of its tokenizer",
-                        name);
-        return false;
-    }
-    if (*id >= 0) {
-        rank_tokenizer_make_special(tokenizer, *id);
-    }
-    return true;
-}
-
-void rank_chat_init(const char *text, const char *begin_token, rank_tokenizer *tokenizer,
-                    rank_chat *chat)
-{
-    *chat = (rank_chat){.form = NULL};
-    if (text == NULL) {
-        (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED, "the checkpoint has no chat template");
-        return;
-    }
-    const rank_chat_form *form = rank_chat_form_find(text, &chat->habits);
-    if (form == NULL && chat->habits.unknown[0] != '\0') {
-        (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
-                        "the checkpoint's chat template begins an answer on a condition that is "
-                        "not known here, %s",
-                        chat->habits.unknown);
-        return;
-    }
-    if (form == NULL) {
-        (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
-                        "the checkpoint's chat template is not of a form that is known here, as "
-                        "ChatML or Llama 3");
-        return;
-    }
-    const char *begin = chat->habits.begins ? begin_token : "";
-    if (find_id(tokenizer, begin, &chat->begin_id, chat) &&
-        find_id(tokenizer, form->open, &chat->open_id, chat) &&
-        find_id(tokenizer, form->named, &chat->named_id, chat) &&
-        find_id(tokenizer, form->close, &chat->close_id, chat)) {
-        chat->form = form;
-    }
-}
+static const char MESSAGES[] = "messages";
+static const char THINKING[] = "enable_thinking";
 
 bool rank_chat_is_role(const char *role)
 {
@@ -65,257 +17,346 @@ bool rank_chat_is_role(const char *role)
            strcmp(role, "assistant") == 0;
 }
 
-/* ---- writing ---- */
+/* ---- running the template ---- */
 
-typedef struct writing {
-    const rank_chat *chat;
-    rank_tokenizer *tokenizer;
-    rank_ids *ids;
-    base_error *reterr;
-    char *text;                 /* as long as all messages, and BESIDE_BYTES */
-    size_t text_bytes;          /* what lies between two marks is encoded as one text, */
-    rank_tokenizer_place place; /* which stands there */
-    bool is_lesson;             /* what is not learned is ~id, */
-    bool passes_over;           /* also what the assistant says next; */
-    bool learns;        /* which what comes now is; and what is learned is a text of its own */
-    size_t learned_end; /* of the ids; 0: nothing is learned */
-} writing;
-
-static void put_text(writing *to, const char *text, size_t text_bytes)
+/* The messages as a list; NULL: there is no memory. */
+static json_t *make_list(const rank_chat_messages *messages)
 {
-    memcpy(to->text + to->text_bytes, text, text_bytes);
-    to->text_bytes += text_bytes;
-}
-
-/* Encodes the text so far. */
-static base_status flush(writing *to)
-{
-    rank_ids *ids = to->ids;
-    const size_t room = ids->count < ids->capacity ? ids->capacity - ids->count : 0;
-    rank_ids more = {.at = room > 0 ? ids->at + ids->count : NULL, .capacity = room};
-    const base_status status = rank_tokenizer_encode_at(to->tokenizer, to->place, to->text,
-                                                        to->text_bytes, &more, to->reterr);
-    to->place = to->text_bytes > 0 ? RANK_TOKENIZER_GOES_ON : to->place;
-    to->text_bytes = 0;
-    for (size_t i = 0; to->is_lesson && !to->learns && i < more.count && i < room; i++) {
-        more.at[i] = ~more.at[i];
-    }
-    ids->count += more.count;
-    return status;
-}
-
-/* From here on tokens are learned, or are not. */
-static base_status set_learning(writing *to, bool learns)
-{
-    if (!to->is_lesson || learns == to->learns) {
-        return BASE_OK;
-    }
-    const base_status status = flush(to);
-    to->learned_end = to->learns ? to->ids->count : to->learned_end;
-    to->learns = learns;
-    return status;
-}
-
-/* -1: there is no such mark. */
-static base_status put_mark(writing *to, int32_t id)
-{
-    if (id < 0) {
-        return BASE_OK;
-    }
-    const base_status status = flush(to);
-    to->place = RANK_TOKENIZER_BEHIND_TOKEN;
-    if (to->ids->count < to->ids->capacity) {
-        to->ids->at[to->ids->count] = to->is_lesson && !to->learns ? ~id : id;
-    }
-    to->ids->count++;
-    return status;
-}
-
-static base_status put_role(writing *to, const char *role)
-{
-    const rank_chat *chat = to->chat;
-    base_status status = put_mark(to, chat->open_id);
-    put_text(to, role, strlen(role));
-    if (status == BASE_OK) {
-        status = put_mark(to, chat->named_id);
-    }
-    put_text(to, chat->form->gap, strlen(chat->form->gap));
-    return status == BASE_OK ? set_learning(to, strcmp(role, "assistant") == 0 && !to->passes_over)
-                             : status;
-}
-
-/* The length of the character at the text's begin if it is a space to Python's str.strip(), as which Jinja's
- * trim is; else 0. */
-static size_t blank_bytes(const char *text)
-{
-    static const char *const wide[] = {"\xc2\x85", "\u00a0", "\u1680", "\u2028",
-                                       "\u2029",   "\u202f", "\u205f", "\u3000"};
-    const unsigned char first = (unsigned char)text[0];
-    if (first == ' ' || (first >= '\t' && first <= '\r') || (first >= 0x1c && first <= 0x1f)) {
-        return 1;
-    }
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
-        if (strncmp(text, wide[i], strlen(wide[i])) == 0) {
-            return strlen(wide[i]);
-        }
-    }
-    /* U+2000 ... U+200A */
-    return strncmp(text, "\xe2\x80", 2) == 0 && (unsigned char)text[2] >= 0x80 &&
-                   (unsigned char)text[2] <= 0x8a
-               ? 3
-               : 0;
-}
-
-/* Leaves out the spaces at both ends. */
-static const char *trim(const char *text, size_t *text_bytes)
-{
-    size_t end = 0;
-    for (size_t blank = blank_bytes(text); blank > 0; blank = blank_bytes(text)) {
-        text += blank;
-    }
-    for (size_t at = 0; text[at] != '\0';) {
-        const size_t blank = blank_bytes(text + at);
-        at += blank > 0 ? blank : 1;
-        end = blank > 0 ? end : at;
-    }
-    *text_bytes = end;
-    return text;
-}
-
-/* What stands behind a content. */
-static base_status put_end(writing *to)
-{
-    base_status status = put_mark(to, to->chat->close_id);
-    status = status == BASE_OK ? set_learning(to, false) : status;
-    put_text(to, to->chat->form->tail, strlen(to->chat->form->tail));
-    return status;
-}
-
-static base_status put_message(writing *to, const char *role, const char *preamble,
-                               const char *content, bool trims)
-{
-    size_t bytes = strlen(content);
-    if (trims) {
-        content = trim(content, &bytes);
-    }
-    base_status status = put_role(to, role);
-    put_text(to, preamble, strlen(preamble));
-    put_text(to, content, bytes);
-    return status == BASE_OK ? put_end(to) : status;
-}
-
-static const char thought_opens[] = "<think>\n";
-static const char thought_closes[] = "\n</think>\n\n";
-
-/* An answer of a model that thinks. `keeps`: its thoughts are written, even none; else only what it said. */
-static base_status put_answer(writing *to, const char *role, const rank_chat_thought *answer,
-                              bool keeps)
-{
-    const char *said = answer->said;
-    const base_status status = put_role(to, role);
-    if (keeps) {
-        put_text(to, thought_opens, sizeof thought_opens - 1);
-        put_text(to, answer->thought, answer->thought_bytes);
-        put_text(to, thought_closes, sizeof thought_closes - 1);
-        said += strspn(said, "\n");
-    }
-    put_text(to, said, strlen(said));
-    return status == BASE_OK ? put_end(to) : status;
-}
-
-/* The beginning of the answer to all. */
-static base_status put_beginning(writing *to, bool no_thinking)
-{
-    const base_status status = put_role(to, "assistant");
-    if (no_thinking && to->chat->habits.has_switch) {
-        put_text(to, thought_opens, sizeof thought_opens - 1);
-        put_text(to, thought_closes, sizeof thought_closes - 1);
-    }
-    return status == BASE_OK ? flush(to) : status;
-}
-
-/* The messages alone. */
-static base_status put_messages(writing *to, const rank_chat_messages *messages)
-{
-    const char *texts = messages->texts;
-    const uint32_t message_count = messages->count;
-    const bool has_system = message_count > 0 && strcmp(texts, "system") == 0;
-    base_status status = put_mark(to, to->chat->begin_id);
-    const rank_chat_habits *habits = &to->chat->habits;
-    if (status == BASE_OK && habits->adds_system && !has_system) {
-        status = put_message(to, "system", habits->preamble, habits->system, false);
-    }
-    const uint32_t question = rank_chat_last_question(texts, message_count);
-    for (uint32_t i = 0; status == BASE_OK && i < message_count; i++) {
-        const char *content = texts + strlen(texts) + 1;
-        to->passes_over = messages->passed_over != NULL && messages->passed_over[i] != 0;
-        if (habits->thinks && strcmp(texts, "assistant") == 0) {
-            const rank_chat_thought answer = rank_chat_thought_of(content);
-            const bool last = i + 1 == message_count;
-            status =
-                put_answer(to, texts, &answer, i > question && (last || answer.thought_bytes > 0));
-        } else {
-            status = put_message(to, texts, i == 0 && has_system ? habits->preamble : "", content,
-                                 habits->trims);
-        }
-        texts = content + strlen(content) + 1;
-    }
-    return status;
-}
-
-/* The role of the last message, and the bytes of all. */
-static const char *last_role(const rank_chat_messages *messages, size_t *bytes)
-{
-    const char *role = "";
+    json_t *list = json_array();
     const char *at = messages->texts;
-    for (uint32_t i = 0; i < messages->count; i++) {
-        role = at;
-        at += strlen(at) + 1;
-        at += strlen(at) + 1;
+    for (uint32_t i = 0; i < messages->count && list != NULL; i++) {
+        const char *content = at + strlen(at) + 1;
+        json_t *message = json_object();
+        const bool made =
+            json_object_set_new(message, "role", json_string_nocheck(at)) == 0 &&
+            json_object_set_new(message, "content", json_string_nocheck(content)) == 0 &&
+            json_array_append(list, message) == 0;
+        json_decref(message);
+        if (!made) {
+            json_decref(list);
+            return NULL;
+        }
+        at = content + strlen(content) + 1;
     }
-    *bytes = (size_t)(at - messages->texts);
-    return role;
+    return list;
 }
 
-static base_status put_chat(writing *to, const rank_chat_messages *messages)
+/* What a template sees, as transformers gives it; NULL: there is no memory. */
+static json_t *make_variables(const rank_chat *chat, const rank_chat_messages *messages,
+                              bool begins_answer)
 {
-    size_t bytes = 0;
-    const bool answered = strcmp(last_role(messages, &bytes), "assistant") == 0;
-    to->ids->count = 0;
-    if (to->chat->form == NULL) {
-        return base_fail(to->reterr, BASE_ERR_UNSUPPORTED, "%s%s", to->chat->why.message,
-                         to->is_lesson ? "" : ": send a whole prompt");
+    json_t *made = json_object();
+    bool ok =
+        made != NULL && json_object_set_new(made, MESSAGES, make_list(messages)) == 0 &&
+        json_object_set_new(made, "add_generation_prompt", json_boolean(begins_answer)) == 0 &&
+        json_object_set_new(made, "tools", json_null()) == 0 &&
+        json_object_set_new(made, "documents", json_null()) == 0;
+    if (ok && chat->begin_token[0] != '\0') {
+        ok = json_object_set_new(made, "bos_token", json_string_nocheck(chat->begin_token)) == 0;
     }
-    to->text = malloc(bytes + BESIDE_BYTES);
-    if (to->text == NULL) {
-        return base_fail(to->reterr, BASE_ERR_MEMORY, "no memory for a chat");
+    if (ok && chat->end_token[0] != '\0') {
+        ok = json_object_set_new(made, "eos_token", json_string_nocheck(chat->end_token)) == 0;
     }
-    base_status status = put_messages(to, messages);
-    if (status == BASE_OK && !to->is_lesson) {
-        status = to->chat->habits.ends_answered && answered
-                     ? flush(to)
-                     : put_beginning(to, messages->no_thinking);
+    if (ok && messages->no_thinking) {
+        ok = json_object_set_new(made, THINKING, json_false()) == 0;
     }
-    free(to->text);
+    if (!ok) {
+        json_decref(made);
+        return NULL;
+    }
+    return made;
+}
+
+static base_status render(const rank_chat *chat, const rank_chat_messages *messages,
+                          bool begins_answer, rank_jinja_text *text, base_error *reterr)
+{
+    json_t *variables = make_variables(chat, messages, begins_answer);
+    if (variables == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat");
+    }
+    const base_status status = rank_jinja_render(chat->program, variables, MESSAGES, text, reterr);
+    json_decref(variables);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "the chat template");
+}
+
+/* The end of the bytes from `at` on that the template wrote. */
+static size_t own_end(const rank_jinja_text *text, size_t at)
+{
+    while (at < text->bytes && text->origins[at] == 0) {
+        at++;
+    }
+    return at;
+}
+
+/* The first token that the template wrote at `from` or behind it, before any byte of a message, and its end. -1: there
+ * is none. */
+static int32_t next_mark(const rank_tokenizer *tokenizer, const rank_jinja_text *text, size_t from,
+                         size_t *end)
+{
+    const size_t until = own_end(text, from);
+    for (size_t at = from; at < until; at++) {
+        size_t bytes = 0;
+        const int32_t id = rank_tokenizer_added_at(tokenizer, text->at + at, until - at, &bytes);
+        if (id >= 0) {
+            *end = at + bytes;
+            return id;
+        }
+    }
+    *end = until;
+    return -1;
+}
+
+/* The first byte of the message at `from` or behind it; text->bytes: there is none. */
+static size_t message_begin(const rank_jinja_text *text, uint32_t index, size_t from)
+{
+    while (from < text->bytes && text->origins[from] != index + 1) {
+        from++;
+    }
+    return from;
+}
+
+/* ---- what a template says of itself ---- */
+
+/* Thoughts are words of the model, also where its template writes them. */
+static bool is_thought(const char *text, size_t bytes)
+{
+    static const char *const marks[] = {"<think>", "</think>"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        if (bytes == strlen(marks[i]) && memcmp(text, marks[i], bytes) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A mark is a special token, whatever the tokenizer calls it: what a user has typed is none. */
+static void make_marks_special(rank_tokenizer *tokenizer, const rank_jinja_text *text)
+{
+    for (size_t at = 0; at < text->bytes; at++) {
+        size_t bytes = 0;
+        const int32_t id =
+            rank_tokenizer_added_at(tokenizer, text->at + at, own_end(text, at) - at, &bytes);
+        if (id >= 0 && !is_thought(text->at + at, bytes)) {
+            rank_tokenizer_make_special(tokenizer, id);
+        }
+        at += id >= 0 ? bytes - 1 : 0;
+    }
+}
+
+static const char QUESTION[] = "user\0a";
+static const char ANSWERED[] = "user\0a\0assistant\0b";
+
+/* Asks a question, with and without the beginning of an answer. */
+static base_status learn_question(rank_chat *chat, rank_tokenizer *tokenizer)
+{
+    const rank_chat_messages asked = {.texts = QUESTION, .count = 1};
+    rank_jinja_text alone = {.at = NULL};
+    rank_jinja_text begun = {.at = NULL};
+    base_status status = render(chat, &asked, false, &alone, &chat->why);
+    status = status == BASE_OK ? render(chat, &asked, true, &begun, &chat->why) : status;
+    if (status == BASE_OK && message_begin(&begun, 0, 0) == begun.bytes) {
+        status = base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
+                           "the chat template leaves out what a user says");
+    }
+    if (status == BASE_OK) {
+        make_marks_special(tokenizer, &begun);
+        if (begun.bytes > alone.bytes && memcmp(begun.at, alone.at, alone.bytes) == 0) {
+            chat->answer = strdup(begun.at + alone.bytes);
+            status = chat->answer != NULL
+                         ? BASE_OK
+                         : base_fail(&chat->why, BASE_ERR_MEMORY, "no memory for a chat");
+        }
+    }
+    rank_jinja_text_fini(&alone);
+    rank_jinja_text_fini(&begun);
     return status;
+}
+
+/* Finds what ends an answer. A template may refuse to write one: then nothing is known. */
+static void learn_answer(rank_chat *chat, rank_tokenizer *tokenizer)
+{
+    const rank_chat_messages answered = {.texts = ANSWERED, .count = 2};
+    rank_jinja_text text = {.at = NULL};
+    size_t end = 0;
+    if (render(chat, &answered, false, &text, NULL) != BASE_OK) {
+        return;
+    }
+    const size_t begin = message_begin(&text, 1, 0);
+    if (begin < text.bytes) {
+        chat->close_id = next_mark(tokenizer, &text, begin + 1, &end);
+    }
+    if (chat->close_id >= 0) {
+        rank_tokenizer_make_special(tokenizer, chat->close_id);
+    }
+    rank_jinja_text_fini(&text);
+}
+
+void rank_chat_init(const rank_chat_source *source, rank_tokenizer *tokenizer, rank_chat *chat)
+{
+    *chat = (rank_chat){.close_id = -1};
+    if (source->text == NULL) {
+        (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED, "the checkpoint has no chat template");
+        return;
+    }
+    BASE_ASSERT(strlen(source->begin_token) < sizeof chat->begin_token);
+    BASE_ASSERT(strlen(source->end_token) < sizeof chat->end_token);
+    memcpy(chat->begin_token, source->begin_token, strlen(source->begin_token) + 1);
+    memcpy(chat->end_token, source->end_token, strlen(source->end_token) + 1);
+    base_status status = rank_jinja_parse(source->text, &chat->program, &chat->why);
+    if (status != BASE_OK) {
+        (void)base_error_prepend(&chat->why, status, "the chat template");
+    }
+    status = status == BASE_OK ? learn_question(chat, tokenizer) : status;
+    if (status != BASE_OK) {
+        rank_jinja_destroy(chat->program);
+        chat->program = NULL;
+        return;
+    }
+    chat->has_switch = rank_jinja_reads(chat->program, THINKING);
+    learn_answer(chat, tokenizer);
+}
+
+void rank_chat_fini(rank_chat *chat)
+{
+    rank_jinja_destroy(chat->program);
+    free(chat->answer);
+    *chat = (rank_chat){.close_id = -1};
+}
+
+/* ---- encoding ---- */
+
+static base_status check_program(const rank_chat *chat, const char *more, base_error *reterr)
+{
+    return chat->program != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s%s", chat->why.message, more);
 }
 
 base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
                              const rank_chat_messages *messages, rank_ids *ids, base_error *reterr)
 {
-    writing to = {.chat = chat, .tokenizer = tokenizer, .ids = ids, .reterr = reterr};
-    return put_chat(&to, messages);
+    rank_jinja_text text = {.at = NULL};
+    ids->count = 0;
+    base_status status = check_program(chat, ": send a whole prompt", reterr);
+    status = status == BASE_OK ? render(chat, messages, true, &text, reterr) : status;
+    if (status == BASE_OK) {
+        status = rank_tokenizer_encode_text(
+            tokenizer,
+            &(rank_tokenizer_text){.at = text.at, .bytes = text.bytes, .origins = text.origins},
+            ids, reterr);
+    }
+    rank_jinja_text_fini(&text);
+    return status;
+}
+
+/* A chat that is learned from, as it is written part by part. */
+typedef struct lesson {
+    const rank_chat *chat;
+    rank_tokenizer *tokenizer;
+    const rank_jinja_text *text;
+    size_t done; /* bytes of the text that are encoded */
+    rank_tokenizer_place place;
+    rank_ids *ids;
+    base_error *reterr;
+} lesson;
+
+/* Encodes the text up to `end`. */
+static base_status put_until(lesson *to, size_t end, bool learns, bool ends_with_token)
+{
+    rank_ids *ids = to->ids;
+    const size_t room = ids->count < ids->capacity ? ids->capacity - ids->count : 0;
+    rank_ids more = {.at = room > 0 ? ids->at + ids->count : NULL, .capacity = room};
+    const rank_tokenizer_text part = {.at = to->text->at + to->done,
+                                      .bytes = end - to->done,
+                                      .place = to->place,
+                                      .origins = to->text->origins + to->done};
+    const base_status status = rank_tokenizer_encode_text(to->tokenizer, &part, &more, to->reterr);
+    for (size_t i = 0; !learns && i < more.count && i < room; i++) {
+        more.at[i] = ~more.at[i];
+    }
+    ids->count += more.count;
+    to->place = ends_with_token  ? RANK_TOKENIZER_BEHIND_TOKEN
+                : part.bytes > 0 ? RANK_TOKENIZER_GOES_ON
+                                 : to->place;
+    to->done = end;
+    return status;
+}
+
+/* Where the answer begins whose first byte is at `content`: behind what is written before any answer, if that is
+ * there, so that it is drawn from there on. */
+static size_t answer_begin(const lesson *to, size_t content)
+{
+    const char *answer = to->chat->answer;
+    const size_t bytes = answer != NULL ? strlen(answer) : 0;
+    size_t from = content;
+    while (from > to->done && to->text->origins[from - 1] == 0) {
+        from--;
+    }
+    for (size_t end = content; bytes > 0 && end >= from + bytes; end--) {
+        if (memcmp(to->text->at + end - bytes, answer, bytes) == 0) {
+            return end;
+        }
+    }
+    return content;
+}
+
+/* Whether a token that the template wrote ends at `end`. */
+static bool token_ends(const lesson *to, size_t end)
+{
+    for (size_t at = end; at > to->done && to->text->origins[at - 1] == 0; at--) {
+        size_t bytes = 0;
+        const int32_t id =
+            rank_tokenizer_added_at(to->tokenizer, to->text->at + at - 1, end - (at - 1), &bytes);
+        if (id >= 0) {
+            return at - 1 + bytes == end;
+        }
+    }
+    return false;
+}
+
+/* Learns what the assistant says in a message, with the token that ends it. */
+static base_status put_answer(lesson *to, uint32_t index)
+{
+    const size_t content = message_begin(to->text, index, to->done);
+    if (content == to->text->bytes) {
+        return BASE_OK; /* it says nothing, or the template leaves it out */
+    }
+    size_t last = content;
+    for (size_t at = content;
+         at < to->text->bytes && (to->text->origins[at] == 0 || to->text->origins[at] == index + 1);
+         at++) {
+        last = to->text->origins[at] != 0 ? at : last;
+    }
+    size_t end = 0;
+    const size_t begin = answer_begin(to, content);
+    if (next_mark(to->tokenizer, to->text, last + 1, &end) < 0) {
+        return base_fail(to->reterr, BASE_ERR_UNSUPPORTED,
+                         "the chat template writes no token that ends an answer");
+    }
+    const base_status status = put_until(to, begin, false, token_ends(to, begin));
+    return status == BASE_OK ? put_until(to, end, true, true) : status;
 }
 
 base_status rank_chat_encode_lesson(const rank_chat *chat, rank_tokenizer *tokenizer,
                                     const rank_chat_messages *messages, rank_ids *ids,
                                     base_error *reterr)
 {
-    writing to = {
-        .chat = chat, .tokenizer = tokenizer, .ids = ids, .reterr = reterr, .is_lesson = true};
-    const base_status status = put_chat(&to, messages);
-    ids->count = to.learned_end;
-    return status == BASE_OK && to.learned_end == 0
+    rank_jinja_text text = {.at = NULL};
+    lesson to = {.chat = chat, .tokenizer = tokenizer, .text = &text, .ids = ids, .reterr = reterr};
+    const char *role = messages->texts;
+    ids->count = 0;
+    base_status status = check_program(chat, "", reterr);
+    status = status == BASE_OK ? render(chat, messages, false, &text, reterr) : status;
+    for (uint32_t i = 0; status == BASE_OK && i < messages->count; i++) {
+        const bool passes = messages->passed_over != NULL && messages->passed_over[i] != 0;
+        if (strcmp(role, "assistant") == 0 && !passes) {
+            status = put_answer(&to, i);
+        }
+        role += strlen(role) + 1;
+        role += strlen(role) + 1;
+    }
+    rank_jinja_text_fini(&text);
+    return status == BASE_OK && to.done == 0
                ? base_fail(reterr, BASE_ERR_INVALID, "no message of the assistant to learn from")
                : status;
 }

@@ -1,8 +1,8 @@
-/* Chats as the tokens that a model was trained on. A checkpoint says in a template how it writes them, a
- * program in a language of its own (Jinja). Two forms are known here, ChatML's and Llama 3's
- * (chat_form.h). Sources: the templates of Qwen2.5, Qwen3, SmolLM2, Llama 3 and 3.1.
+/* Chats as the tokens that a model was trained on. A checkpoint says in a template how it writes them, a program in
+ * Jinja, which is run (jinja/jinja.h).
  *
- * A mark is always its token. What is within a message is text, as in any other prompt. Pure. */
+ * What the template writes may be special tokens, its marks. What is within a message is text, as in any other
+ * prompt: nobody can type a mark. A chat is constant after init, and may be used by any number of threads. */
 #ifndef RANK_DATA_CHAT_H
 #define RANK_DATA_CHAT_H
 
@@ -10,23 +10,32 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "chat_form.h"
+#include "jinja/jinja.h"
 #include "rank/tokenizer.h"
 
+enum { RANK_CHAT_TOKEN_BYTES = 64 };
+
 typedef struct rank_chat {
-    const rank_chat_form *form; /* NULL: there is none, and `why` says it */
+    rank_jinja *program; /* NULL: there is none, and `why` says it */
     base_error why;
-    int32_t begin_id; /* before all; -1: none */
-    int32_t open_id;
-    int32_t named_id; /* behind the role; -1: none */
-    int32_t close_id; /* behind the content: it ends an answer */
-    rank_chat_habits habits;
+    char begin_token[RANK_CHAT_TOKEN_BYTES]; /* bos_token; "": not defined */
+    char end_token[RANK_CHAT_TOKEN_BYTES];   /* eos_token */
+    char *answer; /* what the template writes before an answer; NULL: nothing beside the messages */
+    int32_t close_id; /* what it writes behind one, which ends it; -1: no token */
+    bool has_switch;  /* an answer may begin without thoughts (enable_thinking) */
 } rank_chat;
 
-/* Finds the form of a template, and its tokens, which become special in the tokenizer. What is wrong stands in
- * chat->why. text: NULL if the checkpoint has no template. begin_token: the name of its bos_token; "": none. */
-void rank_chat_init(const char *text, const char *begin_token, rank_tokenizer *tokenizer,
-                    rank_chat *chat);
+/* What a checkpoint says. */
+typedef struct rank_chat_source {
+    const char *text;        /* NULL: it has no template */
+    const char *begin_token; /* the name of its bos_token; "": none */
+    const char *end_token;   /* … of its eos_token */
+} rank_chat_source;
+
+/* Parses a template, and asks it a question to learn its marks, which become special in the tokenizer. What is wrong
+ * stands in chat->why. */
+void rank_chat_init(const rank_chat_source *source, rank_tokenizer *tokenizer, rank_chat *chat);
+void rank_chat_fini(rank_chat *chat);
 
 /* Whether a message may have this role. */
 bool rank_chat_is_role(const char *role);
@@ -34,22 +43,23 @@ bool rank_chat_is_role(const char *role);
 typedef struct rank_chat_messages {
     const char *texts; /* the role and the content of each in turn, each with a NUL behind it */
     uint32_t count;
-    /* The answer begins behind empty thoughts, if the template has a switch for it. */
+    /* The template is told so (enable_thinking is false), if it has a switch for it. */
     bool no_thinking;
     /* (count) 1: not learned from, also what the assistant says; NULL: all that it says is. */
     const uint8_t *passed_over;
 } rank_chat_messages;
 
 /* Encodes messages, and the beginning of the assistant's answer. ids: as rank_tokenizer_encode fills
- * them. BASE_ERR_UNSUPPORTED: the chat has no form. */
+ * them. BASE_ERR_UNSUPPORTED: there is no program; BASE_ERR_INVALID: it refuses such messages, in its own words. */
 BASE_MUST_CHECK base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
                                              const rank_chat_messages *messages, rank_ids *ids,
                                              base_error *reterr);
 
-/* Encodes a whole chat to learn from, up to the mark that ends its last answer. A token that is not learned is
- * ~id: all but what the assistant says, with the mark behind it, in messages that are not passed over. Each answer begins where
- * rank_chat_encode ends, so that its tokens are those that are drawn. ids: as above. BASE_ERR_INVALID: there is no
- * answer. BASE_ERR_UNSUPPORTED: the chat has no form. */
+/* Encodes a whole chat to learn from, up to the token that ends its last answer. A token that is not learned is
+ * ~id: all but what the assistant says, with the token behind it, in messages that are not passed over. Each answer
+ * begins where rank_chat_encode ends, so that its tokens are those that are drawn. ids: as above. BASE_ERR_INVALID:
+ * there is no answer, or the program refuses the messages. BASE_ERR_UNSUPPORTED: there is no program, or no token
+ * ends an answer. */
 BASE_MUST_CHECK base_status rank_chat_encode_lesson(const rank_chat *chat,
                                                     rank_tokenizer *tokenizer,
                                                     const rank_chat_messages *messages,

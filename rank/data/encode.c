@@ -11,8 +11,9 @@ static base_status add_text(rank_tokenizer *tokenizer, rank_tokenizer_place plac
 {
     const size_t room = ids->count < ids->capacity ? ids->capacity - ids->count : 0;
     rank_ids more = {.at = room > 0 ? ids->at + ids->count : NULL, .capacity = room};
-    const base_status status =
-        rank_tokenizer_encode_at(tokenizer, place, text, text_bytes, &more, reterr);
+    const base_status status = rank_tokenizer_encode_text(
+        tokenizer, &(rank_tokenizer_text){.at = text, .bytes = text_bytes, .place = place}, &more,
+        reterr);
     ids->count += more.count;
     return status;
 }

@@ -46,7 +46,9 @@ typedef struct encoding {
     rank_tokenizer *self;
     bool special; /* special tokens in the text become their ids, as other added ones always do */
     rank_tokenizer_place place;
-    const uint8_t *begin; /* of the text */
+    const uint8_t *begin;    /* of the text, */
+    size_t bytes;            /* its length, */
+    const uint32_t *origins; /* and its bytes' origins, or NULL */
     rank_ids *ids;
     rank_tokenizer_take take; /* gets the pieces in place of merges; or NULL */
     void *context;            /* its first argument */
@@ -289,6 +291,21 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
     return status == BASE_OK ? split(of, step + 1, text + done, text_bytes - done) : status;
 }
 
+/* Whether a special token may have these bytes. Those of a normalised copy have no origins. */
+static bool may_be_special(const encoding *of, const uint8_t *at, size_t bytes)
+{
+    if (of->special || of->origins == NULL || at < of->begin ||
+        at + bytes > of->begin + of->bytes) {
+        return of->special;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        if (of->origins[(size_t)(at - of->begin) + i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The longest added token at the text's begin, of those looked for now; HUB_NONE: there is none. `bytes`: how many of
  * the text it takes. */
 static int32_t added_token(const encoding *of, bool late, const uint8_t *text, size_t text_bytes,
@@ -302,10 +319,10 @@ static int32_t added_token(const encoding *of, bool late, const uint8_t *text, s
     }
     for (size_t i = 0; self->added_begins[text[0]] && i < self->added_count; i++) {
         const hub_token *token = &self->tokens[self->added[i]];
-        if (token->late == late && (of->special || !token->special) &&
-            token->size_bytes + before <= text_bytes &&
+        if (token->late == late && token->size_bytes + before <= text_bytes &&
             (found == HUB_NONE || token->size_bytes > self->tokens[found].size_bytes) &&
-            memcmp(self->bytes + token->offset, text + before, token->size_bytes) == 0) {
+            memcmp(self->bytes + token->offset, text + before, token->size_bytes) == 0 &&
+            (!token->special || may_be_special(of, text + before, token->size_bytes))) {
             found = self->added[i];
             *bytes = token->size_bytes + before;
         }
@@ -385,24 +402,25 @@ static base_status encode_all(const encoding *of, const char *text, size_t text_
     return cut(of, false, (const uint8_t *)text, text_bytes, encode_raw);
 }
 
-base_status rank_tokenizer_encode_at(rank_tokenizer *tokenizer, rank_tokenizer_place place,
-                                     const char *text, size_t text_bytes, rank_ids *ids,
-                                     base_error *reterr)
+base_status rank_tokenizer_encode_text(rank_tokenizer *tokenizer, const rank_tokenizer_text *text,
+                                       rank_ids *ids, base_error *reterr)
 {
     const encoding of = {.self = tokenizer,
                          .special = tokenizer->allows_special,
-                         .place = place,
-                         .begin = (const uint8_t *)text,
+                         .place = text->place,
+                         .begin = (const uint8_t *)text->at,
+                         .bytes = text->bytes,
+                         .origins = text->origins,
                          .ids = ids,
                          .reterr = reterr};
-    return encode_all(&of, text, text_bytes);
+    return encode_all(&of, text->at, text->bytes);
 }
 
 base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
                                   rank_ids *ids, base_error *reterr)
 {
-    return rank_tokenizer_encode_at(tokenizer, RANK_TOKENIZER_BEGINS, text, text_bytes, ids,
-                                    reterr);
+    return rank_tokenizer_encode_text(
+        tokenizer, &(rank_tokenizer_text){.at = text, .bytes = text_bytes}, ids, reterr);
 }
 
 base_status rank_tokenizer_cut(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,

@@ -53,16 +53,20 @@ const char *rank_tokenizer_end_token(const rank_tokenizer *tokenizer)
     return tokenizer->end_token;
 }
 
-int32_t rank_tokenizer_added_id(const rank_tokenizer *tokenizer, const char *name)
+int32_t rank_tokenizer_added_at(const rank_tokenizer *tokenizer, const char *text,
+                                size_t text_bytes, size_t *token_bytes)
 {
+    int32_t found = HUB_NONE;
+    *token_bytes = 0;
     for (size_t i = 0; i < tokenizer->added_count; i++) {
         const hub_token *token = &tokenizer->tokens[tokenizer->added[i]];
-        if (token->size_bytes == strlen(name) &&
-            memcmp(tokenizer->bytes + token->offset, name, token->size_bytes) == 0) {
-            return tokenizer->added[i];
+        if (token->size_bytes > *token_bytes && token->size_bytes <= text_bytes &&
+            memcmp(tokenizer->bytes + token->offset, text, token->size_bytes) == 0) {
+            found = tokenizer->added[i];
+            *token_bytes = token->size_bytes;
         }
     }
-    return HUB_NONE;
+    return found;
 }
 
 void rank_tokenizer_make_special(rank_tokenizer *tokenizer, int32_t id)

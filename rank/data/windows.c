@@ -70,11 +70,14 @@ static base_status put_all(cutter *self, const int32_t *ids, size_t count, base_
 
 static base_status put_text(cutter *self, const rank_text_part *part, base_error *reterr)
 {
-    const rank_tokenizer_place place =
-        part->begins ? RANK_TOKENIZER_BEGINS : RANK_TOKENIZER_GOES_ON;
+    const rank_tokenizer_text text = {
+        .at = part->at,
+        .bytes = part->bytes,
+        .place = part->begins ? RANK_TOKENIZER_BEGINS : RANK_TOKENIZER_GOES_ON,
+    };
     rank_ids ids = {.at = self->ids, .capacity = self->capacity};
-    base_status status = rank_tokenizer_encode_at(self->data->options.tokenizer, place, part->at,
-                                                  part->bytes, &ids, reterr);
+    base_status status =
+        rank_tokenizer_encode_text(self->data->options.tokenizer, &text, &ids, reterr);
     if (status == BASE_OK && ids.count > self->capacity) {
         free(self->ids);
         self->capacity = ids.count;

@@ -108,7 +108,7 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
 {
     rank_model_config config = {.family = NULL};
     rank_generation_config generation = {.stop_count = 0};
-    rank_chat chat;
+    rank_chat chat = {.program = NULL};
     rank_tokenizer *tokenizer = NULL;
     base_status status = check_model(job, &config, &generation, reterr);
     if (status == BASE_OK) {
@@ -129,6 +129,7 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
         status = check_prompts(job, &options, reterr);
     }
     status = status == BASE_OK ? rank_mode_check_heldout(job, reterr) : status;
+    rank_chat_fini(&chat);
     rank_tokenizer_destroy(tokenizer);
     return status;
 }

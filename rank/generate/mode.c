@@ -233,7 +233,8 @@ base_status rank_mode_find_chat(const char *checkpoint, rank_tokenizer *tokenize
     rank_chat_template template;
     const base_status status = rank_checkpoint_chat_template(checkpoint, &template, unread);
     *has_one = status != BASE_OK || template.text != NULL;
-    rank_chat_init(template.text, template.begin_token, tokenizer, chat);
+    rank_chat_init(&(rank_chat_source){template.text, template.begin_token, template.end_token},
+                   tokenizer, chat);
     free(template.text);
     if (status != BASE_OK) {
         (void)base_fail(&chat->why, status, "the checkpoint's chat template cannot be read");
@@ -249,10 +250,10 @@ static base_status init_chat(const proto_job *job, rank_tokenizer *tokenizer, bo
     const base_status status =
         rank_mode_find_chat(job->model.checkpoint, tokenizer, chat, &has_one, &unread);
     const char *why = status != BASE_OK ? unread.message : chat->why.message;
-    if (chat->form == NULL && job->infer.chat) {
+    if (chat->program == NULL && job->infer.chat) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat: %s", why);
     }
-    if (chat->form == NULL && has_one && warns) {
+    if (chat->program == NULL && has_one && warns) {
         base_log(BASE_LOG_WARNING, "chats are refused: %s", why);
     }
     return BASE_OK;
@@ -272,7 +273,7 @@ base_status rank_mode_load_tokenizer(const proto_job *job, bool warns, rank_toke
     if (status != BASE_OK) {
         return status;
     }
-    return !job->infer.no_thinking || (chat->form != NULL && chat->habits.has_switch)
+    return !job->infer.no_thinking || chat->has_switch
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_UNSUPPORTED,
                            "--no-thinking: the checkpoint's chat template has no switch for it "
@@ -368,7 +369,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     rank_model_config config = {.family = NULL};
     rank_tokenizer *tokenizer = NULL;
     rank_generation_config generation = {.stop_count = 0};
-    rank_chat chat;
+    rank_chat chat = {.program = NULL};
     rank_device device = {.backend = NULL};
     const rank_type asked = asked_type(job);
     rank_type type = asked;
@@ -424,6 +425,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
         status = answer(worker, &options, reterr);
     }
     rank_device_close(&device);
+    rank_chat_fini(&chat);
     rank_tokenizer_destroy(tokenizer);
     free(adapters);
     return status;

@@ -30,8 +30,8 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
 int rank_mode_context(const proto_job *job, const rank_model_config *config);
 
 /* Loads the job's tokenizer, and finds out how the checkpoint writes chats. One that does not say it is an error
- * only where the job's prompts are messages. `warns`: a template that cannot be used is logged. The tokenizer is
- * the caller's, also after a failure. */
+ * only where the job's prompts are messages. `warns`: a template that cannot be used is logged. The tokenizer and
+ * the chat are the caller's, also after a failure; chat: all zero before. */
 BASE_MUST_CHECK base_status rank_mode_load_tokenizer(const proto_job *job, bool warns,
                                                      rank_tokenizer **tokenizer, rank_chat *chat,
                                                      base_error *reterr);

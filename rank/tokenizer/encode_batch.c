@@ -84,14 +84,18 @@ static base_status put_ids(rank_encode_batch *batch, const int32_t *ids, size_t 
 static base_status put_text(rank_encode_batch *batch, const rank_encode_part *part,
                             rank_tokenizer *tokenizer, base_error *reterr)
 {
+    const rank_tokenizer_text text = {
+        .at = batch->text + part->offset_bytes,
+        .bytes = part->bytes,
+        .place = part->begins ? RANK_TOKENIZER_BEGINS : RANK_TOKENIZER_GOES_ON,
+    };
     for (size_t room = part->bytes / 2 + 1;;) {
         if (!make_ids(batch, room)) {
             return no_memory(reterr);
         }
         rank_ids ids = {.at = batch->ids + batch->id_count,
                         .capacity = batch->id_capacity - batch->id_count};
-        const base_status status = rank_tokenizer_encode(
-            tokenizer, batch->text + part->offset_bytes, part->bytes, &ids, reterr);
+        const base_status status = rank_tokenizer_encode_text(tokenizer, &text, &ids, reterr);
         if (status != BASE_OK || ids.count <= ids.capacity) {
             batch->id_count += status == BASE_OK ? ids.count : 0;
             return status;

@@ -81,7 +81,7 @@ base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
     };
     bool fits = false;
     uint64_t count = 0;
-    rank_chat chat;
+    rank_chat chat = {.program = NULL};
     base_status status = check_model(job, reterr);
     status = status == BASE_OK ? rank_mode_check_heldout(job, reterr) : status;
     if (status != BASE_OK) {
@@ -99,6 +99,7 @@ base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
         options.chat = rank_train_chat(job, options.tokenizer, &chat);
         status = rank_data_any_fits(&options, &fits, &count, NULL);
     }
+    rank_chat_fini(&chat);
     rank_tokenizer_destroy(options.tokenizer);
     if (status != BASE_OK || fits || count == 0) {
         return BASE_OK; /* a file that cannot be read is an error of the ranks, which read all of it */

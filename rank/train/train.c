@@ -20,6 +20,7 @@ static void trainer_fini(trainer *self)
     rank_optimizer_destroy(self->optimizer);
     rank_data_close(self->heldout);
     rank_data_close(self->data);
+    rank_chat_fini(&self->chat);
     rank_tokenizer_destroy(self->tokenizer);
     free(self->parts);
     free(self->apart);

@@ -1,4 +1,3 @@
-ringfence_fuzz(chat SOURCES fuzz_chat.c LIBS ringfence::rank MAX_BYTES 4096)
 ringfence_fuzz(shards SOURCES fuzz_shards.c LIBS ringfence::rank MAX_BYTES 4096)
 ringfence_fuzz(token_file SOURCES fuzz_token_file.c directory.c LIBS ringfence::rank MAX_BYTES 1024)
 ringfence_fuzz(tokenizer SOURCES fuzz_tokenizer.c LIBS ringfence::rank MAX_BYTES 4096)

@@ -164,16 +164,27 @@ for turn in first second; do
 done
 end
 
-# ---- a checkpoint that does not say how, or in a form that is not known
+# ---- a template in other words, which refuses some chats itself
+cat >model/chat_template.jinja <<'END_TEMPLATE'
+{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system, please.') }}{% endif %}[{{ m.role }}] {{ m.content }}<|im_end|>{% endfor %}
+END_TEMPLATE
+serve
+ask chat/completions "{\"max_tokens\": 2, $messages}" >reply
+[ "$(of prompt_tokens <reply)" -gt 0 ] || fail "another template: $(cat reply)"
+refused 'No system, please.' '{"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]}'
+end
+rm model/chat_template.jinja
+
+# ---- a checkpoint that does not say how, or in what is no program
 rm model/tokenizer_config.json
 launcher --mode tp-cpu --checkpoint model --chat --prompt a --quiet --no-bind --out none >out 2>err && fail "--chat without a template is not refused"
 grep -q 'no chat template' err || fail "--chat without a template: $(cat err)"
-echo '[INST] {{ messages[0].content }} [/INST]' >model/chat_template.jinja
+echo '[INST] {{ messages[0].content | shout }} [/INST]' >model/chat_template.jinja
 serve
-refused 'not of a form that is known' "{$messages}"
+refused 'shout' "{$messages}"
 grep -q '"param":"messages"' reply || fail "the error does not name the field: $(cat reply)"
 end
-grep -q 'chats are refused: .*not of a form that is known' serve.log || fail "no warning of the form: $(cat serve.log)"
+grep -q 'chats are refused: .*shout' serve.log || fail "no warning of the template: $(cat serve.log)"
 rm model/chat_template.jinja
 echo '{"chat_template": ' >model/tokenizer_config.json
 serve

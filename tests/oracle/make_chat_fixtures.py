@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes chats.json: chats as Jinja writes them by templates of ChatML's and Llama 3's forms, also of models
-that think, and their ids by the tokenizers library, for tests/rank/generate/test_chat.c. Needs jinja2 and tokenizers.
+"""Makes chats.json: chats as Jinja writes them by templates of several models' kinds, also of models that think, and
+their ids by the tokenizers library, for tests/rank/data/test_chat.c. Needs jinja2 and tokenizers.
 
     python make_chat_fixtures.py
 """
@@ -11,7 +11,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 HERE = pathlib.Path(__file__).parent
-HEADERS = ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]  # the test adds them in this order
+# the test adds them in this order
+HEADERS = ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<start_of_turn>", "<end_of_turn>"]
 CHATML = (r"{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
           r"{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 SYSTEM = r"{% if messages[0].role != 'system' %}{{ 'MARKSYSTEM' }}{% endif %}"
@@ -79,6 +80,26 @@ THINKING = QUESTION + r"""{%- for message in messages %}{%- set content = messag
         {{- '<think>\n\n</think>\n\n' }}
     {%- endif %}
 {%- endif %}"""
+INST = r"""{{ bos_token }}{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}
+{{ raise_exception('Roles take turns, and the user begins.') }}{% endif %}
+{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + ' [/INST]' }}
+{% elif m['role'] == 'assistant' %}{{ m['content'] + eos_token + ' ' }}{% endif %}{% endfor %}"""
+ZEPHYR = r"""{% for m in messages %}
+{% if m['role'] == 'user' %}
+{{ '<|user|>\n' + m['content'] + eos_token }}
+{% elif m['role'] == 'system' %}
+{{ '<|system|>\n' + m['content'] + eos_token }}
+{% elif m['role'] == 'assistant' %}
+{{ '<|assistant|>\n' + m['content'] + eos_token }}
+{% endif %}
+{% if loop.last and add_generation_prompt %}
+{{ '<|assistant|>' }}
+{% endif %}
+{% endfor %}"""
+TURNS = r"""{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('No system.') }}{% endif %}
+{% for m in messages %}{% if m['role'] == 'assistant' %}{% set role = 'model' %}{% else %}{% set role = m['role'] %}{% endif %}
+{{ '<start_of_turn>' + role + '\n' + m['content'] | trim + '<end_of_turn>\n' }}{% endfor %}
+{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"""
 TEMPLATES = {
     "chatml": ("qwen2", "", CHATML),
     "chatml with a system": ("qwen2", "", SYSTEM.replace(
@@ -91,6 +112,9 @@ TEMPLATES = {
     "llama 3": ("llama3", "<|endoftext|>", LLAMA3),
     "llama 3, a space before each stretch": ("llama2", "<s>", LLAMA3),
     "llama 3, a space before the text": ("mistral", "<s>", LLAMA3),
+    "turns in brackets": ("mistral", "<s>", INST),
+    "marks that are no tokens": ("llama2", "<s>", ZEPHYR),
+    "another name for the assistant": ("gemma", "<s>", TURNS),
     "llama 3.1": ("llama3", "<|endoftext|>", DATES),
 }
 CHATS = [
@@ -112,8 +136,17 @@ THOUGHTS = [
 ]
 
 
+class Refused(Exception):
+    pass
+
+
+def refuse(message):
+    raise Refused(message)
+
+
 def main():
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = refuse
     made = []
     for name, (kind, begin, template) in TEMPLATES.items():
         tokenizer = Tokenizer.from_file(str(HERE / f"hub_{kind}.json"))
@@ -121,10 +154,16 @@ def main():
         chats = CHATS + (THOUGHTS if "think" in name else [])
         for chat, no_thinking in [(chat, False) for chat in chats] + [(chat, True) for chat in chats[-2:]]:
             messages = [{"role": role, "content": content} for role, content in chat]
-            text = environment.from_string(template).render(messages=messages, bos_token=begin,
-                                                            add_generation_prompt=True,
-                                                            **({"enable_thinking": False} if no_thinking else {}))
-            made.append({"name": name, "tokenizer": kind, "bos_token": begin, "template": template,
+            end = "</s>" if begin == "<s>" else begin
+            try:
+                text = environment.from_string(template).render(messages=messages, bos_token=begin, eos_token=end,
+                                                                add_generation_prompt=True,
+                                                                **({"enable_thinking": False} if no_thinking else {}))
+            except Refused as refused:
+                made.append({"name": name, "tokenizer": kind, "bos_token": begin, "eos_token": end,
+                             "template": template, "messages": chat, "refused": str(refused)})
+                continue
+            made.append({"name": name, "tokenizer": kind, "bos_token": begin, "eos_token": end, "template": template,
                          "messages": chat, "no_thinking": no_thinking, "text": text,
                          "ids": tokenizer.encode(text, add_special_tokens=False).ids})
     with open(HERE / "chats.json", "w") as file:

@@ -104,10 +104,13 @@ BASE_MUST_CHECK base_status rank_checkpoint_generation(const char *directory, in
                                                        rank_generation_config *config,
                                                        base_error *reterr);
 
-/* How the checkpoint writes chats, in a language that is not read here (data/chat.h). */
+enum { RANK_CHAT_TOKEN_NAME_BYTES = 64 };
+
+/* How the checkpoint writes chats: a program in Jinja, which data/chat.h runs. */
 typedef struct rank_chat_template {
-    char *text;           /* NULL: it does not say */
-    char begin_token[64]; /* the name of bos_token; "": there is none */
+    char *text;                                   /* NULL: it does not say */
+    char begin_token[RANK_CHAT_TOKEN_NAME_BYTES]; /* the name of bos_token; "": there is none */
+    char end_token[RANK_CHAT_TOKEN_NAME_BYTES];   /* … of eos_token */
 } rank_chat_template;
 
 /* Reads directory/chat_template.jinja, or without it tokenizer_config.json. BASE_ERR_INVALID names a

@@ -28,8 +28,9 @@ int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer);
 int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer);
 const char *rank_tokenizer_end_token(const rank_tokenizer *tokenizer);
 
-/* The id of an added token, special or not, by its name. -1: there is none. */
-int32_t rank_tokenizer_added_id(const rank_tokenizer *tokenizer, const char *name);
+/* The longest added token, special or not, at the text's begin, and how many bytes it takes. -1: there is none. */
+int32_t rank_tokenizer_added_at(const rank_tokenizer *tokenizer, const char *text,
+                                size_t text_bytes, size_t *token_bytes);
 
 /* From now on the added token is one that the tokenizer calls special. */
 void rank_tokenizer_make_special(rank_tokenizer *tokenizer, int32_t id);
@@ -63,11 +64,19 @@ typedef enum rank_tokenizer_place {
     RANK_TOKENIZER_GOES_ON,      /* where another text ended: no space is put before it */
 } rank_tokenizer_place;
 
-/* The same of a text that may stand elsewhere. */
-BASE_MUST_CHECK base_status rank_tokenizer_encode_at(rank_tokenizer *tokenizer,
-                                                     rank_tokenizer_place place, const char *text,
-                                                     size_t text_bytes, rank_ids *ids,
-                                                     base_error *reterr);
+/* A text that may stand elsewhere, and in which some bytes may be special tokens. */
+typedef struct rank_tokenizer_text {
+    const char *at;
+    size_t bytes;
+    rank_tokenizer_place place;
+    /* (bytes) 0: of letters of special tokens that become these; NULL: of none, but for rank_tokenizer_allow_special */
+    const uint32_t *origins;
+} rank_tokenizer_text;
+
+/* The same of such a text. */
+BASE_MUST_CHECK base_status rank_tokenizer_encode_text(rank_tokenizer *tokenizer,
+                                                       const rank_tokenizer_text *text,
+                                                       rank_ids *ids, base_error *reterr);
 
 /* The bytes of the ids, NUL-terminated and cut at capacity-1. The end id has no bytes. Returns the
  * bytes needed. */

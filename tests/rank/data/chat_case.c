@@ -9,7 +9,8 @@
 
 rank_tokenizer *chat_case_load_marks(const char *kind, int special)
 {
-    static const char *const names[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
+    static const char *const names[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
+                                        "<start_of_turn>", "<end_of_turn>"};
     base_error error;
     rank_tokenizer *tokenizer = NULL;
     test_directory scratch;
@@ -53,6 +54,17 @@ rank_tokenizer *chat_case_load(const char *kind)
 rank_chat chat_case_read(const char *text, const char *begin, rank_tokenizer *tokenizer)
 {
     rank_chat chat;
-    rank_chat_init(text, begin, tokenizer, &chat);
+    const char *end = strcmp(begin, "<s>") == 0 ? "</s>" : begin;
+    rank_chat_init(&(rank_chat_source){.text = text, .begin_token = begin, .end_token = end},
+                   tokenizer, &chat);
     return chat;
+}
+
+int32_t chat_case_id(const rank_tokenizer *tokenizer, const char *name)
+{
+    size_t bytes = 0;
+    const int32_t id = rank_tokenizer_added_at(tokenizer, name, strlen(name), &bytes);
+    assert_true(id >= 0);
+    assert_int_equal(bytes, strlen(name));
+    return id;
 }

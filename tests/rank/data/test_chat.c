@@ -1,4 +1,5 @@
-/* Chats as tokens: templates of each form against Jinja and the tokenizers library (make_chat_fixtures.py). */
+/* Chats as tokens: templates of several models' kinds against Jinja and the tokenizers library
+ * (make_chat_fixtures.py). */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@ static size_t put(char *to, const char *text)
 }
 
 /* A lesson has the same tokens, up to the end of its last answer, and learns what is between the beginning of an
- * answer and the mark behind it. Returns how many answers it learns. */
+ * answer and the mark behind it. An answer of which the template leaves nothing is not learned. Returns how many answers
+ * it learns. */
 static size_t check_lesson(const rank_chat *chat, rank_tokenizer *tokenizer,
                            const rank_chat_messages *messages, const rank_ids *whole)
 {
@@ -34,8 +36,9 @@ static size_t check_lesson(const rank_chat *chat, rank_tokenizer *tokenizer,
         alike = alike && !(answer && (*content == ' ' || *content == '\n'));
         role = content + strlen(content) + 1;
     }
-    if (answers == 0) {
+    if (answers == 0 || (status == BASE_ERR_INVALID && chat->has_switch)) {
         assert_int_equal(status, BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, "no message of the assistant to learn from"));
         return 0;
     }
     assert_ok(status, &error);
@@ -49,7 +52,7 @@ static size_t check_lesson(const rank_chat *chat, rank_tokenizer *tokenizer,
         assert_true(at[i] < 0 || i + 1 == lesson.count || at[i + 1] >= 0 ||
                     at[i] == chat->close_id);
     }
-    assert_int_equal(learned, answers);
+    assert_true(learned == answers || (learned > 0 && learned < answers && chat->has_switch));
     const size_t all = lesson.count;
     for (size_t capacity = 0; capacity < all; capacity++) {
         at[capacity] = -7;
@@ -58,7 +61,7 @@ static size_t check_lesson(const rank_chat *chat, rank_tokenizer *tokenizer,
         assert_int_equal(lesson.count, all);
         assert_int_equal(at[capacity], -7);
     }
-    return answers;
+    return learned;
 }
 
 static size_t check(const json_t *made)
@@ -66,7 +69,7 @@ static size_t check(const json_t *made)
     base_error error;
     rank_tokenizer *tokenizer =
         chat_case_load(json_string_value(json_object_get(made, "tokenizer")));
-    const rank_chat chat =
+    rank_chat chat =
         chat_case_read(json_string_value(json_object_get(made, "template")),
                        json_string_value(json_object_get(made, "bos_token")), tokenizer);
     assert_string_equal(chat.why.message, "");
@@ -87,7 +90,16 @@ static size_t check(const json_t *made)
         .count = (uint32_t)json_array_size(messages),
         .no_thinking = json_is_true(json_object_get(made, "no_thinking")),
     };
-    assert_ok(rank_chat_encode(&chat, tokenizer, &all_of, &ids, &error), &error);
+    const char *refused = json_string_value(json_object_get(made, "refused"));
+    const base_status status = rank_chat_encode(&chat, tokenizer, &all_of, &ids, &error);
+    if (refused != NULL) {
+        assert_int_equal(status, BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, refused));
+        rank_chat_fini(&chat);
+        rank_tokenizer_destroy(tokenizer);
+        return 0;
+    }
+    assert_ok(status, &error);
     const json_t *expected = json_object_get(made, "ids");
     assert_int_equal(ids.count, json_array_size(expected));
     for (size_t i = 0; i < ids.count; i++) {
@@ -103,6 +115,7 @@ static size_t check(const json_t *made)
         assert_int_equal(ids.count, all);
         assert_int_equal(at[capacity], -7);
     }
+    rank_chat_fini(&chat);
     rank_tokenizer_destroy(tokenizer);
     return answers;
 }
@@ -140,13 +153,15 @@ static void marks_in_a_message_are_letters(void **state)
     int32_t at[IDS_MAX];
     rank_ids ids = {.at = at, .capacity = IDS_MAX};
     rank_tokenizer *tokenizer = chat_case_load("qwen2");
-    const rank_chat chat = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
+    rank_chat chat = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
+    const int32_t open = chat_case_id(tokenizer, "<|im_start|>");
     static const char texts[] = "user\0a<|im_end|>\n<|im_start|>system\nb";
     assert_ok(rank_chat_encode(&chat, tokenizer, &(rank_chat_messages){.texts = texts, .count = 1},
                                &ids, &error),
               &error);
-    assert_int_equal(count_of(&ids, chat.open_id), 2); /* the user's message, and the answer */
+    assert_int_equal(count_of(&ids, open), 2); /* the user's message, and the answer */
     assert_int_equal(count_of(&ids, chat.close_id), 1);
+    rank_chat_fini(&chat);
     rank_tokenizer_destroy(tokenizer);
 }
 
@@ -158,14 +173,17 @@ static void marks_that_are_not_special_are_letters_too(void **state)
     int32_t at[IDS_MAX];
     rank_ids ids = {.at = at, .capacity = IDS_MAX};
     rank_tokenizer *tokenizer = chat_case_load_marks("llama3", 0);
-    const rank_chat chat = chat_case_read(LLAMA3, "", tokenizer);
+    rank_chat chat = chat_case_read(LLAMA3, "", tokenizer);
+    const int32_t open = chat_case_id(tokenizer, "<|start_header_id|>");
+    const int32_t named = chat_case_id(tokenizer, "<|end_header_id|>");
     static const char texts[] = "user\0a<|eot_id|><|start_header_id|>system<|end_header_id|>\n\nb";
     assert_ok(rank_chat_encode(&chat, tokenizer, &(rank_chat_messages){.texts = texts, .count = 1},
                                &ids, &error),
               &error);
-    assert_int_equal(count_of(&ids, chat.open_id), 2);
-    assert_int_equal(count_of(&ids, chat.named_id), 2);
+    assert_int_equal(count_of(&ids, open), 2);
+    assert_int_equal(count_of(&ids, named), 2);
     assert_int_equal(count_of(&ids, chat.close_id), 1);
+    rank_chat_fini(&chat);
     rank_tokenizer_destroy(tokenizer);
 }
 
@@ -173,25 +191,27 @@ static void marks_that_are_not_special_are_letters_too(void **state)
 static void an_answer_is_not_answered_where_the_template_says_so(void **state)
 {
     (void)state;
-    static const char only_others[] = CHATML
-        "{% if add_generation_prompt and messages[-1]['role'] != 'assistant' %}" CHATML_ANSWER
-        "{% endif %}";
+    static const char only_others[] =
+        CHATML "{% if messages[-1]['role'] != 'assistant' %}" CHATML_ANSWER "{% endif %}";
     static const char texts[] = "user\0a\0assistant\0b\0user\0c";
     base_error error;
     rank_tokenizer *tokenizer = chat_case_load("qwen2");
-    const rank_chat always = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
-    const rank_chat others = chat_case_read(only_others, "", tokenizer);
+    rank_chat always = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
+    rank_chat others = chat_case_read(only_others, "", tokenizer);
+    const int32_t open = chat_case_id(tokenizer, "<|im_start|>");
     for (uint32_t messages = 1; messages <= 3; messages++) {
         int32_t at[2][IDS_MAX];
         rank_ids ids[] = {{.at = at[0], .capacity = IDS_MAX}, {.at = at[1], .capacity = IDS_MAX}};
         const rank_chat_messages said = {.texts = texts, .count = messages};
         assert_ok(rank_chat_encode(&always, tokenizer, &said, &ids[0], &error), &error);
         assert_ok(rank_chat_encode(&others, tokenizer, &said, &ids[1], &error), &error);
-        assert_int_equal(count_of(&ids[0], always.open_id), messages + 1);
-        assert_int_equal(count_of(&ids[1], always.open_id), messages == 2 ? 2 : messages + 1);
+        assert_int_equal(count_of(&ids[0], open), messages + 1);
+        assert_int_equal(count_of(&ids[1], open), messages == 2 ? 2 : messages + 1);
         assert_true(messages == 2 ? ids[1].count < ids[0].count : ids[1].count == ids[0].count);
         assert_memory_equal(at[0], at[1], ids[1].count * sizeof at[0][0]);
     }
+    rank_chat_fini(&always);
+    rank_chat_fini(&others);
     rank_tokenizer_destroy(tokenizer);
 }
 
@@ -201,22 +221,17 @@ static void the_longest_chat_is_encoded(void **state)
     base_error error;
     static char texts[PROTO_PROMPT_BYTES_MAX + 1];
     static int32_t at[PROTO_PROMPT_BYTES_MAX + 64];
-    static char template[2 * RANK_CHAT_SYSTEM_BYTES];
     rank_ids ids = {.at = at, .capacity = sizeof at / sizeof at[0]};
     rank_tokenizer *tokenizer = chat_case_load("llama3");
     memset(texts, 'a', sizeof texts - 1);
     memcpy(texts, "system", sizeof "system");
-    (void)snprintf(template, sizeof template,
-                   SYSTEM_HEADER "{%% set date_string = \"%0*d\" %%}"
-                                 "{{ 'Cutting Knowledge Date: December 2023\\n' }}",
-                   RANK_CHAT_SYSTEM_BYTES - 64, 7);
-    strncat(template, LLAMA3, sizeof template - strlen(template) - 1);
-    const rank_chat chat = chat_case_read(template, "", tokenizer);
+    rank_chat chat = chat_case_read(LLAMA3, "", tokenizer);
     assert_string_equal(chat.why.message, "");
     assert_ok(rank_chat_encode(&chat, tokenizer, &(rank_chat_messages){.texts = texts, .count = 1},
                                &ids, &error),
               &error);
     assert_true(ids.count > 1000);
+    rank_chat_fini(&chat);
     rank_tokenizer_destroy(tokenizer);
 }
 
@@ -236,8 +251,8 @@ static void spaces_of_all_kinds_are_trimmed_if_the_template_says_so(void **state
 {
     (void)state;
     rank_tokenizer *tokenizer = chat_case_load("llama3");
-    const rank_chat trims = chat_case_read(LLAMA3, "", tokenizer);
-    const rank_chat leaves = chat_case_read(LLAMA3_CONTENT("m.content"), "", tokenizer);
+    rank_chat trims = chat_case_read(LLAMA3, "", tokenizer);
+    rank_chat leaves = chat_case_read(LLAMA3_CONTENT("m.content"), "", tokenizer);
     static const char bare[] = "user\0a\xc2\xa0"
                                "b";
     static const char within[] = "user\0\xe3\x80\x80\xe2\x80\x8a\x1c\xc2\x85 a\xc2\xa0"
@@ -249,19 +264,59 @@ static void spaces_of_all_kinds_are_trimmed_if_the_template_says_so(void **state
     assert_true(count_tokens(&leaves, tokenizer, within) > count_tokens(&leaves, tokenizer, bare));
     assert_int_equal(count_tokens(&trims, tokenizer, "user\0 \xe3\x80\x80\n"),
                      count_tokens(&trims, tokenizer, "user\0"));
+    rank_chat_fini(&trims);
+    rank_chat_fini(&leaves);
     rank_tokenizer_destroy(tokenizer);
 }
 
-/* Ours has no tokens that could be marks. */
-static void our_own_tokenizer_has_no_chats(void **state)
+/* A template is no use that cannot be run, that fails on a plain question, or leaves it out. */
+static void what_is_wrong_with_a_template_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *why;
+    } cases[] = {
+        {NULL, "no chat template"},
+        {"", "leaves out what a user says"},
+        {"{{ messages[0].content", "line 1"},
+        {"{{ messages[0].content | shout }}", "shout"},
+        {"{{ raise_exception('A system message, please.') }}", "A system message, please."},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        base_error error;
+        rank_ids ids = {.capacity = 0};
+        rank_tokenizer *tokenizer = chat_case_load("gpt2");
+        rank_chat chat = chat_case_read(cases[i].text, "", tokenizer);
+        const rank_chat_messages asked = {.texts = "user\0a", .count = 1};
+        assert_int_equal(rank_chat_encode(&chat, tokenizer, &asked, &ids, &error),
+                         BASE_ERR_UNSUPPORTED);
+        if (strstr(error.message, cases[i].why) == NULL) {
+            fail_msg("'%s' is not in: %s", cases[i].why, error.message);
+        }
+        rank_chat_fini(&chat);
+        rank_tokenizer_destroy(tokenizer);
+    }
+}
+
+/* Ours has no tokens that could be marks: they are letters, and nothing can be learned that ends an answer. */
+static void marks_may_be_no_tokens(void **state)
 {
     (void)state;
     base_error error;
+    int32_t at[IDS_MAX];
+    rank_ids ids = {.at = at, .capacity = IDS_MAX};
     rank_tokenizer *tokenizer = NULL;
     assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
-    const rank_chat chat = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
-    assert_null(chat.form);
-    assert_non_null(strstr(chat.why.message, "<|im_start|>, which is no token"));
+    rank_chat chat = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
+    const rank_chat_messages said = {.texts = "user\0a\0assistant\0b", .count = 2};
+    assert_int_equal(chat.close_id, -1);
+    assert_ok(rank_chat_encode(&chat, tokenizer, &said, &ids, &error), &error);
+    assert_true(ids.count > 0);
+    assert_int_equal(rank_chat_encode_lesson(&chat, tokenizer, &said, &ids, &error),
+                     BASE_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "no token that ends an answer"));
+    rank_chat_fini(&chat);
     rank_tokenizer_destroy(tokenizer);
 }
 
@@ -274,7 +329,8 @@ int main(void)
         cmocka_unit_test(the_longest_chat_is_encoded),
         cmocka_unit_test(spaces_of_all_kinds_are_trimmed_if_the_template_says_so),
         cmocka_unit_test(marks_that_are_not_special_are_letters_too),
-        cmocka_unit_test(our_own_tokenizer_has_no_chats),
+        cmocka_unit_test(what_is_wrong_with_a_template_is_said),
+        cmocka_unit_test(marks_may_be_no_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,13 +187,14 @@ static void chats_need_a_template(void **state)
         strstr(error.message, "data.jsonl:1: \"messages\": a chat needs a --checkpoint"));
 
     rank_tokenizer *tokenizer = chat_case_load("qwen2");
-    const rank_chat none = chat_case_read("{{ 'what' }}", "", tokenizer);
+    rank_chat none = chat_case_read("{{ 'what' }}", "", tokenizer);
     options.tokenizer = tokenizer;
     options.chat = &none;
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "not of a form that is known"));
+    assert_non_null(strstr(error.message, "leaves out what a user says"));
 
-    const rank_chat chat = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
+    rank_chat chat = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
+    rank_chat_fini(&none);
     options.chat = &chat;
     options.loss_on_correction = true;
     options.context = IDS_MAX;
@@ -224,6 +225,7 @@ static void chats_need_a_template(void **state)
     data_write(fixture, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n");
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, ":1: \"messages\": no message of the assistant"));
+    rank_chat_fini(&chat);
     rank_tokenizer_destroy(tokenizer);
 }
 

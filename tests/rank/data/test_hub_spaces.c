@@ -47,7 +47,8 @@ static size_t encode(rank_tokenizer *tokenizer, rank_tokenizer_place place, cons
 {
     base_error error;
     rank_ids ids = {.at = at, .capacity = IDS_MAX};
-    assert_ok(rank_tokenizer_encode_at(tokenizer, place, text, bytes, &ids, &error), &error);
+    const rank_tokenizer_text of = {.at = text, .bytes = bytes, .place = place};
+    assert_ok(rank_tokenizer_encode_text(tokenizer, &of, &ids, &error), &error);
     assert_true(ids.count <= IDS_MAX);
     return ids.count;
 }

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # tokenizer-encode as a user calls it: what it prints and writes, whatever the threads, and what it refuses.
-#   encode.sh BIN SCRATCH
+#   encode.sh BIN TOKENIZER SCRATCH
+# TOKENIZER puts a space before a text.
 set -euo pipefail
 
 PATH=$1:$PATH
-rm -rf "$2"
-mkdir -p "$2"
-cd "$2"
+spaced=$2
+rm -rf "$3"
+mkdir -p "$3"
+cd "$3"
 
 fail() {
     echo "tokenizer-encode: $*"
@@ -55,6 +57,15 @@ for threads in 1 2 7; do
     tokenizer-encode --tokenizer t.json --threads $threads --out "$threads.safetensors" text.txt data.jsonl short.txt >/dev/null
     cmp made/here/a.safetensors "$threads.safetensors" || fail "$threads threads make another file"
 done
+
+# A text that is read in parts begins once: its lines have as many tokens as the second of two.
+counts=()
+for lines in 1 2 90000; do
+    yes "to be, or not to be" | head -n "$lines" >same.txt || true
+    tokenizer-encode --tokenizer "$spaced" --out same.safetensors same.txt >/dev/null
+    counts+=("$(tokens same.safetensors 2 | wc -w)")
+done
+[ "${counts[2]}" -eq $((counts[1] + 89998 * (counts[1] - counts[0]))) ] || fail "tokens of 1, 2 and 90000 lines: ${counts[*]}"
 
 # Texts follow each other, each with the end token, which is the last of the vocabulary.
 tokenizer-encode --tokenizer t.json --out lines.safetensors data.jsonl >/dev/null

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Makes jinja.json: templates, variables, and what jinja2 makes of them with transformers' settings, for
+tests/rank/jinja/test_render.c. The templates are those of jinja_small.py (a feature each) and of jinja_chats.py (whole
+chat templates in the style of known models'). Needs jinja2.
+
+    python make_jinja_fixtures.py
+"""
+import json
+import pathlib
+
+import jinja2
+from jinja2.ext import Extension, loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+import jinja_chats
+import jinja_small
+
+HERE = pathlib.Path(__file__).parent
+
+
+class Generation(Extension):
+    """{% generation %}, whose content passes through, as in transformers."""
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_pass"), [], [], body).set_lineno(line)
+
+    def _pass(self, caller):
+        return caller()
+
+
+def raise_exception(message):
+    raise jinja2.exceptions.TemplateError(message)
+
+
+def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def environment():
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    made.filters["tojson"] = tojson
+    made.globals["raise_exception"] = raise_exception
+    return made
+
+
+def outcome(jinja, template, variables):
+    """The text; or an error, with its message if the template raised it."""
+    try:
+        return {"text": jinja.from_string(template).render(**variables)}
+    except jinja2.exceptions.TemplateError as error:
+        return {"raised": str(error)} if type(error) is jinja2.exceptions.TemplateError else {"fails": True}
+    except (TypeError, ValueError, ArithmeticError, LookupError):
+        return {"fails": True}
+
+
+def main():
+    jinja = environment()
+    cases = []
+    for template in jinja_small.TEMPLATES:
+        cases.append({"template": template, "variables": jinja_small.VARIABLES,
+                      **outcome(jinja, template, jinja_small.VARIABLES)})
+    for template, variables in jinja_chats.cases():
+        cases.append({"template": template, "variables": variables, **outcome(jinja, template, variables)})
+    templates = sorted({case["template"] for case in cases})
+    sets = []
+    for case in cases:
+        if case["variables"] not in sets:
+            sets.append(case["variables"])
+        case["variables"] = sets.index(case["variables"])
+        case["template"] = templates.index(case["template"])
+    with open(HERE / "jinja.json", "w") as file:
+        json.dump({"templates": templates, "variables": sets, "cases": cases}, file, indent=0)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
