@@ -50,7 +50,7 @@ int32_t rank_draft_length(rank_draft_pace *pace, int32_t most)
     return length < most ? length : most;
 }
 
-void rank_draft_learn(rank_draft_pace *pace, int32_t drafted, int32_t accepted)
+void rank_draft_learn(rank_draft_pace *pace, int32_t drafted, int32_t accepted, int32_t free_misses)
 {
     BASE_ASSERT(drafted >= 1);
     BASE_ASSERT(accepted <= drafted);
@@ -59,6 +59,6 @@ void rank_draft_learn(rank_draft_pace *pace, int32_t drafted, int32_t accepted)
         pace->misses = 0;
         return;
     }
-    pace->misses += pace->misses < RANK_DRAFT_MISSES_MAX ? 1 : 0;
-    pace->pause = (1 << pace->misses) - 1;
+    pace->misses += pace->misses < free_misses + RANK_DRAFT_MISSES_MAX ? 1 : 0;
+    pace->pause = pace->misses > free_misses ? (1 << (pace->misses - free_misses)) - 1 : 0;
 }

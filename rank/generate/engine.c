@@ -228,6 +228,47 @@ static base_status change(rank_engine *engine, size_t record_bytes, base_error *
     return BASE_OK;
 }
 
+/* Lets the model draft that is there for it. */
+static base_status draft(rank_engine *engine, base_error *reterr)
+{
+    const int64_t before_ns = base_now_ns();
+    if (engine->drafter == NULL) {
+        return BASE_OK;
+    }
+    const base_status status = rank_drafter_run(engine->drafter, reterr);
+    engine->costs.draft_ns += base_now_ns() - before_ns;
+    return status;
+}
+
+/* FNV-1a of the step's tokens; 0: no model drafts, and all ranks have the same. */
+static uint64_t digest_rows(const rank_engine *engine)
+{
+    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    for (int32_t i = 0; engine->drafter != NULL && i < engine->batch_start[engine->entry_count];
+         i++) {
+        digest = (digest ^ (uint32_t)engine->batch_ids[i]) * UINT64_C(0x100000001b3);
+    }
+    return engine->drafter != NULL ? digest : 0;
+}
+
+/* Checks that all ranks have drafted the same. */
+static base_status compare_rows(const rank_engine *engine, uint64_t rows, size_t size_bytes,
+                                base_error *reterr)
+{
+    const int ranks = engine->run.shape.tp->ranks;
+    for (int rank = 0; rank < ranks; rank++) {
+        engine_head head;
+        memcpy(&head, engine->messages + (size_t)rank * size_bytes, sizeof head);
+        if (head.rows != rows) {
+            return base_fail(reterr, BASE_ERR_PEER,
+                             "rank %d has drafted other tokens: its draft model, or the bits of "
+                             "its processor, are others than this rank's",
+                             rank);
+        }
+    }
+    return BASE_OK;
+}
+
 /* Computes a step of the plan; nothing if it is empty. */
 static base_status compute(rank_engine *engine, base_error *reterr)
 {
@@ -278,6 +319,9 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
     rank_step_trace_begin(engine->trace, before_ns);
     base_status status = rank_alone_tick(engine->alone, reterr);
     if (status == BASE_OK) {
+        status = draft(engine, reterr);
+    }
+    if (status == BASE_OK) {
         status = compute(engine, reterr);
     }
     *ended = false;
@@ -287,10 +331,14 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
         head.last = last;
     }
     if (status == BASE_OK) {
+        head.rows = digest_rows(engine);
         status = rank_engine_make_message(engine, &head, &size_bytes, reterr);
     }
     if (status == BASE_OK) {
         status = exchange(engine, size_bytes, reterr);
+    }
+    if (status == BASE_OK) {
+        status = compare_rows(engine, head.rows, size_bytes, reterr);
     }
     if (status == BASE_OK) {
         status = rank_engine_draw(engine, size_bytes, reterr);

@@ -6,7 +6,7 @@
  * and have the same state to the byte (schedule.h).
  *
  *     each rank: shards of the weights, its heads' part of the cache, its ids' logits
- *     a step:    plan · decode · a sample record of its logits
+ *     a step:    drafts of a model, if there is one · plan · decode · a sample record of its logits
  *                · all-gather of records, with rank 0's length of what follows
  *                · the tokens, the same on every rank · rank 0's record, if there is one
  *
@@ -20,6 +20,7 @@
 #include "backend/graphs.h"
 #include "checkpoint/shards.h"
 #include "generate/alone.h"
+#include "generate/drafter.h"
 #include "generate/requests.h"
 #include "generate/step_trace.h"
 #include "model/family.h"
@@ -46,6 +47,7 @@ typedef struct rank_engine_options {
     rank_type cache_type; /* of keys and values; bfloat16 on a GPU only */
     rank_engine_on_event on_event;
     int draft_max; /* tokens that a sequence may draft in a step (schedule.h); 0: none. On a CPU only */
+    const rank_draft_model *draft; /* borrowed: drafts them; NULL: they are looked up (draft.h) */
     bool shares; /* prompts share what is cached of their beginnings (schedule.h) */
     /* On every rank: the step that has just begun is the first that computes for the request, of whose prompt
      * so many tokens were cached. NULL: nobody wants to know. */
@@ -66,7 +68,9 @@ typedef struct rank_engine_memory {
     int cache_blocks;
     int cache_tokens;
     size_t work_bytes;
-    rank_memory_use planned; /* of the device's memory */
+    size_t draft_weight_bytes; /* of the model that drafts; 0: there is none */
+    size_t draft_cache_bytes;
+    rank_memory_use planned; /* of the device's memory, with that of the model that drafts */
 } rank_engine_memory;
 
 /* What the steps so far have cost this rank; those in which nothing was computed do not count. */
@@ -77,6 +81,7 @@ typedef struct rank_engine_costs {
     uint64_t drafted;  /* tokens of drafts that were checked, */
     uint64_t accepted; /* and of them those behind which their step drew another */
     int64_t step_ns;
+    int64_t draft_ns;  /* of it in the model that drafts */
     int64_t gather_ns; /* of it in the exchange of candidates and records */
     rank_tp_costs all_reduce;
 } rank_engine_costs;

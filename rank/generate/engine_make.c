@@ -5,16 +5,6 @@
 #include "backend/memory_use.h"
 #include "generate/engine_parts.h"
 
-/* The longest sample record that any parameters need. */
-static size_t sample_record_bytes_max(int ranks)
-{
-    const rank_sample_params top_k = {.temperature = 1, .top_p = 1, .top_k = RANK_SAMPLE_TOP_K_MAX};
-    const rank_sample_params top_p = {.temperature = 1, .top_p = 0.5};
-    const size_t k = rank_sample_record_bytes(&top_k, ranks);
-    const size_t p = rank_sample_record_bytes(&top_p, ranks);
-    return k > p ? k : p;
-}
-
 static base_status device_bytes(const rank_engine *engine, rank_memory kind, size_t size_bytes,
                                 void **memory, base_error *reterr)
 {
@@ -47,6 +37,7 @@ static rank_schedule_options schedule_options(const rank_engine_options *options
         .vocab_size = options->config->vocab_size,
         .shares = options->shares ? 1 : 0,
         .draft_max = options->draft_max,
+        .draft_context = options->draft != NULL ? options->draft->config.context : 0,
     };
 }
 
@@ -129,6 +120,20 @@ static base_status check_room(rank_engine *engine, const rank_engine_options *op
     return status;
 }
 
+/* The model that drafts, if there is one. */
+static base_status make_drafter(rank_engine *engine, const rank_engine_options *options,
+                                base_error *reterr)
+{
+    return options->draft == NULL
+               ? BASE_OK
+               : rank_drafter_create(&(rank_drafter_options){.model = options->draft,
+                                                             .device = options->device,
+                                                             .schedule = engine->schedule,
+                                                             .table_width = engine->table_width,
+                                                             .alone = options->alone},
+                                     &engine->drafter, reterr);
+}
+
 static base_status make_run(rank_engine *engine, const rank_engine_options *options,
                             base_error *reterr)
 {
@@ -183,7 +188,7 @@ static base_status make_tables(rank_engine *engine, const rank_engine_options *o
     const size_t rows = engine->run.shape.token_count_max;
     const size_t ranks = (size_t)engine->run.shape.tp->ranks;
     const size_t sampled = engine->sampled_max;
-    const size_t message = sizeof(engine_head) + sampled * sample_record_bytes_max((int)ranks);
+    const size_t message = sizeof(engine_head) + sampled * rank_sample_record_bytes_max((int)ranks);
     const size_t padded = (size_t)engine->vocab.leaf_width * RANK_TP_LEAVES;
     void *host = NULL;
     engine->entries = calloc(sequences, sizeof *engine->entries);
@@ -302,6 +307,9 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
     if (status == BASE_OK) {
         status = make_run(engine, options, reterr);
     }
+    if (status == BASE_OK) {
+        status = make_drafter(engine, options, reterr);
+    }
     return status == BASE_OK ? make_tables(engine, options, reterr) : status;
 }
 
@@ -334,6 +342,7 @@ void rank_engine_destroy(rank_engine *engine)
         return;
     }
     const rank_device *device = &engine->run.device;
+    rank_drafter_destroy(engine->drafter);
     rank_graphs_destroy(engine->graphs);
     device->backend->release(device->queue, engine->blocks);
     rank_step_tables_destroy(&engine->tables);
@@ -367,6 +376,11 @@ void rank_engine_destroy(rank_engine *engine)
 rank_engine_memory rank_engine_get_memory(const rank_engine *engine)
 {
     const rank_schedule_options *schedule = rank_schedule_get_options(engine->schedule);
+    const rank_drafter_memory draft = rank_drafter_get_memory(engine->drafter);
+    rank_memory_use planned = engine->planned;
+    for (int kind = 0; kind < RANK_MEMORY_KINDS; kind++) {
+        planned.bytes[kind] += draft.planned.bytes[kind];
+    }
     return (rank_engine_memory){
         .weight_bytes = rank_shards_bytes(engine->shards),
         .weight_elements = rank_shards_elements(engine->shards),
@@ -375,6 +389,8 @@ rank_engine_memory rank_engine_get_memory(const rank_engine *engine)
         .cache_blocks = schedule->block_count,
         .cache_tokens = schedule->block_count * schedule->block_tokens,
         .work_bytes = engine->work_bytes,
-        .planned = engine->planned,
+        .draft_weight_bytes = draft.weight_bytes,
+        .draft_cache_bytes = draft.cache_bytes,
+        .planned = planned,
     };
 }

@@ -7,11 +7,12 @@
 
 #define ENGINE_HEAD_MAGIC UINT64_C(0x70657473666e6972) /* "rinfstep" */
 
-/* The beginning of a rank's message in a step. Only rank 0's is used. */
+/* The beginning of a rank's message in a step. Of other ranks than 0 only the rows are used. */
 typedef struct engine_head {
     uint64_t magic;
     uint64_t record_bytes; /* of the record after the step; 0: there is none */
     uint64_t last;
+    uint64_t rows; /* a digest of what it computes, if a model has drafted some of it */
 } engine_head;
 
 /* A row of a step whose logits give a token. */
@@ -42,6 +43,7 @@ struct rank_engine {
     rank_cache cache;
     rank_sample_vocab vocab;
     rank_schedule *schedule;
+    rank_drafter *drafter;   /* NULL: no model drafts */
     rank_requests *requests; /* on rank 0; else NULL */
     size_t table_width;
     size_t record_bytes_max;

@@ -340,6 +340,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .block_tokens = BLOCK_TOKENS,
                                .shares = options->shares,
                                .draft_max = options->draft_max,
+                               .draft = options->draft,
                                .waiting_max = options->source != NULL
                                                   ? options->sequences + PROTO_REQUESTS_WAITING_MAX
                                                   : WAITING_MAX,

@@ -108,6 +108,7 @@ typedef struct rank_generate_options {
      * where products do not change them with the rows beside. */
     bool shares;
     int draft_max; /* tokens that a text may draft in a step; 0: none. No text changes */
+    const rank_draft_model *draft; /* drafts them; NULL: they are looked up */
     /* With a source: nothing is kept of requests that are answered, and any number may come. */
     bool forgets;
     /* With a source: its texts are what the model makes, with their control characters, and with the

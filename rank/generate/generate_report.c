@@ -15,6 +15,7 @@ static rank_engine_costs get_costs(const generation *g)
     costs.drafted -= g->cold.drafted;
     costs.accepted -= g->cold.accepted;
     costs.step_ns -= g->cold.step_ns;
+    costs.draft_ns -= g->cold.draft_ns;
     costs.gather_ns -= g->cold.gather_ns;
     costs.all_reduce.count -= g->cold.all_reduce.count;
     costs.all_reduce.bytes -= g->cold.all_reduce.bytes;

@@ -62,6 +62,15 @@ size_t rank_sample_record_bytes(const rank_sample_params *params, int world_size
            (size_t)layout.candidates_max * sizeof(rank_sample_candidate);
 }
 
+size_t rank_sample_record_bytes_max(int world_size)
+{
+    const rank_sample_params top_k = {.temperature = 1, .top_p = 1, .top_k = RANK_SAMPLE_TOP_K_MAX};
+    const rank_sample_params top_p = {.temperature = 1, .top_p = 0.5};
+    const size_t k = rank_sample_record_bytes(&top_k, world_size);
+    const size_t p = rank_sample_record_bytes(&top_p, world_size);
+    return k > p ? k : p;
+}
+
 void rank_sample_sift(rank_sample_candidate *heap, size_t count, size_t at, bool worst_first)
 {
     const rank_sample_candidate moving = heap[at];

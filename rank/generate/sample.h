@@ -83,6 +83,9 @@ BASE_MUST_CHECK base_status rank_sample_check(const rank_sample_params *params, 
 /* Bytes of every rank's record: a multiple of 8. */
 size_t rank_sample_record_bytes(const rank_sample_params *params, int world_size);
 
+/* The longest record that any parameters need. */
+size_t rank_sample_record_bytes_max(int world_size);
+
 /* record (record_bytes, aligned for double) = this rank's record of its logits, leaves × leaf_width
  * of them, for the token at `position`. Padding is not read. */
 void rank_sample_make(const rank_sample_vocab *vocab, const rank_sample_params *params,

@@ -16,6 +16,8 @@ typedef struct sequence_state {
     int32_t finish;      /* rank_finish, between the two passes of accept */
     int32_t shared;      /* of the prompt, cached when it joined */
     int32_t drafted;     /* tokens that stand behind those that are known */
+    int32_t may_draft;   /* tokens that a model may draft for the next step, */
+    int32_t followed;    /* and how many of the text's are in its cache, drafted ones too */
     rank_draft_pace pace;
 } sequence_state;
 
@@ -25,11 +27,10 @@ struct rank_schedule {
     uint64_t records;
     rank_schedule_options options;
     int32_t running;
-    int32_t reserved;
 };
 
 _Static_assert(sizeof(struct rank_schedule) == 48, "no padding");
-_Static_assert(sizeof(sequence_state) == sizeof(rank_request) + 32, "no padding");
+_Static_assert(sizeof(sequence_state) == sizeof(rank_request) + 40, "no padding");
 
 static rank_blocks_options blocks_options(const rank_schedule_options *options)
 {
@@ -356,18 +357,29 @@ static base_status grow(rank_schedule *schedule, const rank_schedule_entry *entr
     return BASE_OK;
 }
 
-/* Drafts what the sequence may draw behind the next token, as far as it can go on. */
+static int32_t smaller(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Drafts what the sequence may draw behind the next token, as far as it can go on; or notes how much a
+ * model may draft of it, which computes all tokens but the last one drafted. */
 static void draft(rank_schedule *schedule, int32_t index)
 {
     sequence_state *s = sequence_at(schedule, index);
-    const int32_t left =
-        rank_schedule_tokens_max(&schedule->options, &s->request) - s->token_count - 1;
-    const int32_t most = rank_draft_length(&s->pace, schedule->options.draft_max);
-    s->drafted =
-        rank_draft_find(tokens_of(schedule, index), s->token_count, most < left ? most : left);
+    const rank_schedule_options *options = &schedule->options;
+    const int32_t left = rank_schedule_tokens_max(options, &s->request) - s->token_count - 1;
+    const int32_t most = smaller(rank_draft_length(&s->pace, options->draft_max), left);
+    if (options->draft_context == 0) {
+        s->drafted = rank_draft_find(tokens_of(schedule, index), s->token_count, most);
+        return;
+    }
+    const int32_t room = smaller(most, options->draft_context + 1 - s->token_count);
+    s->may_draft = room > 0 ? room : 0;
 }
 
-/* Ends a step of a sequence that has drawn. Rows of the draft that were wrong are computed again. */
+/* Ends a step of a sequence that has drawn. Rows of the draft that were wrong are computed again, also
+ * by the model that has drafted them. */
 static base_status end_draw(rank_schedule *schedule, const rank_schedule_entry *entry,
                             const int32_t *tokens, rank_schedule_event *events, int *event_count,
                             base_error *reterr)
@@ -377,9 +389,12 @@ static base_status end_draw(rank_schedule *schedule, const rank_schedule_entry *
     const base_status status = grow(schedule, entry, tokens, events, event_count, reterr);
     s->computed = s->token_count - 1;
     if (entry->samples > 1) {
-        rank_draft_learn(&s->pace, entry->samples - 1, s->computed - known);
+        rank_draft_learn(&s->pace, entry->samples - 1, s->computed - known,
+                         schedule->options.draft_context > 0 ? RANK_DRAFT_MODEL_MISSES : 0);
     }
+    s->followed = smaller(s->followed, s->computed); /* what was drafted behind is wrong */
     s->drafted = 0;
+    s->may_draft = 0;
     if (s->finish == RANK_FINISH_NOT && schedule->options.draft_max > 0) {
         draft(schedule, entry->sequence);
     }
@@ -450,4 +465,36 @@ const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t seque
 {
     *count = sequence_at(schedule, sequence)->token_count;
     return tokens_of(schedule, sequence);
+}
+
+int32_t rank_schedule_at(const rank_schedule *schedule, int position)
+{
+    BASE_ASSERT(position < schedule->running);
+    return order_of(schedule)[position];
+}
+
+rank_schedule_draft rank_schedule_drafting(const rank_schedule *schedule, int32_t sequence)
+{
+    const sequence_state *s = sequence_at(schedule, sequence);
+    const int32_t context = schedule->options.draft_context;
+    const bool begins = s->token_count == s->request.prompt_count && s->token_count < context;
+    const bool follows = begins || s->may_draft > 0;
+    return (rank_schedule_draft){.followed = s->followed,
+                                 .behind = follows ? s->token_count - s->followed : 0,
+                                 .wanted = s->may_draft};
+}
+
+void rank_schedule_follow(rank_schedule *schedule, int32_t sequence, int32_t count)
+{
+    sequence_state *s = sequence_at(schedule, sequence);
+    s->followed += count;
+    BASE_ASSERT(s->followed <= s->token_count + s->drafted);
+    BASE_ASSERT(s->followed <= schedule->options.draft_context);
+}
+
+void rank_schedule_add_draft(rank_schedule *schedule, int32_t sequence, int32_t token)
+{
+    sequence_state *s = sequence_at(schedule, sequence);
+    BASE_ASSERT(s->drafted < s->may_draft);
+    tokens_of(schedule, sequence)[s->token_count + s->drafted++] = token;
 }

@@ -20,6 +20,9 @@
  * which those count that were drawn. It ends by a stop token, by max_new_tokens, or with a full
  * context, and frees its index and blocks at once.
  *
+ * With draft_context a model makes the drafts (drafter.h), between steps 2 and 3. The schedule knows
+ * how far that model's cache follows each sequence.
+ *
  * Caller's storage, no allocation, no clock. One thread at a time. */
 #ifndef RANK_GENERATE_SCHEDULE_H
 #define RANK_GENERATE_SCHEDULE_H
@@ -44,6 +47,7 @@ typedef struct rank_schedule_options {
     int32_t
         shares; /* 1: a prompt shares what is cached of its beginning (blocks.h); 0: it does not */
     int32_t draft_max; /* 0 … RANK_DRAFT_TOKENS_MAX: tokens that a sequence may draft in a step */
+    int32_t draft_context; /* tokens that the model which drafts can take; 0: there is none */
 } rank_schedule_options;
 
 /* One request, without its prompt's tokens. */
@@ -139,6 +143,23 @@ const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t seque
 /* How many tokens of its prompt the sequence has not computed, because they were cached. Its first entry begins
  * behind them. */
 int32_t rank_schedule_shared(const rank_schedule *schedule, int32_t sequence);
+
+/* The index of the sequence at a place in the order of admission, 0 … running - 1. */
+int32_t rank_schedule_at(const rank_schedule *schedule, int position);
+
+/* What a model that drafts has to do for a sequence. */
+typedef struct rank_schedule_draft {
+    int32_t followed; /* tokens in that model's cache */
+    int32_t behind;   /* tokens after them that it is to compute now */
+    int32_t wanted;   /* tokens that it may draft then, in place of this step's: 0: none */
+} rank_schedule_draft;
+rank_schedule_draft rank_schedule_drafting(const rank_schedule *schedule, int32_t sequence);
+
+/* The model has computed so many tokens more, known or drafted. */
+void rank_schedule_follow(rank_schedule *schedule, int32_t sequence, int32_t count);
+
+/* Adds a token to the sequence's draft, of at most `wanted`. */
+void rank_schedule_add_draft(rank_schedule *schedule, int32_t sequence, int32_t token);
 
 /* The index of a request's sequence, -1 if it does not run. */
 int32_t rank_schedule_find(const rank_schedule *schedule, uint64_t request_id);

@@ -149,24 +149,30 @@ base_status world_answer(world *w, coll_comm *comm, base_error *reterr)
     rank_engine *engine = NULL;
     rank_flat_params params = {&w->config, w->params};
     const rank_tensor_source source = rank_flat_source(&params);
+    const bool other = w->other_drafter != DRAFTER_TEXT && l.rank == w->plan.ranks - 1;
+    const drafter drafts = other ? w->other_drafter : w->plan.drafter;
+    rank_draft_model model = w->drafts[drafts];
+    model.type = w->plan.type;
     base_status status = rank_device_open("cpu", &device, reterr);
     if (status == BASE_OK) {
-        status = rank_engine_create(&(rank_engine_options){.config = &w->config,
-                                                           .device = &device,
-                                                           .comm = comm,
-                                                           .source = &source,
-                                                           .type = w->plan.type,
-                                                           .sequences = w->plan.sequences,
-                                                           .chunk_tokens = w->plan.chunk_tokens,
-                                                           .block_tokens = BLOCK_TOKENS,
-                                                           .cache_tokens = w->plan.cache_tokens,
-                                                           .waiting_max = WAITING_MAX,
-                                                           .on_event = on_event,
-                                                           .on_begin = on_begin,
-                                                           .shares = w->plan.shares,
-                                                           .draft_max = w->plan.draft_max,
-                                                           .user = &l},
-                                    &engine, reterr);
+        status = rank_engine_create(
+            &(rank_engine_options){.config = &w->config,
+                                   .device = &device,
+                                   .comm = comm,
+                                   .source = &source,
+                                   .type = w->plan.type,
+                                   .sequences = w->plan.sequences,
+                                   .chunk_tokens = w->plan.chunk_tokens,
+                                   .block_tokens = BLOCK_TOKENS,
+                                   .cache_tokens = w->plan.cache_tokens,
+                                   .waiting_max = WAITING_MAX,
+                                   .on_event = on_event,
+                                   .on_begin = on_begin,
+                                   .shares = w->plan.shares,
+                                   .draft_max = w->plan.draft_max,
+                                   .draft = drafts != DRAFTER_TEXT ? &model : NULL,
+                                   .user = &l},
+            &engine, reterr);
     }
     if (status == BASE_OK) {
         status = drive(engine, w, l.rank, reterr);
@@ -175,6 +181,55 @@ base_status world_answer(world *w, coll_comm *comm, base_error *reterr)
     rank_engine_destroy(engine);
     rank_device_close(&device);
     return status;
+}
+
+/* Of parameters that rank_model_init gives. */
+static void enliven(float *params, size_t count)
+{
+    for (size_t i = 0; i < count; i++) { /* livelier than fresh parameters; biases, too */
+        const float lively = params[i] * 6.0f + (float)(i % 7) * 0.01f;
+        uint32_t bits = 0;
+        memcpy(&bits, &lively, sizeof bits);
+        bits &= 0xffff0000; /* a bfloat16 */
+        memcpy(&params[i], &bits, sizeof bits);
+    }
+}
+
+static void set_drafter(world *w, drafter kind, const rank_model_config *config, float *params)
+{
+    w->drafts[kind] = (rank_draft_model){.config = *config, .source = &w->draft_sources[kind]};
+    w->draft_params[kind] = (rank_flat_params){&w->drafts[kind].config, params};
+    w->draft_sources[kind] = rank_flat_source(&w->draft_params[kind]);
+}
+
+static void make_drafter(world *w, drafter kind, const rank_model_config *config)
+{
+    const size_t count = rank_model_param_count(config);
+    float *params = malloc(count * sizeof *params);
+    assert_non_null(params);
+    rank_model_init(config, 7, params);
+    enliven(params, count);
+    set_drafter(w, kind, config, params);
+}
+
+/* The model, with every second parameter so much larger or smaller. */
+static void copy_drafter(world *w, drafter kind, float noise)
+{
+    const size_t count = rank_model_param_count(&w->config);
+    float *params = malloc(count * sizeof *params);
+    assert_non_null(params);
+    for (size_t i = 0; i < count; i++) {
+        params[i] = w->params[i] + (i % 2 == 0 ? 0 : i % 4 == 1 ? noise : -noise);
+    }
+    set_drafter(w, kind, &w->config, params);
+}
+
+void world_close(world *w)
+{
+    for (int kind = DRAFTER_SAME; kind < DRAFTERS; kind++) {
+        free((float *)(uintptr_t)w->draft_params[kind].params);
+    }
+    free(w->params);
 }
 
 void world_open(world *w, int context)
@@ -186,15 +241,17 @@ void world_open(world *w, int context)
     w->params = malloc(count * sizeof *w->params);
     assert_non_null(w->params);
     rank_model_init(&w->config, 7, w->params);
-    for (size_t i = 0; i < count; i++) { /* livelier than fresh parameters; biases, too */
-        const float lively = w->params[i] * 6.0f + (float)(i % 7) * 0.01f;
-        uint32_t bits = 0;
-        memcpy(&bits, &lively, sizeof bits);
-        bits &= 0xffff0000; /* a bfloat16 */
-        memcpy(&w->params[i], &bits, sizeof bits);
-    }
+    enliven(w->params, count);
     const size_t embedding = VOCAB * (size_t)shape.width; /* that of positions is behind it */
     for (size_t i = 0; context == LONG_CONTEXT && i < (size_t)(context * shape.width); i++) {
         w->params[embedding + i] = 0; /* the same tokens are followed by the same */
     }
+    rank_model_config small = w->config;
+    small.width = 32;
+    small.layers = 1;
+    small.heads = 2;
+    small.context = 30;
+    make_drafter(w, DRAFTER_SMALL, &small);
+    copy_drafter(w, DRAFTER_SAME, 0);
+    copy_drafter(w, DRAFTER_NEAR, 0.004F);
 }

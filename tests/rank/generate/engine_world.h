@@ -27,6 +27,15 @@ typedef struct answer {
     rank_finish finish;
 } answer;
 
+/* What drafts. */
+typedef enum drafter {
+    DRAFTER_TEXT,  /* what stands in the text */
+    DRAFTER_SAME,  /* the model itself */
+    DRAFTER_NEAR,  /* the model, with some noise in its parameters */
+    DRAFTER_SMALL, /* another one: narrower, of one layer, and with a shorter context */
+    DRAFTERS,
+} drafter;
+
 /* How a scenario differs from the reference. */
 typedef struct plan {
     const char *name;
@@ -40,11 +49,16 @@ typedef struct plan {
     rank_type type;   /* of matrices */
     bool shares;      /* beginnings are cached */
     int draft_max;    /* tokens of a draft */
+    drafter drafter;
 } plan;
 
 typedef struct world {
     rank_model_config config; /* with a LONG_CONTEXT texts are long, and repeat themselves */
     float *params;
+    rank_draft_model drafts[DRAFTERS];
+    rank_flat_params draft_params[DRAFTERS];
+    rank_tensor_source draft_sources[DRAFTERS];
+    drafter other_drafter; /* of the last rank; DRAFTER_TEXT: the plan's */
     plan plan;
     answer answers[RANKS_MAX][REQUESTS];
     int cached[RANKS_MAX]; /* tokens of prompts that were not computed */
@@ -54,8 +68,9 @@ typedef struct world {
     int leaves_after; /* steps */
 } world;
 
-/* Makes the model; the caller frees its params. */
+/* Makes the model, and those that draft. */
 void world_open(world *w, int context);
+void world_close(world *w);
 
 /* How many log-probabilities of each token request i asks for. */
 int world_logprobs(int i);

@@ -87,10 +87,10 @@ static void right_drafts_become_longer(void **state)
     rank_draft_pace pace = {0};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         assert_int_equal(rank_draft_length(&pace, 10), lengths[i]);
-        rank_draft_learn(&pace, lengths[i], lengths[i]);
+        rank_draft_learn(&pace, lengths[i], lengths[i], 0);
     }
     assert_int_equal(rank_draft_length(&pace, 10), 10);
-    rank_draft_learn(&pace, 10, 3);
+    rank_draft_learn(&pace, 10, 3, 0);
     assert_int_equal(rank_draft_length(&pace, 10), 4);
     assert_int_equal(rank_draft_length(&(rank_draft_pace){0}, 1), 1);
     assert_int_equal(rank_draft_length(&(rank_draft_pace){0}, 0), 0);
@@ -105,16 +105,35 @@ static void wrong_drafts_become_rare(void **state)
     int32_t length = rank_draft_length(&pace, MOST);
     for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
         assert_int_equal(length, i == 0 ? 2 : 1);
-        rank_draft_learn(&pace, length, 0);
+        rank_draft_learn(&pace, length, 0, 0);
         for (int step = 0; step < pauses[i]; step++) {
             assert_int_equal(rank_draft_length(&pace, MOST), 0);
         }
         length = rank_draft_length(&pace, MOST);
     }
-    rank_draft_learn(&pace, length, 1); /* one that was right ends it */
+    rank_draft_learn(&pace, length, 1, 0); /* one that was right ends it */
     assert_int_equal(rank_draft_length(&pace, MOST), 2);
-    rank_draft_learn(&pace, 2, 0);
+    rank_draft_learn(&pace, 2, 0, 0);
     assert_int_equal(rank_draft_length(&pace, MOST), 0);
+    assert_int_equal(rank_draft_length(&pace, MOST), 1);
+}
+
+/* A model's first misses in a row make its draft short, and only the next ones make a pause. */
+static void a_model_may_miss(void **state)
+{
+    (void)state;
+    static const int pauses[] = {0, 0, 0, 1, 3, 7, 15, 31, 31};
+    rank_draft_pace pace = {0};
+    for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
+        assert_int_equal(rank_draft_length(&pace, MOST), i == 0 ? 2 : 1);
+        rank_draft_learn(&pace, i == 0 ? 2 : 1, 0, RANK_DRAFT_MODEL_MISSES);
+        for (int step = 0; step < pauses[i]; step++) {
+            assert_int_equal(rank_draft_length(&pace, MOST), 0);
+        }
+    }
+    assert_int_equal(rank_draft_length(&pace, MOST), 1);
+    rank_draft_learn(&pace, 1, 1, RANK_DRAFT_MODEL_MISSES);
+    rank_draft_learn(&pace, 2, 0, RANK_DRAFT_MODEL_MISSES);
     assert_int_equal(rank_draft_length(&pace, MOST), 1);
 }
 
@@ -125,6 +144,7 @@ int main(void)
         cmocka_unit_test(every_text_is_looked_up_as_said),
         cmocka_unit_test(right_drafts_become_longer),
         cmocka_unit_test(wrong_drafts_become_rare),
+        cmocka_unit_test(a_model_may_miss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,6 +158,8 @@ static int count_different(const answer *answers)
     return count;
 }
 
+enum { STOPPED = REQUESTS / 5 }; /* requests with stop tokens */
+
 /* All ranks have had the same drafts, and of these many were right and many wrong. */
 static void check_drafts(const plan *p, const rank_engine_costs *rank,
                          const rank_engine_costs *first)
@@ -165,6 +167,16 @@ static void check_drafts(const plan *p, const rank_engine_costs *rank,
     const uint64_t least = p->draft_max > 0 ? 50 : 0;
     assert_int_equal(rank->drafted, first->drafted);
     assert_int_equal(rank->accepted, first->accepted);
+    if (p->drafter == DRAFTER_SAME) { /* all are right, but for what stands behind a stop token */
+        assert_true(rank->accepted > 150);
+        assert_true(rank->drafted - rank->accepted <= STOPPED * (uint64_t)p->draft_max);
+        return;
+    }
+    if (p->drafter != DRAFTER_TEXT) { /* some are right, or few */
+        assert_true(rank->accepted >= (p->drafter == DRAFTER_NEAR ? 60 : 0));
+        assert_true(rank->drafted > rank->accepted + 20);
+        return;
+    }
     assert_true(rank->accepted >= 4 * least);
     assert_true(rank->drafted >= rank->accepted + least);
     assert_true(p->draft_max > 0 || rank->drafted == 0);
@@ -197,7 +209,7 @@ static void run_plans_of(int context, const plan *plans, size_t count)
             assert_true(plans[i].shares ? w.cached[rank] >= 2 * BLOCK_TOKENS : w.cached[rank] == 0);
         }
     }
-    free(w.params);
+    world_close(&w);
 }
 
 static void run_plans(const plan *plans, size_t count)
@@ -259,14 +271,18 @@ static void matrices_in_int8_have_one_text_in_every_batch(void **state)
 /* Ranks, transport, sequences, tokens of a chunk, of the cache, steps between two submissions, cancels, type, shares,
  * drafts. */
 static const plan busy[] = {
-    {"joining", 0, COLL_TRANSPORT_AUTO, 8, 7, 0, 2, false, RANK_FLOAT32, false, 0},
-    {"rare joins, idle steps", 0, COLL_TRANSPORT_AUTO, 3, 512, 0, 30, false, RANK_FLOAT32, false,
-     0},
-    {"cancels", 0, COLL_TRANSPORT_AUTO, 8, 16, 0, 0, true, RANK_FLOAT32, false, 0},
-    {"room for one", 0, COLL_TRANSPORT_AUTO, 8, 16, CONTEXT, 0, false, RANK_FLOAT32, false, 0},
-    {"room for two", 0, COLL_TRANSPORT_AUTO, 8, 512, 2 * CONTEXT, 0, false, RANK_FLOAT32, false, 0},
-    {"all on two ranks", 2, COLL_TRANSPORT_SHM, 5, 7, 2 * CONTEXT, 3, true, RANK_FLOAT32, false, 0},
-    {"all on four", 4, COLL_TRANSPORT_TCP, 3, 5, 2 * CONTEXT, 5, true, RANK_FLOAT32, false, 0},
+    {"joining", 0, COLL_TRANSPORT_AUTO, 8, 7, 0, 2, false, RANK_FLOAT32, false, 0, DRAFTER_TEXT},
+    {"rare joins, idle steps", 0, COLL_TRANSPORT_AUTO, 3, 512, 0, 30, false, RANK_FLOAT32, false, 0,
+     DRAFTER_TEXT},
+    {"cancels", 0, COLL_TRANSPORT_AUTO, 8, 16, 0, 0, true, RANK_FLOAT32, false, 0, DRAFTER_TEXT},
+    {"room for one", 0, COLL_TRANSPORT_AUTO, 8, 16, CONTEXT, 0, false, RANK_FLOAT32, false, 0,
+     DRAFTER_TEXT},
+    {"room for two", 0, COLL_TRANSPORT_AUTO, 8, 512, 2 * CONTEXT, 0, false, RANK_FLOAT32, false, 0,
+     DRAFTER_TEXT},
+    {"all on two ranks", 2, COLL_TRANSPORT_SHM, 5, 7, 2 * CONTEXT, 3, true, RANK_FLOAT32, false, 0,
+     DRAFTER_TEXT},
+    {"all on four", 4, COLL_TRANSPORT_TCP, 3, 5, 2 * CONTEXT, 5, true, RANK_FLOAT32, false, 0,
+     DRAFTER_TEXT},
 };
 
 static void joining_leaving_and_waiting_change_no_token(void **state)
@@ -315,6 +331,53 @@ static void drafts_change_no_token(void **state)
     run_plans_of(LONG_CONTEXT, plans, COUNT_OF(plans));
 }
 
+/* Another model's drafts, and its own: right, nearly right and wrong ones, in small chunks and caches, with
+ * cancels and cached beginnings. */
+static void a_model_that_drafts_changes_no_token(void **state)
+{
+    (void)state;
+    static const drafter drafters[] = {DRAFTER_SAME, DRAFTER_NEAR, DRAFTER_SMALL};
+    enum { OWN = 5, EACH = OWN + COUNT_OF(busy) };
+    plan plans[3 * EACH];
+    static const plan own[OWN] = {
+        {.name = "one after the other", .sequences = 1, .chunk_tokens = 512, .draft_max = 16},
+        {.name = "a step's limit", .sequences = 20, .chunk_tokens = 3, .draft_max = 16},
+        {.name = "bfloat16", .sequences = 8, .chunk_tokens = 16, .type = RANK_BFLOAT16},
+        {.name = "two, shm", .ranks = 2, .sequences = 1, .chunk_tokens = 7},
+        {.name = "four, shm", .ranks = 4, .sequences = 8, .chunk_tokens = 512},
+    };
+    for (size_t i = 0; i < COUNT_OF(plans); i++) {
+        const size_t at = i % EACH;
+        plans[i] = at < OWN ? own[at] : busy[at - OWN];
+        plans[i].drafter = drafters[i / EACH];
+        plans[i].draft_max = plans[i].draft_max > 0 ? plans[i].draft_max : 4;
+        plans[i].cache_tokens *= LONG_CONTEXT / CONTEXT + 1;
+        plans[i].shares = i % 2 == 1;
+    }
+    run_plans_of(LONG_CONTEXT, plans, COUNT_OF(plans));
+}
+
+static void int8_drafts_for_int8(void **state)
+{
+    (void)state;
+    static const plan plans[] = {
+        {.name = "int8",
+         .sequences = 8,
+         .chunk_tokens = 16,
+         .type = RANK_INT8,
+         .draft_max = 4,
+         .drafter = DRAFTER_SAME},
+        {.name = "int8, two",
+         .ranks = 2,
+         .sequences = 8,
+         .chunk_tokens = 16,
+         .type = RANK_INT8,
+         .draft_max = 4,
+         .drafter = DRAFTER_SAME},
+    };
+    run_plans_of(LONG_CONTEXT, plans, COUNT_OF(plans));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +388,8 @@ int main(void)
         cmocka_unit_test(joining_leaving_and_waiting_change_no_token),
         cmocka_unit_test(cached_beginnings_change_no_token),
         cmocka_unit_test(drafts_change_no_token),
+        cmocka_unit_test(a_model_that_drafts_changes_no_token),
+        cmocka_unit_test(int8_drafts_for_int8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

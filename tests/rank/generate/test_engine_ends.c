@@ -44,7 +44,7 @@ static void the_remaining_ranks_end_with_an_error(void **state)
                                   left_body);
         }
     }
-    free(w.params);
+    world_close(&w);
 }
 
 /* Rank 0's weights become NaN. It finds no token, and all ranks end. */
@@ -67,6 +67,35 @@ static void not_a_number_body(test_rank *rank)
     RANK_CHECK(rank, status == BASE_ERR_INVALID);
 }
 
+/* The last rank drafts with another model. Nobody takes a token of such a step. */
+static void other_drafts_body(test_rank *rank)
+{
+    world *w = rank->user;
+    const base_status status = world_answer(w, coll_context_world(rank->context), &rank->failure);
+    RANK_CHECK(rank, status == BASE_ERR_PEER);
+    RANK_CHECK(rank, strstr(rank->failure.message, "has drafted other tokens") != NULL);
+}
+
+static void ranks_that_draft_other_tokens_end(void **state)
+{
+    (void)state;
+    static world w;
+    world_open(&w, LONG_CONTEXT);
+    w.other_drafter = DRAFTER_NEAR;
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        memset(w.answers, 0, sizeof w.answers);
+        w.plan = (plan){.ranks = ranks,
+                        .sequences = 4,
+                        .chunk_tokens = 16,
+                        .draft_max = 8,
+                        .drafter = DRAFTER_SAME};
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = ranks, .transport = COLL_TRANSPORT_SHM, .user = &w},
+            other_drafts_body);
+    }
+    world_close(&w);
+}
+
 static void logits_that_are_no_numbers_end_all_ranks(void **state)
 {
     (void)state;
@@ -76,7 +105,7 @@ static void logits_that_are_no_numbers_end_all_ranks(void **state)
     test_ranks_as_threads(
         &(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM, .user = &w},
         not_a_number_body);
-    free(w.params);
+    world_close(&w);
 }
 
 /* The launcher refuses that before; an engine of another caller does, too. */
@@ -104,7 +133,7 @@ static void bfloat16_is_refused_on_a_cpu(void **state)
     assert_string_equal(error.message, "the backend cpu decodes in float32 only");
     assert_null(engine);
     rank_device_close(&device);
-    free(w.params);
+    world_close(&w);
 }
 
 /* A model whose weights come slowly: all of them take longer than the others wait for one collective. */
@@ -183,7 +212,7 @@ static void ranks_sleep_longer_than_the_timeout(void **state)
         &(test_ranks_options){
             .size = 2, .transport = COLL_TRANSPORT_SHM, .timeout_ns = ALONE_TIMEOUT_NS, .user = &w},
         sleeping_body);
-    free(w.params);
+    world_close(&w);
 }
 
 int main(void)
@@ -191,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_remaining_ranks_end_with_an_error),
         cmocka_unit_test(logits_that_are_no_numbers_end_all_ranks),
+        cmocka_unit_test(ranks_that_draft_other_tokens_end),
         cmocka_unit_test(bfloat16_is_refused_on_a_cpu),
         cmocka_unit_test(ranks_sleep_longer_than_the_timeout),
     };

@@ -1,0 +1,403 @@
+/* The passes of a model that drafts: what it has not seen, then a token of each text after the other.
+ * Called by engine.c before each step. */
+#include "generate/drafter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "checkpoint/shards.h"
+#include "generate/sample.h"
+
+/* A text that drafts. */
+typedef struct drafting {
+    int32_t sequence;
+    int32_t left; /* tokens to draft */
+} drafting;
+
+struct rank_drafter {
+    rank_schedule *schedule;
+    rank_tp_group *group;
+    rank_shards *shards;
+    rank_hooks hooks;
+    rank_run run;
+    rank_saved saved;
+    rank_cache cache;
+    rank_sample_vocab vocab;
+    size_t table_width;
+    rank_drafter_memory memory;
+    drafting *drafting; /* (sequences) */
+    int drafting_count;
+    /* of a pass */
+    int segment_count;
+    int logit_count;
+    int32_t *sequences;   /* (sequences): of its segments, as are the next three */
+    int32_t *counts;      /* tokens of each */
+    int32_t *batch_start; /* (sequences + 1) */
+    int32_t *lengths;
+    int32_t *blocks;    /* (sequences, table_width) */
+    int32_t *batch_ids; /* (rows) */
+    int32_t *logit_rows;
+    float *logits; /* (sequences, padded vocabulary) */
+    /* of a row */
+    uint32_t *marks;
+    rank_sample_candidate *candidates;
+    uint8_t *record;
+};
+
+/* ---- making it ---- */
+
+static size_t sequences_of(const rank_drafter *drafter)
+{
+    return (size_t)rank_schedule_get_options(drafter->schedule)->sequence_count;
+}
+
+static base_status on_rows(void *user, base_error *reterr)
+{
+    return rank_alone_tick(user, reterr);
+}
+
+static base_status load(rank_drafter *drafter, const rank_drafter_options *options,
+                        base_error *reterr)
+{
+    const rank_draft_model *model = options->model;
+    const rank_shards_options shards = {.config = &model->config,
+                                        .device = &drafter->run.device,
+                                        .tp = drafter->run.shape.tp,
+                                        .type = model->type,
+                                        .on_rows = on_rows,
+                                        .user = options->alone};
+    const base_status status =
+        model->weights != NULL
+            ? rank_shards_load(&shards, model->weights, &drafter->shards, reterr)
+            : rank_shards_create(&shards, model->source, &drafter->shards, reterr);
+    if (status == BASE_OK) {
+        drafter->hooks = rank_shards_hooks(drafter->shards);
+        drafter->run.hooks = &drafter->hooks;
+        drafter->memory.weight_bytes = rank_shards_bytes(drafter->shards);
+    }
+    return status;
+}
+
+static base_status alloc(const rank_drafter *drafter, rank_memory kind, size_t size_bytes,
+                         void **memory, base_error *reterr)
+{
+    const rank_device *device = &drafter->run.device;
+    return device->backend->alloc(device->queue, kind, size_bytes, memory, reterr);
+}
+
+static base_status make_run(rank_drafter *drafter, base_error *reterr)
+{
+    const rank_shape *shape = &drafter->run.shape;
+    const rank_family *family = shape->config->family;
+    const size_t logits = sequences_of(drafter) * (size_t)shape->tp->vocab_count;
+    const size_t work = family->work_floats(shape);
+    void *memory[2] = {NULL, NULL};
+    drafter->memory.cache_bytes = family->cache_floats(shape) * drafter->cache.block_tokens *
+                                  drafter->cache.block_count * (size_t)shape->config->layers *
+                                  rank_type_bytes(shape->cache_type);
+    drafter->memory.planned.bytes[RANK_MEMORY_WEIGHTS] = drafter->memory.weight_bytes;
+    drafter->memory.planned.bytes[RANK_MEMORY_ACTIVATIONS] =
+        family->saved_floats(shape) * sizeof(float);
+    drafter->memory.planned.bytes[RANK_MEMORY_WORK] =
+        (work + logits + family->exchanged_floats(shape)) * sizeof(float);
+    drafter->memory.planned.bytes[RANK_MEMORY_CACHE] = drafter->memory.cache_bytes;
+    base_status status = rank_saved_create(shape, &drafter->run.device, &drafter->saved, reterr);
+    if (status == BASE_OK) {
+        status = alloc(drafter, RANK_MEMORY_CACHE, drafter->memory.cache_bytes,
+                       &drafter->cache.memory, reterr);
+    }
+    if (status == BASE_OK) {
+        status = alloc(drafter, RANK_MEMORY_WORK, work * sizeof(float), &memory[0], reterr);
+        drafter->run.work = memory[0];
+    }
+    if (status == BASE_OK) {
+        status = alloc(drafter, RANK_MEMORY_WORK, logits * sizeof(float), &memory[1], reterr);
+        drafter->logits = memory[1];
+    }
+    return status;
+}
+
+static base_status make_tables(rank_drafter *drafter, base_error *reterr)
+{
+    const size_t sequences = sequences_of(drafter);
+    const size_t padded = (size_t)drafter->run.shape.tp->vocab_count;
+    drafter->drafting = calloc(sequences, sizeof *drafter->drafting);
+    drafter->sequences = calloc(sequences, sizeof *drafter->sequences);
+    drafter->counts = calloc(sequences, sizeof *drafter->counts);
+    drafter->batch_start = calloc(sequences + 1, sizeof *drafter->batch_start);
+    drafter->lengths = calloc(sequences, sizeof *drafter->lengths);
+    drafter->blocks = calloc(sequences * drafter->table_width, sizeof *drafter->blocks);
+    drafter->batch_ids = calloc(drafter->run.shape.token_count_max, sizeof *drafter->batch_ids);
+    drafter->logit_rows = calloc(sequences, sizeof *drafter->logit_rows);
+    drafter->marks = calloc(padded, sizeof *drafter->marks);
+    drafter->candidates = calloc(padded, sizeof *drafter->candidates);
+    drafter->record = calloc(1, rank_sample_record_bytes_max(1));
+    return drafter->drafting != NULL && drafter->sequences != NULL && drafter->counts != NULL &&
+                   drafter->batch_start != NULL && drafter->lengths != NULL &&
+                   drafter->blocks != NULL && drafter->batch_ids != NULL &&
+                   drafter->logit_rows != NULL && drafter->marks != NULL &&
+                   drafter->candidates != NULL && drafter->record != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu sequences", sequences);
+}
+
+static base_status make(rank_drafter *drafter, const rank_drafter_options *options,
+                        base_error *reterr)
+{
+    const rank_schedule_options *schedule = rank_schedule_get_options(options->schedule);
+    const rank_model_config *config = &options->model->config;
+    rank_shape *shape = &drafter->run.shape;
+    drafter->schedule = options->schedule;
+    drafter->table_width = options->table_width;
+    drafter->run.device = *options->device;
+    drafter->cache = (rank_cache){.block_tokens = (size_t)schedule->block_tokens,
+                                  .block_count = (size_t)schedule->block_count};
+    drafter->vocab = (rank_sample_vocab){.vocab_size = config->vocab_size,
+                                         .leaf_width = rank_tp_leaf_width(config->vocab_size),
+                                         .world_size = 1};
+    *shape = (rank_shape){
+        .config = config,
+        .backend = options->device->backend,
+        .end_layer = config->layers,
+        .token_count_max = (size_t)(schedule->chunk_tokens + schedule->sequence_count),
+        .decode_type = options->model->type,
+    };
+    base_status status = rank_model_check_experts(config, options->device, reterr);
+    if (status == BASE_OK) {
+        status =
+            rank_tp_group_create(NULL, options->device, config->vocab_size,
+                                 config->family->exchanged_floats(shape), &drafter->group, reterr);
+    }
+    if (status == BASE_OK) {
+        shape->tp = rank_tp_group_tp(drafter->group);
+        status = load(drafter, options, reterr);
+    }
+    if (status == BASE_OK) {
+        status = make_run(drafter, reterr);
+    }
+    return status == BASE_OK ? make_tables(drafter, reterr) : status;
+}
+
+base_status rank_drafter_create(const rank_drafter_options *options, rank_drafter **drafter,
+                                base_error *reterr)
+{
+    rank_drafter *made = calloc(1, sizeof *made);
+    *drafter = NULL;
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a model that drafts");
+    }
+    const base_status status = make(made, options, reterr);
+    if (status != BASE_OK) {
+        rank_drafter_destroy(made);
+        return base_error_prepend(reterr, status, "the model that drafts");
+    }
+    *drafter = made;
+    return BASE_OK;
+}
+
+void rank_drafter_destroy(rank_drafter *drafter)
+{
+    if (drafter == NULL) {
+        return;
+    }
+    const rank_device *device = &drafter->run.device;
+    device->backend->release(device->queue, drafter->logits);
+    device->backend->release(device->queue, drafter->run.work);
+    device->backend->release(device->queue, drafter->cache.memory);
+    rank_saved_destroy(&drafter->saved);
+    rank_shards_destroy(drafter->shards);
+    rank_tp_group_destroy(drafter->group);
+    free(drafter->drafting);
+    free(drafter->sequences);
+    free(drafter->counts);
+    free(drafter->batch_start);
+    free(drafter->lengths);
+    free(drafter->blocks);
+    free(drafter->batch_ids);
+    free(drafter->logit_rows);
+    free(drafter->marks);
+    free(drafter->candidates);
+    free(drafter->record);
+    free(drafter);
+}
+
+rank_drafter_memory rank_drafter_get_memory(const rank_drafter *drafter)
+{
+    return drafter != NULL ? drafter->memory : (rank_drafter_memory){.weight_bytes = 0};
+}
+
+/* ---- a pass ---- */
+
+static int32_t smaller(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+static void begin_pass(rank_drafter *drafter)
+{
+    drafter->segment_count = 0;
+    drafter->logit_count = 0;
+    drafter->batch_start[0] = 0;
+}
+
+/* Adds the next `count` tokens of the sequence. draws: the last one's logits are needed. */
+static void add_rows(rank_drafter *drafter, int32_t sequence, int32_t count, bool draws)
+{
+    int32_t known = 0;
+    const int segment = drafter->segment_count++;
+    const int32_t start = drafter->batch_start[segment];
+    const int32_t *tokens = rank_schedule_tokens(drafter->schedule, sequence, &known);
+    const int32_t first = rank_schedule_drafting(drafter->schedule, sequence).followed;
+    const int32_t *table = rank_blocks_table(rank_schedule_blocks(drafter->schedule), sequence);
+    memcpy(drafter->batch_ids + start, tokens + first, (size_t)count * sizeof *tokens);
+    memcpy(drafter->blocks + (size_t)segment * drafter->table_width, table,
+           drafter->table_width * sizeof *table);
+    drafter->sequences[segment] = sequence;
+    drafter->counts[segment] = count;
+    drafter->lengths[segment] = first;
+    drafter->batch_start[segment + 1] = start + count;
+    if (draws) {
+        drafter->logit_rows[drafter->logit_count++] = start + count - 1;
+    }
+}
+
+/* Computes the rows of the pass. */
+static base_status compute(rank_drafter *drafter, base_error *reterr)
+{
+    const rank_run *run = &drafter->run;
+    const rank_batch batch = {.token_count = drafter->batch_start[drafter->segment_count],
+                              .ids = drafter->batch_ids,
+                              .segment_count = drafter->segment_count,
+                              .segment_start = drafter->batch_start};
+    const rank_logits wanted = {.rows = drafter->logit_rows, .count = drafter->logit_count};
+    const rank_decode_args args = {.saved = &drafter->saved,
+                                   .cache = &drafter->cache,
+                                   .lengths = drafter->lengths,
+                                   .block_table = drafter->blocks,
+                                   .table_width = drafter->table_width,
+                                   .exchanged = rank_tp_group_memory(drafter->group),
+                                   .logits = drafter->logits};
+    base_status status =
+        rank_rows_place_step(&drafter->saved, &batch, drafter->lengths, &wanted, reterr);
+    if (status == BASE_OK) {
+        run->shape.config->family->decode(run, &args);
+        status = rank_tp_group_check(drafter->group, reterr);
+    }
+    if (status == BASE_OK) {
+        status = run->device.backend->sync(run->device.queue, reterr);
+    }
+    for (int i = 0; status == BASE_OK && i < drafter->segment_count; i++) {
+        rank_schedule_follow(drafter->schedule, drafter->sequences[i], drafter->counts[i]);
+    }
+    return status;
+}
+
+/* Draws of a row's logits, which it may change, what stands behind the sequence's tokens and its draft. */
+static base_status draw(rank_drafter *drafter, int32_t sequence, float *logits, int32_t *token,
+                        base_error *reterr)
+{
+    const rank_request *request = rank_schedule_request(drafter->schedule, sequence);
+    const rank_adjustment how = rank_request_adjustment(request);
+    const rank_schedule_draft at = rank_schedule_drafting(drafter->schedule, sequence);
+    const rank_sample_records records = {drafter->record,
+                                         rank_sample_record_bytes(&request->sample, 1)};
+    const rank_sample_all all = {.logits = logits, .scratch = drafter->candidates};
+    const uint64_t position = (uint64_t)at.followed; /* all before it are in the cache */
+    rank_sample_result result = {.token = -1};
+    int32_t known = 0;
+    const int32_t *tokens = rank_schedule_tokens(drafter->schedule, sequence, &known);
+    if (rank_adjust_any(&how)) {
+        rank_adjust(&how, &(rank_adjust_text){tokens, request->prompt_count, at.followed},
+                    &(rank_adjust_row){logits, 0, drafter->vocab.vocab_size, drafter->marks});
+    }
+    rank_sample_make(&drafter->vocab, &request->sample, position, 0, logits, drafter->record);
+    base_status status =
+        rank_sample_combine(&drafter->vocab, &request->sample, position, &records, &result, reterr);
+    if (status == BASE_OK && result.needs_all_logits) {
+        status = rank_sample_top_p_of_all(&drafter->vocab, &request->sample, position, &all,
+                                          &result.token, reterr);
+    }
+    *token = result.token;
+    return status;
+}
+
+/* Draws a token of each text that drafts. Those that go on come to the front. */
+static base_status draw_all(rank_drafter *drafter, base_error *reterr)
+{
+    const size_t row_floats = (size_t)drafter->run.shape.tp->vocab_count;
+    const rank_device *device = &drafter->run.device;
+    void *host = NULL;
+    int left = 0;
+    if (drafter->drafting_count == 0) {
+        return BASE_OK;
+    }
+    base_status status = device->backend->map(
+        device->queue, drafter->logits,
+        (size_t)drafter->drafting_count * row_floats * sizeof(float), true, &host, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    for (int i = 0; status == BASE_OK && i < drafter->drafting_count; i++) {
+        drafting *one = &drafter->drafting[i];
+        int32_t token = -1;
+        status =
+            draw(drafter, one->sequence, (float *)host + (size_t)i * row_floats, &token, reterr);
+        if (status == BASE_OK) {
+            rank_schedule_add_draft(drafter->schedule, one->sequence, token);
+            one->left--;
+        }
+        if (one->left > 0) {
+            drafter->drafting[left++] = *one;
+        }
+    }
+    device->backend->unmap(device->queue, host);
+    drafter->drafting_count = left;
+    return status;
+}
+
+/* ---- a step ---- */
+
+/* Adds what the model has not seen of the texts that may draft, or of the others. */
+static void catch_up(rank_drafter *drafter, bool drafts, int32_t *rows, int32_t *tokens)
+{
+    const int running = rank_schedule_running(drafter->schedule);
+    for (int i = 0; i<running && * rows> 0; i++) {
+        const int32_t sequence = rank_schedule_at(drafter->schedule, i);
+        const rank_schedule_draft of = rank_schedule_drafting(drafter->schedule, sequence);
+        const int32_t count = smaller(of.behind, *rows);
+        if (count == 0 || (of.wanted > 0) != drafts) {
+            continue;
+        }
+        const int32_t left = count == of.behind ? smaller(of.wanted, *tokens) : 0;
+        add_rows(drafter, sequence, count, left > 0);
+        *rows -= count;
+        *tokens -= left;
+        if (left > 0) {
+            drafter->drafting[drafter->drafting_count++] = (drafting){sequence, left};
+        }
+    }
+}
+
+base_status rank_drafter_run(rank_drafter *drafter, base_error *reterr)
+{
+    int32_t rows = (int32_t)drafter->run.shape.token_count_max;
+    int32_t tokens = rank_schedule_drafts_max(rank_schedule_get_options(drafter->schedule));
+    base_status status = BASE_OK;
+    drafter->drafting_count = 0;
+    begin_pass(drafter);
+    catch_up(drafter, true, &rows, &tokens);
+    catch_up(drafter, false, &rows, &tokens);
+    while (status == BASE_OK && drafter->segment_count > 0) {
+        status = compute(drafter, reterr);
+        if (status == BASE_OK) {
+            status = draw_all(drafter, reterr);
+        }
+        begin_pass(drafter);
+        for (int i = 0; i < drafter->drafting_count; i++) {
+            add_rows(drafter, drafter->drafting[i].sequence, 1, true);
+        }
+    }
+    return status == BASE_OK ? BASE_OK
+                             : base_error_prepend(reterr, status, "the model that drafts");
+}
