@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/path.h"
+#include "cli/complete_draft.h"
 #include "cli/options_modes.h"
 #include "cli/paths.h"
 #include "cli/prompts.h"
@@ -436,6 +437,9 @@ static base_status complete_job(launch_options *options, base_error *reterr)
         status = base_fail(reterr, BASE_ERR_INVALID,
                            "the tokenizer has %" PRId64 " tokens, the checkpoint's model %" PRId64,
                            vocab_size, job->model.vocab_size);
+    }
+    if (status == BASE_OK) {
+        status = launch_draft_check(job, reterr);
     }
     return status == BASE_OK && trains ? compare_tokenizers(job, vocab_size, reterr) : status;
 }

@@ -239,19 +239,21 @@ static base_status check_requests(const launch_options *options, base_error *ret
 static base_status check_drafts(const proto_job *job, base_error *reterr)
 {
     const proto_algorithm algorithm = job->parallel.algorithm;
+    const char *flag = job->model.draft[0] != '\0' ? "draft" : "speculate";
     if (job->infer.speculate == 0) {
         return BASE_OK;
     }
     if (proto_mode_get(job->job.mode)->on_gpus) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--speculate goes with modes on CPUs (generate, tp-cpu): on GPUs a "
-                         "token's bits may depend on the rows beside it");
+                         "--%s goes with modes on CPUs (generate, tp-cpu): on GPUs a "
+                         "token's bits may depend on the rows beside it",
+                         flag);
     }
     if (algorithm == PROTO_ALGORITHM_RING || algorithm == PROTO_ALGORITHM_TREE) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--speculate does not go with --algorithm %s: a token's bits may depend "
+                         "--%s does not go with --algorithm %s: a token's bits may depend "
                          "on the rows beside it",
-                         proto_algorithm_name((int)algorithm));
+                         flag, proto_algorithm_name((int)algorithm));
     }
     return BASE_OK;
 }
@@ -265,15 +267,20 @@ static base_status check_interface(const launch_options *options, base_error *re
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--interface");
 }
 
-/* Of local steps: what stands behind a round, where nobody says. */
-static void complete_outer(launch_options *options)
+/* What goes with another flag, where nobody says: of local steps what stands behind a round, and how much a
+ * model drafts. */
+static void complete_others(launch_options *options)
 {
-    proto_job_train *train = &options->job.train;
-    if (!launch_options_given(options, "outer-lr")) {
-        train->outer_learning_rate = PROTO_OUTER_LEARNING_RATE;
+    proto_job *job = &options->job;
+    const bool local = proto_job_is_local(job);
+    if (local && !launch_options_given(options, "outer-lr")) {
+        job->train.outer_learning_rate = PROTO_OUTER_LEARNING_RATE;
     }
-    if (!launch_options_given(options, "outer-momentum")) {
-        train->outer_momentum = PROTO_OUTER_MOMENTUM;
+    if (local && !launch_options_given(options, "outer-momentum")) {
+        job->train.outer_momentum = PROTO_OUTER_MOMENTUM;
+    }
+    if (job->model.draft[0] != '\0' && !launch_options_given(options, "speculate")) {
+        job->infer.speculate = PROTO_DRAFT_TOKENS;
     }
 }
 
@@ -331,8 +338,8 @@ static base_status check_together(launch_options *options, base_error *reterr)
     if (job->train.patience > 0 && options->job_file[0] == '\0') {
         job->train.keep_best = true;
     }
-    if (proto_job_is_local(job) && options->job_file[0] == '\0') {
-        complete_outer(options);
+    if (options->job_file[0] == '\0') {
+        complete_others(options);
     }
     const base_status modes = launch_options_check_modes(options, reterr);
     if (modes != BASE_OK) {

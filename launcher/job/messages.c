@@ -207,12 +207,18 @@ static void handle_loaded(launch_session *session, int rank,
                                                   .model_elements = loaded->model_elements};
     (void)snprintf(session->ranks[rank].loaded.weight_type,
                    sizeof session->ranks[rank].loaded.weight_type, "%s", loaded->weight_type);
+    char draft[80] = "";
+    if (loaded->draft_weight_bytes > 0) {
+        (void)snprintf(draft, sizeof draft, ", draft model %.2f MB (its cache %.2f MB)",
+                       (double)loaded->draft_weight_bytes / 1e6,
+                       (double)loaded->draft_cache_bytes / 1e6);
+    }
     if (!session->screen.quiet) {
         launch_screen_say(&session->screen,
                           "rank %d: weights %.2f MB, cache %" PRIu64 " blocks of %" PRIu64
-                          " tokens together (%.2f MB), peak memory %.0f MB",
+                          " tokens together (%.2f MB)%s, peak memory %.0f MB",
                           rank, (double)loaded->weight_bytes / 1e6, loaded->cache_blocks,
-                          loaded->cache_tokens, (double)loaded->cache_bytes / 1e6,
+                          loaded->cache_tokens, (double)loaded->cache_bytes / 1e6, draft,
                           (double)loaded->max_rss_bytes / 1e6);
         say_sum(session);
     }

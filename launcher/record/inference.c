@@ -160,8 +160,9 @@ static void put_lab(launch_sheet *sheet, const launch_inference *run)
 }
 
 /* What drafts have saved: the same on all ranks that share a model, else the mean. */
-static void put_drafts(launch_sheet *sheet, const launch_inference_rank *mean)
+static void put_drafts(launch_sheet *sheet, const proto_job *job, const launch_inference_rank *mean)
 {
+    sheet_string(sheet, "draft_model", job->model.draft[0] != '\0' ? job->model.draft : NULL);
     sheet_real(sheet, "tokens_drafted", mean->drafted);
     sheet_real(sheet, "tokens_accepted", mean->accepted);
     sheet_real(sheet, "tokens_per_step", mean->tokens_per_step);
@@ -221,7 +222,7 @@ static void put_figures(launch_sheet *sheet, const launch_inference *run,
     sheet_string(sheet, "suspect", suspect_of(run, of));
     sheet_real(sheet, "crossover_d_model", of->curve.crossover_d_model);
     sheet_real(sheet, "predicted_crossover_d_model", of->curve.predicted_crossover_d_model);
-    put_drafts(sheet, &of->mean);
+    put_drafts(sheet, run->job, &of->mean);
     put_exchange(sheet, of);
     sheet->failed = sheet->failed || lesson->failed;
     sheet_string(sheet, "lesson_notes", lesson->data);

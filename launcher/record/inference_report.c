@@ -397,8 +397,9 @@ base_status launch_inference_report(const launch_inference_view *view, base_buff
                                    "tokens, with the waiting for that."},
         {"Slowest rank", "The one that enters exchanges last: in a step, the one for which the "
                          "others have waited longest."},
-        {"Drafts", "Tokens that were guessed from the text so far (--speculate). One that is right "
-                   "saves a step."},
+        {"Drafts",
+         "Tokens that were guessed from the text so far (--speculate), or by a small model "
+         "(--draft). One that is right saves a step."},
         {"First token", "From the first step that computes for a prompt to its first token."},
         {"Crossover", "The width from which on all ranks together draw a token sooner than one."},
         {"p50, p95", "50 %, and 95 %, of the values are below."},

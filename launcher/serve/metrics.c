@@ -70,7 +70,7 @@ void launch_metrics_write(const launch_metrics *metrics, int running, int waitin
     put_one(text, "completion_tokens_total", "counter", metrics->drawn,
             "Tokens that were drawn, stop tokens too.");
     put_one(text, "drafted_tokens_total", "counter", metrics->drafted,
-            "Tokens that were drafted (--speculate).");
+            "Tokens that were drafted (--speculate, --draft).");
     put_one(text, "accepted_draft_tokens_total", "counter", metrics->accepted,
             "Tokens of drafts that saved a step.");
     put_one(text, "requests_running", "gauge", (uint64_t)running,

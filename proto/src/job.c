@@ -190,6 +190,24 @@ static base_status check_weights(const proto_job *job, base_error *reterr)
                            proto_weights_name((int)job->infer.weights), mode->name);
 }
 
+/* What a mode that answers decodes with. */
+static base_status check_decoding(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    const base_status status = check_weights(job, reterr);
+    if (status != BASE_OK || job->model.draft[0] == '\0') {
+        return status;
+    }
+    if (!mode->answers || mode->on_gpus) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model.draft goes with generate and tp-cpu, not with %s", mode->name);
+    }
+    return job->infer.speculate > 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "model.draft drafts tokens: infer.speculate 0 asks for none");
+}
+
 /* Checks the fields of modes on GPUs. */
 static base_status check_gpu(const proto_job *job, base_error *reterr)
 {
@@ -334,7 +352,7 @@ static base_status check_together(const proto_job *job, base_error *reterr)
         status = check_precision(job, reterr);
     }
     if (status == BASE_OK) {
-        status = check_weights(job, reterr);
+        status = check_decoding(job, reterr);
     }
     if (status == BASE_OK) {
         status = proto_job_check_layout(job, reterr);

@@ -55,6 +55,11 @@ static const base_field rows[] = {
              "Face's peft; ddp-cpu: train them further, as --lora",
      .marks = PROTO_FIELD_TRAINS | PROTO_FIELD_ANSWERS},
     {JOB(DIGEST, model.adapter_sha256), .optional = true},
+    {JOB(PATH, model.draft), .optional = true, .option = "draft", .value = "DIR",
+     .help = "generate, tp-cpu: a small checkpoint of the same tokenizer, which drafts the tokens "
+             "that are checked together; no text changes",
+     .marks = PROTO_FIELD_ANSWERS},
+    {JOB(DIGEST, model.draft_sha256), .optional = true},
     {JOB(BOOL, infer.eval), .option = "eval",
      .help = "at the end, loss and exact-match accuracy on the held-out sentences",
      .marks = PROTO_FIELD_TRAINS | PROTO_FIELD_ANSWERS},
@@ -91,7 +96,7 @@ static const base_field rows[] = {
     {JOB(INT, infer.speculate), .optional = true, .least = 0, .most = PROTO_DRAFT_TOKENS_MAX,
      .option = "speculate", .value = "N",
      .help = "generate, tp-cpu: draft up to N tokens a step from what followed the same tokens "
-             "before, and check them together; no text changes (0)",
+             "before, or by --draft, and check them together; no text changes (0; 4 with --draft)",
      .marks = PROTO_FIELD_ANSWERS},
     /* --logprobs N is the launcher's, and one less */
     {JOB(INT, infer.logprob_count), .optional = true, .least = 0, .most = PROTO_LOGPROBS_MAX},

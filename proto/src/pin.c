@@ -31,11 +31,13 @@ static const pinned files[] = {
     {PINNED("--tokenizer", data.tokenizer)},
     {PINNED("--checkpoint", model.checkpoint), .kind = CHECKPOINT},
     {PINNED("--adapter", model.adapter), .kind = ADAPTER},
+    {PINNED("--draft", model.draft), .kind = CHECKPOINT},
     {PINNED("--prompts", infer.prompts)},
 };
 enum { FILE_COUNT = sizeof files / sizeof files[0] };
-_Static_assert(PROTO_FILES_MAX >= BASE_SAFETENSORS_FILES_MAX + FILE_COUNT + 5,
-               "the largest checkpoint fits, with its index and configurations, and an adapter");
+_Static_assert(PROTO_FILES_MAX >= BASE_SAFETENSORS_FILES_MAX + FILE_COUNT + 13,
+               "the largest checkpoint fits, with its index and configurations, an adapter, and a "
+               "draft model in a few files");
 
 static base_status digest_of(const proto_job *job, const pinned *file,
                              char hex[PROTO_DIGEST_HEX_BYTES], base_error *reterr)

@@ -41,13 +41,23 @@ bool rank_baseline_fits(uint64_t model_bytes, int copies, uint64_t free_bytes,
     return false;
 }
 
+/* What a rank that has the whole model needs for its weights. */
+static uint64_t model_bytes_of(const rank_generate_options *options)
+{
+    const rank_draft_model *draft = options->draft;
+    const uint64_t bytes =
+        rank_numbers_bytes(options->type, rank_model_param_count(options->config));
+    return draft == NULL
+               ? bytes
+               : bytes + rank_numbers_bytes(draft->type, rank_model_param_count(&draft->config));
+}
+
 /* The ranks of a host share its memory; each device has its own. */
 static bool has_room(const rank_generate_options *options, int ranks,
                      char reason[BASE_ERROR_MESSAGE_BYTES])
 {
     const rank_device *device = options->device;
-    const uint64_t model_bytes =
-        rank_numbers_bytes(options->type, rank_model_param_count(options->config));
+    const uint64_t model_bytes = model_bytes_of(options);
     return device->backend->free_bytes == NULL
                ? rank_baseline_fits(model_bytes, ranks, rank_free_memory_bytes(""), reason)
                : rank_baseline_fits(model_bytes, 1, device->backend->free_bytes(device->queue),

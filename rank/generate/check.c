@@ -5,6 +5,7 @@
 
 #include "base/path.h"
 #include "checkpoint/shards.h"
+#include "generate/draft_model.h"
 #include "generate/mode.h"
 #include "model/family.h"
 #include "proto/mode.h"
@@ -101,7 +102,13 @@ static base_status check_model(const proto_job *job, rank_model_config *config,
     if (status == BASE_OK) {
         status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
     }
-    return status == BASE_OK ? rank_shards_check(config, weights, reterr) : status;
+    if (status == BASE_OK) {
+        status = rank_shards_check(config, weights, reterr);
+    }
+    rank_job_draft draft;
+    return status == BASE_OK && job->model.draft[0] != '\0'
+               ? rank_mode_read_draft(job, config, &draft, reterr)
+               : status;
 }
 
 base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)

@@ -14,6 +14,7 @@
 #include "generate/baseline.h"
 #include "generate/curve_run.h"
 #include "generate/dealt.h"
+#include "generate/draft_model.h"
 #include "generate/progress.h"
 #include "generate/requests_link.h"
 #include "generate/results.h"
@@ -132,6 +133,8 @@ static base_status report_loaded(void *user, const rank_generate_report *report,
     loaded.cache_bytes = memory->cache_bytes;
     loaded.cache_blocks = (uint64_t)memory->cache_blocks;
     loaded.cache_tokens = (uint64_t)memory->cache_tokens;
+    loaded.draft_weight_bytes = memory->draft_weight_bytes;
+    loaded.draft_cache_bytes = memory->draft_cache_bytes;
     loaded.max_rss_bytes = rank_worker_max_rss_bytes();
     proto_client_report(worker->client, &loaded.base);
     return BASE_OK;
@@ -347,6 +350,19 @@ static base_status find_type(const proto_job *job, const rank_model_config *conf
                : BASE_OK;
 }
 
+/* The model that drafts, if the job has one, and its type, which is found as the model's is. */
+static base_status find_draft(const proto_job *job, const rank_model_config *config,
+                              const rank_device *device, rank_job_draft *draft, base_error *reterr)
+{
+    if (job->model.draft[0] == '\0') {
+        return BASE_OK;
+    }
+    const base_status status = rank_mode_read_draft(job, config, draft, reterr);
+    return status == BASE_OK ? find_type(job, &draft->model.config, device, draft->weights,
+                                         &draft->model.type, reterr)
+                             : status;
+}
+
 /* How tokens are drawn, and what is said of each. */
 static void set_sampling(const proto_job *job, rank_generate_options *options)
 {
@@ -375,6 +391,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     rank_type type = asked;
     float *adapters = NULL;
     char weights[BASE_PATH_BYTES];
+    rank_job_draft draft;
     base_status status = rank_mode_read_checkpoint(job, &config, &generation, &adapters, reterr);
     if (status == BASE_OK) {
         status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
@@ -388,6 +405,9 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = find_type(job, &config, &device, weights, &type, reterr);
+    }
+    if (status == BASE_OK) {
+        status = find_draft(job, &config, &device, &draft, reterr);
     }
     if (status == BASE_OK) {
         rank_generate_options options = {
@@ -412,6 +432,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .chat = &chat,
             .shares = job->infer.requests && !job->infer.no_prefix_cache && worker->gpu == NULL,
             .draft_max = (int)job->infer.speculate,
+            .draft = job->model.draft[0] != '\0' ? &draft.model : NULL,
             .prompts_are_messages = job->infer.chat,
             .no_thinking = job->infer.no_thinking,
             .index_first = shares ? 0 : (size_t)worker->identity.rank,

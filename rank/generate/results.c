@@ -33,6 +33,7 @@ base_status rank_results_create(const proto_job *job, const rank_model_config *c
                                 rank_results **results, base_error *reterr)
 {
     const char *adapter = job->model.adapter[0] != '\0' ? job->model.adapter : NULL;
+    const char *draft = job->model.draft[0] != '\0' ? job->model.draft : NULL;
     rank_results *made = calloc(1, sizeof *made);
     *results = made;
     if (made == NULL) {
@@ -42,9 +43,9 @@ base_status rank_results_create(const proto_job *job, const rank_model_config *c
     made->ranks = (int)job->job.world_size;
     made->prompts = json_array();
     made->object = json_pack(
-        "{s:I, s:s, s:{s:s, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:I}, s:I, s:I, s:b, s:O}",
+        "{s:I, s:s, s:{s:s, s:s?, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:I}, s:I, s:I, s:b, s:O}",
         "world_size", (json_int_t)job->job.world_size, "mode", proto_mode_name((int)job->job.mode),
-        "model", "checkpoint", job->model.checkpoint, "adapter", adapter, "family",
+        "model", "checkpoint", job->model.checkpoint, "adapter", adapter, "draft", draft, "family",
         config->family->model_types[0], "vocab_size", config->vocab_size, "width", config->width,
         "layers", config->layers, "heads", config->heads, "context", rank_mode_context(job, config),
         "parameters", (json_int_t)rank_model_param_count(config), "max_new_tokens",
@@ -356,6 +357,7 @@ static void put_times(json_t *object, bool *failed, const rank_generate_report *
     put(object, failed, "ttft_ms", number(report->ttft_ms));
     put(object, failed, "per_token_ms", number(report->per_token_ms));
     put(object, failed, "step_ms_per_token", per_drawn(report, step_ns));
+    put(object, failed, "draft_ms_per_token", per_drawn(report, (double)report->costs.draft_ns));
     put(object, failed, "compute_ms_per_token", per_drawn(report, step_ns - exchange_ns));
     put(object, failed, "all_reduce_ms_per_token",
         per_drawn(report, (double)report->costs.all_reduce.ns));
@@ -370,10 +372,14 @@ static void put_times(json_t *object, bool *failed, const rank_generate_report *
         number(step_ns > 0 ? exchange_ns / step_ns : (double)NAN));
 }
 
-/* What drafts have saved. */
-static void put_drafts(json_t *object, bool *failed, const rank_engine_costs *costs)
+/* What drafts have saved, and what the model that makes them takes. */
+static void put_drafts(json_t *object, bool *failed, const rank_generate_report *report)
 {
+    const rank_engine_costs *costs = &report->costs;
+    const rank_engine_memory *memory = &report->memory;
     const double in_steps = (double)(costs->sampled - costs->accepted);
+    put(object, failed, "draft_weight_bytes", json_integer((json_int_t)memory->draft_weight_bytes));
+    put(object, failed, "draft_cache_bytes", json_integer((json_int_t)memory->draft_cache_bytes));
     put(object, failed, "tokens_drafted", json_integer((json_int_t)costs->drafted));
     put(object, failed, "tokens_accepted", json_integer((json_int_t)costs->accepted));
     put(object, failed, "tokens_per_step",
@@ -401,7 +407,7 @@ static json_t *describe(const rank_results_rank *rank)
         "seconds", seconds, "tokens_per_s", seconds > 0 ? drawn / seconds : 0.0,
         "all_reduces_per_token", (double)report->costs.all_reduce.count / drawn,
         "all_reduce_bytes_per_token", (double)report->costs.all_reduce.bytes / drawn);
-    put_drafts(object, &failed, &report->costs);
+    put_drafts(object, &failed, report);
     put_times(object, &failed, report);
     if (failed) {
         json_decref(object);

@@ -229,6 +229,9 @@ static void an_agent_without_files_answers(void **state)
     several_assert_says(1, "fetched 6 of the job's 6 files");
     answer("prompt", FLAGS("--prompt", "he go home", "--prompt", "i has eat"), "");
     answer("stream", FLAGS("--prompts", "-"), "he go home\ni has eat\n");
+    empty_cache();
+    answer("draft", FLAGS("--prompts", file, "--draft", model.out), "");
+    several_assert_says(1, "of the job's 10 files");
 }
 
 /* ---- what goes wrong ---- */

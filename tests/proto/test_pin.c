@@ -200,6 +200,30 @@ static void adapters_are_pinned_by_every_byte(void **state)
     assert_int_equal(strncmp(error.message, "--adapter: ", 11), 0);
 }
 
+/* A model that drafts is a checkpoint, too. */
+static void a_model_that_drafts_is_pinned(void **state)
+{
+    (void)state;
+    base_error error;
+    proto_job job;
+    proto_file *files = NULL;
+    int count = 0;
+    proto_job_defaults(&job);
+    put_checkpoint();
+    (void)snprintf(job.model.draft, sizeof job.model.draft, "%s", test_shared_directory.path);
+    assert_ok(proto_job_pin(&job, PROTO_PIN_SMALL, &error), &error);
+    assert_int_equal(strlen(job.model.draft_sha256), PROTO_DIGEST_HEX_BYTES - 1);
+    assert_true(proto_job_reads(&job, "model.draft"));
+    assert_ok(proto_job_files(&job, &files, &count, &error), &error);
+    assert_true(count >= 2);
+    assert_string_equal(files[0].key, "model.draft");
+    free(files);
+    put_text("config.json", "{\"other\":1}");
+    assert_status(proto_job_check_files(&job, &error), BASE_ERR_INVALID);
+    assert_int_equal(strncmp(error.message, "--draft: ", 9), 0);
+    put_checkpoint();
+}
+
 static void shards_count_by_the_index(void **state)
 {
     (void)state;
@@ -330,6 +354,7 @@ int main(void)
         cmocka_unit_test(only_what_a_job_names_is_read),
         cmocka_unit_test(the_index_is_what_names_the_tensors),
         cmocka_unit_test(adapters_are_pinned_by_every_byte),
+        cmocka_unit_test(a_model_that_drafts_is_pinned),
         cmocka_unit_test(shards_count_by_the_index),
         cmocka_unit_test(the_largest_checkpoint_is_listed),
         cmocka_unit_test(malformed_safetensors_files_are_refused),

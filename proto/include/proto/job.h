@@ -125,6 +125,9 @@ typedef struct proto_job_model {
                                                      * covers */
     char adapter[BASE_PATH_BYTES]; /* directory of adapters on top of the checkpoint; empty: none */
     char adapter_sha256[PROTO_DIGEST_HEX_BYTES];
+    char draft
+        [BASE_PATH_BYTES]; /* directory of a checkpoint that drafts for the model; empty: none */
+    char draft_sha256[PROTO_DIGEST_HEX_BYTES];
     int64_t experts; /* of each block of a new model, which is then a Mixtral; 0: it is a GPT-2 */
     int64_t experts_per_token; /* each token goes to so many of them; 0: 2 */
     double router_loss; /* of a model with experts: training adds so much of the loss that spreads

@@ -57,6 +57,7 @@ enum {
     PROTO_SEQUENCES_MAX = 1024, /* --max-num-seqs */
     PROTO_CACHE_TOKENS_MAX = PROTO_SEQUENCES_MAX * PROTO_CONTEXT_MAX,
     PROTO_DRAFT_TOKENS_MAX = 16,      /* --speculate */
+    PROTO_DRAFT_TOKENS = 4,           /* … where --draft alone is given */
     PROTO_REQUESTS_WAITING_MAX = 64,  /* beyond those that run */
     PROTO_REQUESTS_UNJUDGED_MAX = 32, /* sent, without a verdict yet */
     PROTO_REQUESTS_OPEN_MAX = PROTO_SEQUENCES_MAX + PROTO_REQUESTS_WAITING_MAX, /* not answered */
@@ -78,7 +79,7 @@ enum {
     PROTO_PRINTED_BYTES_MAX = 32 * 1024,       /* of a rank's output in one message */
     PROTO_PRINTED_AHEAD_BYTES = 256 * 1024,    /* by one agent, and not taken by the head yet */
     PROTO_PRINTED_LAST_MESSAGES_MAX = 64, /* of an ended rank's stream: all of the largest pipe */
-    PROTO_FILES_MAX = 256 + 16, /* that a job on several hosts reads: shards, and others */
+    PROTO_FILES_MAX = 256 + 32, /* that a job on several hosts reads: shards, and others */
     PROTO_FILE_KEY_BYTES_MAX = 64,
     PROTO_CHUNK_BYTES_MAX = 64 * 1024, /* of a file in one message */
     PROTO_CHUNKS_AHEAD_MAX = 8, /* asked for and not there yet; other messages wait behind them */
