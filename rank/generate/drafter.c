@@ -25,6 +25,9 @@ struct rank_drafter {
     rank_cache cache;
     rank_sample_vocab vocab;
     size_t table_width;
+    uint64_t *
+        contents; /* (blocks): a digest of the tokens up to the end of each; 0: they are not all there */
+    uint64_t cached;
     rank_drafter_memory memory;
     drafting *drafting; /* (sequences) */
     int drafting_count;
@@ -122,6 +125,7 @@ static base_status make_tables(rank_drafter *drafter, base_error *reterr)
 {
     const size_t sequences = sequences_of(drafter);
     const size_t padded = (size_t)drafter->run.shape.tp->vocab_count;
+    drafter->contents = calloc(drafter->cache.block_count, sizeof *drafter->contents);
     drafter->drafting = calloc(sequences, sizeof *drafter->drafting);
     drafter->sequences = calloc(sequences, sizeof *drafter->sequences);
     drafter->counts = calloc(sequences, sizeof *drafter->counts);
@@ -133,11 +137,11 @@ static base_status make_tables(rank_drafter *drafter, base_error *reterr)
     drafter->marks = calloc(padded, sizeof *drafter->marks);
     drafter->candidates = calloc(padded, sizeof *drafter->candidates);
     drafter->record = calloc(1, rank_sample_record_bytes_max(1));
-    return drafter->drafting != NULL && drafter->sequences != NULL && drafter->counts != NULL &&
-                   drafter->batch_start != NULL && drafter->lengths != NULL &&
-                   drafter->blocks != NULL && drafter->batch_ids != NULL &&
-                   drafter->logit_rows != NULL && drafter->marks != NULL &&
-                   drafter->candidates != NULL && drafter->record != NULL
+    return drafter->contents != NULL && drafter->drafting != NULL && drafter->sequences != NULL &&
+                   drafter->counts != NULL && drafter->batch_start != NULL &&
+                   drafter->lengths != NULL && drafter->blocks != NULL &&
+                   drafter->batch_ids != NULL && drafter->logit_rows != NULL &&
+                   drafter->marks != NULL && drafter->candidates != NULL && drafter->record != NULL
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu sequences", sequences);
 }
@@ -208,6 +212,7 @@ void rank_drafter_destroy(rank_drafter *drafter)
     rank_saved_destroy(&drafter->saved);
     rank_shards_destroy(drafter->shards);
     rank_tp_group_destroy(drafter->group);
+    free(drafter->contents);
     free(drafter->drafting);
     free(drafter->sequences);
     free(drafter->counts);
@@ -225,6 +230,74 @@ void rank_drafter_destroy(rank_drafter *drafter)
 rank_drafter_memory rank_drafter_get_memory(const rank_drafter *drafter)
 {
     return drafter != NULL ? drafter->memory : (rank_drafter_memory){.weight_bytes = 0};
+}
+
+uint64_t rank_drafter_cached(const rank_drafter *drafter)
+{
+    return drafter->cached;
+}
+
+/* ---- beginnings that are cached ---- */
+
+/* FNV-1a of a block's tokens, behind those before it; never 0. */
+static uint64_t digest_block(uint64_t before, const int32_t *tokens, int32_t count)
+{
+    uint64_t digest = before ^ UINT64_C(0xcbf29ce484222325);
+    for (int32_t i = 0; i < count; i++) {
+        digest = (digest ^ (uint32_t)tokens[i]) * UINT64_C(0x100000001b3);
+    }
+    return digest != 0 ? digest : 1;
+}
+
+static const int32_t *table_of(const rank_drafter *drafter, int32_t sequence)
+{
+    return rank_blocks_table(rank_schedule_blocks(drafter->schedule), sequence);
+}
+
+/* Follows what the blocks of a new sequence already have of its prompt. */
+static void take_cached(rank_drafter *drafter, int32_t sequence)
+{
+    const int32_t each = (int32_t)drafter->cache.block_tokens;
+    const int32_t shared = rank_schedule_shared(drafter->schedule, sequence) / each;
+    const int32_t *table = table_of(drafter, sequence);
+    int32_t known = 0;
+    const int32_t *tokens = rank_schedule_tokens(drafter->schedule, sequence, &known);
+    uint64_t digest = 0;
+    int32_t cached = 0;
+    for (; cached < shared; cached++) {
+        digest = digest_block(digest, tokens + (size_t)cached * (size_t)each, each);
+        if (drafter->contents[table[cached]] != digest) {
+            break;
+        }
+    }
+    rank_schedule_follow(drafter->schedule, sequence, cached * each);
+    drafter->cached += (uint64_t)(cached * each);
+}
+
+/* The blocks that rows from `first` on are written to have no known content. */
+static void forget_blocks(rank_drafter *drafter, int32_t sequence, int32_t first, int32_t count)
+{
+    const int32_t each = (int32_t)drafter->cache.block_tokens;
+    const int32_t *table = table_of(drafter, sequence);
+    for (int32_t i = first / each; i <= (first + count - 1) / each; i++) {
+        drafter->contents[table[i]] = 0;
+    }
+}
+
+/* Notes the blocks that known tokens have filled, once for each. */
+static void note_blocks(rank_drafter *drafter, int32_t sequence)
+{
+    const int32_t each = (int32_t)drafter->cache.block_tokens;
+    const int32_t full = rank_schedule_drafting(drafter->schedule, sequence).followed / each;
+    const int32_t *table = table_of(drafter, sequence);
+    int32_t known = 0;
+    const int32_t *tokens = rank_schedule_tokens(drafter->schedule, sequence, &known);
+    uint64_t digest = 0;
+    BASE_ASSERT(full * each <= known);
+    for (int32_t i = 0; full > 0 && drafter->contents[table[full - 1]] == 0 && i < full; i++) {
+        digest = digest_block(digest, tokens + (size_t)i * (size_t)each, each);
+        drafter->contents[table[i]] = digest;
+    }
 }
 
 /* ---- a pass ---- */
@@ -249,7 +322,8 @@ static void add_rows(rank_drafter *drafter, int32_t sequence, int32_t count, boo
     const int32_t start = drafter->batch_start[segment];
     const int32_t *tokens = rank_schedule_tokens(drafter->schedule, sequence, &known);
     const int32_t first = rank_schedule_drafting(drafter->schedule, sequence).followed;
-    const int32_t *table = rank_blocks_table(rank_schedule_blocks(drafter->schedule), sequence);
+    const int32_t *table = table_of(drafter, sequence);
+    forget_blocks(drafter, sequence, first, count);
     memcpy(drafter->batch_ids + start, tokens + first, (size_t)count * sizeof *tokens);
     memcpy(drafter->blocks + (size_t)segment * drafter->table_width, table,
            drafter->table_width * sizeof *table);
@@ -364,7 +438,11 @@ static void catch_up(rank_drafter *drafter, bool drafts, int32_t *rows, int32_t 
     const int running = rank_schedule_running(drafter->schedule);
     for (int i = 0; i<running && * rows> 0; i++) {
         const int32_t sequence = rank_schedule_at(drafter->schedule, i);
-        const rank_schedule_draft of = rank_schedule_drafting(drafter->schedule, sequence);
+        rank_schedule_draft of = rank_schedule_drafting(drafter->schedule, sequence);
+        if (of.followed == 0 && of.behind > 0) {
+            take_cached(drafter, sequence);
+            of = rank_schedule_drafting(drafter->schedule, sequence);
+        }
         const int32_t count = smaller(of.behind, *rows);
         if (count == 0 || (of.wanted > 0) != drafts) {
             continue;
@@ -388,8 +466,11 @@ base_status rank_drafter_run(rank_drafter *drafter, base_error *reterr)
     begin_pass(drafter);
     catch_up(drafter, true, &rows, &tokens);
     catch_up(drafter, false, &rows, &tokens);
-    while (status == BASE_OK && drafter->segment_count > 0) {
+    for (bool known = true; status == BASE_OK && drafter->segment_count > 0; known = false) {
         status = compute(drafter, reterr);
+        for (int i = 0; status == BASE_OK && known && i < drafter->segment_count; i++) {
+            note_blocks(drafter, drafter->sequences[i]);
+        }
         if (status == BASE_OK) {
             status = draw_all(drafter, reterr);
         }

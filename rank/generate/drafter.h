@@ -6,7 +6,9 @@
  *
  * Its cache has as many blocks as the engine's, and a sequence has the blocks of the same numbers in
  * both. Before a step the model computes the tokens that it has not seen yet, at most so many that a
- * step stays short: of texts that may draft, then of prompts. Then it drafts token by token, for all
+ * step stays short: of texts that may draft, then of prompts. The beginning of a prompt that is cached for
+ * the engine is cached here, too, if this model has computed it, as a digest of its tokens says: one that
+ * were wrong could only make drafts wrong. Then it drafts token by token, for all
  * these texts together. A token is drawn as the request asks for it, with the same noise (sample.h):
  * it is the one that would be drawn if this model decided.
  *
@@ -51,6 +53,9 @@ void rank_drafter_destroy(rank_drafter *drafter); /* NULL is fine */
 
 /* Drafts for the schedule's next step. */
 BASE_MUST_CHECK base_status rank_drafter_run(rank_drafter *drafter, base_error *reterr);
+
+/* Tokens of prompts that were in its cache when they came. */
+uint64_t rank_drafter_cached(const rank_drafter *drafter);
 
 /* Zeros of NULL. */
 rank_drafter_memory rank_drafter_get_memory(const rank_drafter *drafter);

@@ -5,7 +5,7 @@
 
 #include "engine_world.h"
 
-enum { CHUNK = 7, TEXTS = 3, SEQUENCES = 2 * TEXTS, STEPS = 40, DRAFT = 6 };
+enum { CHUNK = 7, TEXTS = 3, SEQUENCES = 2 * TEXTS, STEPS = 300, DRAFT = 6 };
 
 /* A schedule with a model that drafts for it. */
 typedef struct drafting {
@@ -53,13 +53,12 @@ static void close_drafting(drafting *d)
     free(d->record);
 }
 
-static void begin(drafting *d, const int32_t *text, int32_t count)
+static void begin(drafting *d, const int32_t *text, int32_t count, int32_t most)
 {
     base_error error;
     rank_schedule_event events[SEQUENCES];
     int event_count = 0;
-    rank_request request = {
-        .prompt_count = count, .max_new_tokens = LONG_CONTEXT, .sample = {.top_p = 1}};
+    rank_request request = {.prompt_count = count, .max_new_tokens = most, .sample = {.top_p = 1}};
     assert_ok(rank_requests_submit(d->requests, &request, text, &error), &error);
     const size_t bytes = rank_requests_decide(d->requests, d->schedule, d->record);
     if (bytes > 0) { /* else it waits until its beginning is cached */
@@ -89,8 +88,9 @@ static void step(drafting *d, int32_t next)
     for (int i = 0; i < count; i++) {
         int32_t known = 0;
         const int32_t *text = rank_schedule_tokens(d->schedule, entries[i].sequence, &known);
+        const int32_t luck = entries[i].sequence % 3 == 0 ? 3 : 1; /* 1: pauses become long */
         for (int32_t row = 0; row < entries[i].samples; row++) {
-            const bool right = row + 1 < entries[i].samples && draw(3) > 0;
+            const bool right = row + 1 < entries[i].samples && draw(luck) > 0;
             tokens[rows++] = next >= 0 ? next : right ? text[known + row] : draw(VOCAB);
         }
     }
@@ -103,7 +103,7 @@ static int32_t draft_anew(const world *w, const int32_t *text, int32_t count, in
     base_error error;
     drafting d;
     open_drafting(&d, w);
-    begin(&d, text, count - 1);
+    begin(&d, text, count - 1, LONG_CONTEXT);
     while (rank_schedule_drafting(d.schedule, 0).wanted == 0) {
         step(&d, text[count - 1]);
     }
@@ -141,33 +141,64 @@ static bool compare(const world *w, const drafting *d, int32_t sequence)
     return true;
 }
 
+typedef struct text {
+    int32_t tokens[LONG_CONTEXT];
+    int32_t count;
+} text;
+
+/* A running text, or what is left of the last one. */
+static void remember(const drafting *d, text *earlier)
+{
+    const int running = rank_schedule_running(d->schedule);
+    if (running > 0 && draw(2) == 0) {
+        const int32_t sequence = rank_schedule_at(d->schedule, draw(running));
+        const int32_t *tokens = rank_schedule_tokens(d->schedule, sequence, &earlier->count);
+        memcpy(earlier->tokens, tokens, (size_t)earlier->count * sizeof *tokens);
+    }
+}
+
+/* Equal beginnings; or an earlier text, of which some was drafted, and some was never seen by the model that
+ * drafts. Returns the number of tokens. */
+static int32_t make_prompt(const text *earlier, int32_t *prompt)
+{
+    const bool goes_on = earlier->count > 0 && draw(3) > 0;
+    const int32_t count = goes_on ? earlier->count - draw(earlier->count < 9 ? earlier->count : 9)
+                                  : 1 + draw(LONG_CONTEXT - 10);
+    for (int32_t k = 0; k < count; k++) {
+        prompt[k] = goes_on ? earlier->tokens[k] : k < 2 * BLOCK_TOKENS ? k : draw(VOCAB);
+    }
+    return count < LONG_CONTEXT - 10 ? count : LONG_CONTEXT - 10;
+}
+
 static void a_cache_follows_its_text(void **state)
 {
     (void)state;
     static world w;
+    text earlier = {.count = 0};
     drafting d;
     base_error error;
     int compared = 0;
+    uint64_t cached = 0;
     world_open(&w, LONG_CONTEXT);
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 4; round++) {
         int32_t prompt[LONG_CONTEXT];
         open_drafting(&d, &w);
         for (int i = 0; i < STEPS; i++) {
-            for (int32_t k = 0; k < LONG_CONTEXT; k++) { /* beginnings are the same */
-                prompt[k] = k < 2 * BLOCK_TOKENS ? k : draw(VOCAB);
-            }
             if (rank_schedule_running(d.schedule) < TEXTS) {
-                begin(&d, prompt, 1 + draw(LONG_CONTEXT / 2));
+                begin(&d, prompt, make_prompt(&earlier, prompt), 1 + draw(LONG_CONTEXT));
             }
             assert_ok(rank_drafter_run(d.drafter, &error), &error);
             for (int p = 0; p < rank_schedule_running(d.schedule); p++) {
                 compared += compare(&w, &d, rank_schedule_at(d.schedule, p)) ? 1 : 0;
             }
+            remember(&d, &earlier);
             step(&d, -1);
         }
+        cached += rank_drafter_cached(d.drafter);
         close_drafting(&d);
     }
     assert_true(compared > 100);
+    assert_true(cached > 20 * BLOCK_TOKENS);
     world_close(&w);
 }
 
