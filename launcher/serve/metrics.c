@@ -55,6 +55,20 @@ static void put_histogram(base_buffer *text, const char *name, const launch_hist
                        name, histogram->count, name, histogram->sum_s, name, histogram->count);
 }
 
+/* Which model drafts, as a label of a number that is always 1. */
+static void put_draft_model(base_buffer *text, const char *name)
+{
+    if (name == NULL || name[0] == '\0') {
+        return;
+    }
+    put_head(text, "draft_model_info", "gauge", "The model that drafts (--draft).");
+    base_buffer_put(text, "ringfence_draft_model_info{model=\"");
+    for (const char *at = name; *at != '\0'; at++) {
+        base_buffer_printf(text, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+    }
+    base_buffer_put(text, "\"} 1\n");
+}
+
 void launch_metrics_write(const launch_metrics *metrics, int running, int waiting,
                           base_buffer *text)
 {
@@ -73,6 +87,7 @@ void launch_metrics_write(const launch_metrics *metrics, int running, int waitin
             "Tokens that were drafted (--speculate, --draft).");
     put_one(text, "accepted_draft_tokens_total", "counter", metrics->accepted,
             "Tokens of drafts that saved a step.");
+    put_draft_model(text, metrics->draft_model);
     put_one(text, "requests_running", "gauge", (uint64_t)running,
             "Completions that have their first token.");
     put_one(text, "requests_waiting", "gauge", (uint64_t)waiting,

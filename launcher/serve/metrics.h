@@ -29,6 +29,7 @@ typedef struct launch_metrics {
     uint64_t prompt_tokens;
     uint64_t cached_tokens; /* of them */
     uint64_t drawn;
+    const char *draft_model;    /* the name of the model that drafts; NULL, "": there is none */
     uint64_t drafted;           /* tokens, */
     uint64_t accepted;          /* and of them those that saved a step */
     launch_histogram first;     /* from the request to its first token */

@@ -287,6 +287,8 @@ base_status launch_server_create(const launch_server_options *options, launch_se
         proto_text_tame(made->model);
     }
     name_model(adapted ? made->job->model.checkpoint : "", made->base);
+    name_model(made->job->model.draft, made->draft);
+    made->metrics.draft_model = made->draft;
     base_status status = read_key(options->key_file, made, reterr);
     if (status == BASE_OK) {
         status = open_events(made, reterr);

@@ -100,6 +100,7 @@ struct launch_server {
     char url_file[BASE_PATH_BYTES + 16];  /* empty: none */
     char model[LAUNCH_SERVE_MODEL_BYTES]; /* what answers: adapters, or else the checkpoint */
     char base[LAUNCH_SERVE_MODEL_BYTES];  /* the adapters' checkpoint; empty: there are none */
+    char draft[LAUNCH_SERVE_MODEL_BYTES]; /* what drafts; empty: no model does */
     int64_t started_s;
     uint64_t seed; /* of requests without one */
     bool is_open;  /* to anybody: --serve-open */

@@ -142,6 +142,8 @@ static void a_server_drafts(void **state)
         const char *accepted = strstr(serving_reply, "\nringfence_accepted_draft_tokens_total ");
         assert_non_null(accepted);
         assert_true(strtol(strchr(accepted, ' '), NULL, 10) >= (i == 0 ? 60 : 0));
+        assert_has(serving_reply, i == 0 ? "\nringfence_draft_model_info{model=\"model\"} 1\n"
+                                         : "\nringfence_draft_model_info{model=\"other\"} 1\n");
         assert_int_equal(serving_end(SIGTERM), 0);
     }
     free(expected);
