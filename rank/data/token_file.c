@@ -2,6 +2,7 @@
 #include "token_file.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,10 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are read as they lie in a file");
 
-enum { READ_TOKENS = 4096 }; /* at once */
+enum {
+    READ_TOKENS = 4096, /* at once */
+    DIGEST_DIGITS = 64, /* of a SHA-256 */
+};
 
 struct rank_token_file {
     int fd;
@@ -25,11 +29,17 @@ struct rank_token_file {
     uint64_t count;
 };
 
+/* A header can have any text there, also one that would forge a line of what is printed. */
+static bool is_digest(const char *text)
+{
+    return strlen(text) == DIGEST_DIGITS && strspn(text, "0123456789abcdef") == DIGEST_DIGITS;
+}
+
 static base_status check_tokenizer(const base_safetensors *parsed, const char *wanted,
                                    base_error *reterr)
 {
     const char *made_with = base_safetensors_metadata(parsed, RANK_TOKEN_FILE_TOKENIZER);
-    if (made_with == NULL) {
+    if (made_with == NULL || !is_digest(made_with)) {
         return base_fail(
             reterr, BASE_ERR_INVALID,
             "it does not say which tokenizer it was made with (" RANK_TOKEN_FILE_TOKENIZER

@@ -159,7 +159,7 @@ static base_status open_tokenizers(encoder *self, const char *path, base_error *
     if (status == BASE_OK && rank_tokenizer_end_id(self->tokenizers[0]) < 0) {
         status =
             base_fail(reterr, BASE_ERR_INVALID,
-                      "%s has neither <|endoftext|> nor <|end_of_text|> to end texts with", path);
+                      "%s has no <|endoftext|>, <|end_of_text|> or </s> to end texts with", path);
     }
     return status;
 }

@@ -333,7 +333,7 @@ static base_status open_data(trainer *self, base_error *reterr)
     }
     if (rank_tokenizer_end_id(self->tokenizer) < 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "%s has neither <|endoftext|> nor <|end_of_text|> to end sentences with",
+                         "%s has no <|endoftext|>, <|end_of_text|> or </s> to end sentences with",
                          job->data.tokenizer);
     }
     status = rank_training_file_hex(job->data.tokenizer, self->tokenizer_sha256, reterr);

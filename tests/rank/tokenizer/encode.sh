@@ -108,7 +108,7 @@ refused 1 "no text in these files" --tokenizer t.json --out x.safetensors empty.
 printf 'a\0b' >nul.txt
 refused 1 "byte 2 is a NUL" --tokenizer t.json --out x.safetensors nul.txt
 sed 's/<|endoftext|>/<|other|>/g' t.json >endless.json
-refused 1 "neither <|endoftext|> nor" --tokenizer endless.json --out x.safetensors a.txt
+refused 1 "no <|endoftext|>, <|end_of_text|> or </s>" --tokenizer endless.json --out x.safetensors a.txt
 ln -s /dev/full full.safetensors
 refused 1 "written only forwards" --tokenizer t.json --out full.safetensors a.txt
 # What cannot be written is no flaw of a line that is read meanwhile.
