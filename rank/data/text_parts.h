@@ -1,5 +1,5 @@
 /* Reads the texts of a file part by part: a plain text in blocks, or lines of JSON, each of which is a text of one
- * part. Training and tokenizer-learn read with this, so that both cut a plain text at the same places: where
+ * part. Training, tokenizer-learn and tokenizer-encode read with this, so that all cut a plain text at the same places: where
  * rank_text_cut says, or where RANK_DATA_BLOCK_BYTES have no such place, before a character. Memory does not depend
  * on the file's size. */
 #ifndef RANK_DATA_TEXT_PARTS_H
