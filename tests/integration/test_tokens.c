@@ -102,6 +102,33 @@ static void layouts_read_the_same(void **state)
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
 }
 
+/* Stages evaluate windows of tokens, and drop nothing then: as ranks that train on the text, and decide the same. */
+static void stages_evaluate_as_ranks_do(void **state)
+{
+    (void)state;
+    training_expect(&one, &test_shared_directory, "ranks-drop", 0,
+                    FLAGS("--ranks", "2", "--micro-batches", "2", "--layers", "4", "--data", text,
+                          "--heldout", text, "--eval-every", "2", "--keep-best", "--dropout", "0.2",
+                          "--lr", "1e-2"));
+    training_expect(&two, &test_shared_directory, "stages-drop", 0,
+                    FLAGS("--mode", "pp-cpu", "--ranks", "2", "--micro-batches", "4", "--layers",
+                          "4", "--pipeline", "interleaved", "--recompute", "--data", tokens,
+                          "--heldout", tokens, "--eval-every", "2", "--keep-best", "--dropout",
+                          "0.2", "--lr", "1e-2"));
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    json_t *wanted = training_manifest(&one);
+    json_t *found = training_manifest(&two);
+    static const char *const parts[] = {"eval_curve", "eval", "best"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        assert_non_null(json_object_get(wanted, parts[i]));
+        assert_true(
+            json_equal(json_object_get(wanted, parts[i]), json_object_get(found, parts[i])));
+    }
+    assert_int_equal(json_array_size(json_object_get(found, "eval_curve")), 3);
+    json_decref(wanted);
+    json_decref(found);
+}
+
 static void a_training_goes_on(void **state)
 {
     (void)state;
@@ -169,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_give_the_bits_of_their_text),
         cmocka_unit_test(layouts_read_the_same),
+        cmocka_unit_test(stages_evaluate_as_ranks_do),
         cmocka_unit_test(a_training_goes_on),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(damage_is_named),
