@@ -7,9 +7,16 @@
 #include "jinja.h"
 #include "support.h"
 
-enum { CASES_MIN = 150 };
+enum {
+    CASES_MIN = 500,
+    FIRST_LETTER = 0xa000, /* message i of jinja_chats.py has the letters from there + 64 i on */
+    LETTERS = 64,
+    MESSAGES_MAX = 8,
+    LETTER_BYTES = 3,
+};
 
 static size_t flaws;
+static size_t letters_seen; /* of messages, in all texts */
 
 /* Reports what is wrong, with the template; the test goes on, and fails at its end. */
 static void note(const char *template, const char *what, const char *wanted, const char *got)
@@ -22,6 +29,47 @@ static void note(const char *template, const char *what, const char *wanted, con
 static const char *string_of(const json_t *object, const char *name)
 {
     return json_string_value(json_object_get(object, name));
+}
+
+/* The message that has a letter of three bytes; 0: it is no message's. */
+static uint32_t origin_of(const char *letter)
+{
+    const unsigned char *at = (const unsigned char *)letter;
+    if ((at[0] & 0xf0U) != 0xe0U) {
+        return 0;
+    }
+    const unsigned point =
+        ((at[0] & 0xfU) << 12U) | ((at[1] & 0x3fU) << 6U) | (unsigned)(at[2] & 0x3fU);
+    return point >= FIRST_LETTER && point < FIRST_LETTER + LETTERS * MESSAGES_MAX
+               ? (point - FIRST_LETTER) / LETTERS + 1
+               : 0;
+}
+
+/* Each letter of a message is said to come from there, and what comes from a message is in it. */
+static size_t check_origins(const char *source, const json_t *variables,
+                            const rank_jinja_text *text)
+{
+    size_t letters = 0;
+    const json_t *messages = json_object_get(variables, "messages");
+    for (size_t i = 0; i < text->bytes; i++) {
+        const uint32_t origin = text->origins[i];
+        const uint32_t letter = i + LETTER_BYTES <= text->bytes ? origin_of(text->at + i) : 0;
+        if (letter > 0 && (origin != letter || text->origins[i + 1] != letter ||
+                           text->origins[i + 2] != letter)) {
+            note(source, "a letter of another message", text->at + i, text->at);
+        }
+        letters += letter > 0 ? 1 : 0;
+        if (origin > json_array_size(messages)) {
+            note(source, "no such message", "", text->at + i);
+        }
+        const char byte[] = {text->at[i], '\0'};
+        char *message = origin > 0 ? json_dumps(json_array_get(messages, origin - 1), 0) : NULL;
+        if (message != NULL && text->at[i] > ' ' && strcasestr(message, byte) == NULL) {
+            note(source, "a byte that is not in its message", message, text->at + i);
+        }
+        free(message);
+    }
+    return letters;
 }
 
 static void check_text(const json_t *made, const char *source, const rank_jinja_text *text)
@@ -66,6 +114,7 @@ static void check(const json_t *all, const json_t *made)
     }
     if (status == BASE_OK) {
         check_text(made, source, &text);
+        letters_seen += check_origins(source, variables, &text);
     } else {
         check_failure(made, source, &error);
     }
@@ -89,6 +138,7 @@ static void test_as_jinja(void **state)
     }
     json_decref(all);
     assert_int_equal(flaws, 0);
+    assert_true(letters_seen > CASES_MIN);
 }
 
 int main(void)
