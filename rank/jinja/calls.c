@@ -162,7 +162,7 @@ static jinja_value call_macro(jinja_run *run, const jinja_macro *macro, const ji
 
 jinja_value jinja_call_value(jinja_run *run, jinja_value callee, const jinja_args *args)
 {
-    jinja_value value = jinja_none();
+    jinja_value value;
     jinja_enter(run->work);
     if (callee.kind == JINJA_MACRO) {
         value = call_macro(run, callee.macro, args);
@@ -171,7 +171,8 @@ jinja_value jinja_call_value(jinja_run *run, jinja_value callee, const jinja_arg
     } else if (callee.kind == JINJA_METHOD) {
         value = jinja_row_call(run, callee.method->row, callee.method->object, args);
     } else if (callee.kind == JINJA_UNDEFINED &&
-               (callee.owner == JINJA_STRING || callee.owner == JINJA_LIST)) {
+               (callee.owner == JINJA_STRING || callee.owner == JINJA_LIST ||
+                callee.owner == JINJA_LOOP)) {
         jinja_fail(run->work, BASE_ERR_UNSUPPORTED, "the method '%s' is not known here",
                    callee.name);
     } else {

@@ -39,6 +39,10 @@ jinja_value jinja_attribute(jinja_run *run, jinja_value item, jinja_value attrib
 jinja_value jinja_sort_key(jinja_run *run, jinja_value item, jinja_value attribute,
                            jinja_value case_sensitive)
 {
+    if (attribute.kind == JINJA_STRING && attribute.string->bytes > 0 &&
+        memchr(attribute.string->at, ',', attribute.string->bytes) != NULL) {
+        jinja_fail(run->work, BASE_ERR_UNSUPPORTED, "several attributes are not known here");
+    }
     const jinja_value key = jinja_attribute(run, item, attribute);
     return key.kind == JINJA_STRING && !jinja_is_true(case_sensitive)
                ? jinja_set_letters(run->work, key.string, JINJA_LOWER)

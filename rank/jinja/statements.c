@@ -63,16 +63,17 @@ jinja_value jinja_capture(jinja_run *run, jinja_frame *frame, const jinja_nodes 
     return jinja_text_end(&text);
 }
 
+/* What a set block writes. */
+static jinja_value eval_block(jinja_run *run, const jinja_node *node)
+{
+    jinja_frame *frame = jinja_zeros(run->work, 1, sizeof *frame);
+    frame->around = run->frame;
+    return jinja_capture(run, frame, &node->body);
+}
+
 static void run_set(jinja_run *run, const jinja_node *node)
 {
-    jinja_value value = {.kind = JINJA_NONE};
-    if (node->a != NULL) {
-        value = jinja_eval(run, node->a);
-    } else {
-        jinja_frame *frame = jinja_zeros(run->work, 1, sizeof *frame);
-        frame->around = run->frame;
-        value = jinja_capture(run, frame, &node->body);
-    }
+    const jinja_value value = node->a != NULL ? jinja_eval(run, node->a) : eval_block(run, node);
     set_targets(run, &node->targets, value);
 }
 

@@ -1,3 +1,4 @@
+ringfence_fuzz(jinja SOURCES fuzz_jinja.c LIBS ringfence::rank PkgConfig::JANSSON MAX_BYTES 8192)
 ringfence_fuzz(shards SOURCES fuzz_shards.c LIBS ringfence::rank MAX_BYTES 4096)
 ringfence_fuzz(token_file SOURCES fuzz_token_file.c directory.c LIBS ringfence::rank MAX_BYTES 1024)
 ringfence_fuzz(tokenizer SOURCES fuzz_tokenizer.c LIBS ringfence::rank MAX_BYTES 4096)
