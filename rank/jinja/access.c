@@ -177,7 +177,7 @@ jinja_value jinja_slice(jinja_run *run, jinja_value object, const jinja_value bo
         return slice_string(run, object.string, bounds);
     }
     if (object.kind != JINJA_LIST || object.list->form > JINJA_FORM_RANGE) {
-        return jinja_undefined("a slice", object.kind);
+        jinja_fail(run->work, BASE_ERR_INVALID, "a slice of a %s", jinja_type_name(object));
     }
     const jinja_list *list = object.list;
     const slice taken = slice_of(run, bounds, list->count);

@@ -136,6 +136,7 @@ bool jinja_contains(jinja_work *work, jinja_value whole, jinja_value part)
         return jinja_find(work, whole.string, part.string, 0) != SIZE_MAX;
     }
     if (whole.kind == JINJA_DICT) {
+        jinja_need_key(work, part);
         return jinja_dict_find(work, whole.dict, part) != NULL;
     }
     const jinja_list *items = jinja_items_of(work, whole);

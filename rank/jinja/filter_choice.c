@@ -84,9 +84,16 @@ static const jinja_row *row_named(jinja_run *run, jinja_value name,
     return row;
 }
 
+/* None of what is false, such as none. */
+static const jinja_list *items_of(jinja_run *run, jinja_value value)
+{
+    return jinja_is_true(value) ? jinja_items_of(run->work, value)
+                                : jinja_zeros(run->work, 1, sizeof(jinja_list));
+}
+
 static jinja_value filter_map(jinja_run *run, const jinja_call *call)
 {
-    const jinja_list *items = jinja_items_of(run->work, call->subject);
+    const jinja_list *items = items_of(run, call->subject);
     const jinja_args *args = call->args;
     const jinja_value attribute = named(args, "attribute");
     const jinja_value otherwise = named(args, "default");
@@ -113,7 +120,7 @@ static jinja_value filter_map(jinja_run *run, const jinja_call *call)
 /* Those of the items whose attribute, or who themselves, pass the test, or do not. */
 static jinja_value choose(jinja_run *run, const jinja_call *call, bool by_attribute, bool takes)
 {
-    const jinja_list *items = jinja_items_of(run->work, call->subject);
+    const jinja_list *items = items_of(run, call->subject);
     const jinja_args *args = call->args;
     const size_t test_place = by_attribute ? 1 : 0;
     if (args->count < test_place) {

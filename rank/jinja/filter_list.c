@@ -95,7 +95,10 @@ static jinja_value filter_sort(jinja_run *run, const jinja_call *call)
     jinja_pair *pairs = jinja_zeros(run->work, items->count, sizeof *pairs);
     jinja_value *sorted = jinja_values(run->work, items->count);
     for (size_t i = 0; i < items->count; i++) {
-        pairs[i].key = jinja_sort_key(run, items->at[i], call->slots[2], call->slots[1]);
+        jinja_value *key =
+            jinja_values(run->work, 1); /* a list, as which equal keys need no order */
+        key[0] = jinja_sort_key(run, items->at[i], call->slots[2], call->slots[1]);
+        pairs[i].key = jinja_list_of(run->work, key, 1, JINJA_FORM_LIST);
         pairs[i].value = items->at[i];
     }
     jinja_sort(run->work, pairs, items->count, jinja_is_true(call->slots[0]));

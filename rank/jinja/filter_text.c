@@ -95,10 +95,14 @@ static jinja_value filter_indent(jinja_run *run, const jinja_call *call)
     const jinja_string indent =
         spaces_of(run, jinja_is_given(call->slots[0]) ? call->slots[0] : jinja_int(4));
     const bool blank = jinja_is_true(call->slots[2]);
+    if (call->subject.kind != JINJA_STRING) {
+        jinja_need_defined(run->work, call->subject);
+        jinja_fail(run->work, BASE_ERR_INVALID, "indent of a %s", jinja_type_name(call->subject));
+    }
     jinja_text source = {.work = run->work};
     jinja_text text = {.work = run->work};
     size_t count = 0;
-    jinja_text_put(&source, subject_of(run, call));
+    jinja_text_put(&source, call->subject.string);
     jinja_text_put_name(&source, "\n");
     const jinja_value *lines =
         jinja_lines_of(run->work, jinja_text_end(&source).string, false, &count);

@@ -33,6 +33,7 @@ static jinja_value method_count(jinja_run *run, const jinja_call *call)
 
 static jinja_value method_get(jinja_run *run, const jinja_call *call)
 {
+    jinja_need_key(run->work, call->slots[0]);
     const jinja_value *found = jinja_dict_find(run->work, call->subject.dict, call->slots[0]);
     if (found != NULL) {
         return *found;

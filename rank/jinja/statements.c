@@ -104,8 +104,11 @@ static const jinja_list *filter_items(jinja_run *run, const jinja_node *node,
     return taken;
 }
 
+/* What stands behind else runs unless a body ran to its end: so Jinja has it where there are break and continue. */
 static jinja_flow run_for(jinja_run *run, const jinja_node *node)
 {
+    bool ended = false;
+    jinja_flow flow = JINJA_GOES_ON;
     jinja_frame *outer = run->frame;
     jinja_frame *frame = jinja_zeros(run->work, 1, sizeof *frame);
     jinja_loop *loop = jinja_zeros(run->work, 1, sizeof *loop);
@@ -120,12 +123,14 @@ static jinja_flow run_for(jinja_run *run, const jinja_node *node)
         frame->count = 0;
         jinja_set_variable(run, "loop", (jinja_value){.kind = JINJA_LOOP, .loop = loop});
         set_targets(run, &node->targets, loop->items->at[loop->index]);
-        if (jinja_run_body(run, &node->body) == JINJA_BREAKS) {
+        flow = jinja_run_body(run, &node->body);
+        ended = ended || flow == JINJA_GOES_ON;
+        if (flow == JINJA_BREAKS) {
             break;
         }
     }
-    jinja_flow flow = JINJA_GOES_ON;
-    if (loop->items->count == 0) {
+    flow = JINJA_GOES_ON;
+    if (!ended) {
         frame->count = 0;
         flow = jinja_run_body(run, &node->items);
     }

@@ -49,11 +49,22 @@ const jinja_value *jinja_dict_find_name(jinja_work *work, const jinja_dict *dict
     return NULL;
 }
 
-void jinja_dict_set(jinja_work *work, jinja_dict *dict, jinja_value key, jinja_value value)
+void jinja_need_key(jinja_work *work, jinja_value key)
 {
+    const bool tuple = key.kind == JINJA_LIST && key.list->form == JINJA_FORM_TUPLE;
     if (key.kind == JINJA_DICT || (key.kind == JINJA_LIST && key.list->form == JINJA_FORM_LIST)) {
         jinja_fail(work, BASE_ERR_INVALID, "a %s cannot be a dict's key", jinja_type_name(key));
     }
+    jinja_enter(work);
+    for (size_t i = 0; tuple && i < key.list->count; i++) {
+        jinja_need_key(work, key.list->at[i]);
+    }
+    jinja_leave(work);
+}
+
+void jinja_dict_set(jinja_work *work, jinja_dict *dict, jinja_value key, jinja_value value)
+{
+    jinja_need_key(work, key);
     jinja_value *old = (jinja_value *)jinja_dict_find(work, dict, key);
     if (old != NULL) {
         *old = value;

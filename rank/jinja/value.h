@@ -131,6 +131,8 @@ jinja_value jinja_tuple_of_two(jinja_work *work, jinja_value first, jinja_value 
 /* NULL: there is none. */
 const jinja_value *jinja_dict_find(jinja_work *work, const jinja_dict *dict, jinja_value key);
 const jinja_value *jinja_dict_find_name(jinja_work *work, const jinja_dict *dict, const char *name);
+/* Fails if a dict cannot have such a key. */
+void jinja_need_key(jinja_work *work, jinja_value key);
 /* Sets a member. Fails if the key cannot be one. */
 void jinja_dict_set(jinja_work *work, jinja_dict *dict, jinja_value key, jinja_value value);
 

@@ -5,6 +5,7 @@ chat templates in the style of known models'). Needs jinja2.
 
     python make_jinja_fixtures.py
 """
+import copy
 import json
 import pathlib
 
@@ -49,10 +50,10 @@ def environment():
 def outcome(jinja, template, variables):
     """The text; or an error, with its message if the template raised it."""
     try:
-        return {"text": jinja.from_string(template).render(**variables)}
+        return {"text": jinja.from_string(template).render(**copy.deepcopy(variables))}
     except jinja2.exceptions.TemplateError as error:
         return {"raised": str(error)} if type(error) is jinja2.exceptions.TemplateError else {"fails": True}
-    except (TypeError, ValueError, ArithmeticError, LookupError):
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError):
         return {"fails": True}
 
 
