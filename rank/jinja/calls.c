@@ -175,6 +175,10 @@ jinja_value jinja_call_value(jinja_run *run, jinja_value callee, const jinja_arg
                 callee.owner == JINJA_LOOP)) {
         jinja_fail(run->work, BASE_ERR_UNSUPPORTED, "the method '%s' is not known here",
                    callee.name);
+    } else if (callee.kind == JINJA_UNDEFINED && callee.owner == JINJA_MISSING &&
+               strcmp(callee.name, "strftime_now") == 0) {
+        jinja_fail(run->work, BASE_ERR_UNSUPPORTED,
+                   "the template asks for today's date (strftime_now), which it does not get here");
     } else {
         jinja_need_defined(run->work, callee);
         jinja_fail(run->work, BASE_ERR_INVALID, "a %s cannot be called", jinja_type_name(callee));

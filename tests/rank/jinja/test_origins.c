@@ -45,6 +45,16 @@ static const origin_case CASES[] = {
      "11111111"},
     {"{{ 'Ab c' if messages[0].content == 'Ab c' }}", "Ab c", "0000"},
     {"{{ messages[0].content | length }}", "4", "0"},
+    /* strings of several origins */
+    {"{{ ('<' ~ messages[0].content ~ '>')[2:] }}", "b c>", "1110"},
+    {"{{ ('<' ~ messages[0].content ~ '>').split('b')[1] }}", " c>", "110"},
+    {"{{ ('- ' ~ messages[0].content) | trim('- ') | upper }}", "AB C", "1111"},
+    {"{{ (other ~ messages[0].content) | replace('b', 'b') }}", "OAb c", "01011"},
+    {"{{ (other ~ messages[0].content) | tojson }}", "\"OAb c\"", "0011110"},
+    {"{{ (other ~ messages[0].content)[::-1] }}", "c bAO", "11110"},
+    {"{{ (other ~ messages[0].content ~ messages[1].content).splitlines()[1] }}", "z ", "22"},
+    {"{{ (messages[0].content ~ other ~ messages[1].content).rsplit('<')[0].removeprefix('A') }}",
+     "b cO x", "111022"},
     {"", "", ""},
 };
 

@@ -45,6 +45,8 @@ static const refusal REFUSALS[] = {
     {"{{ '%s' % word }}", BASE_ERR_UNSUPPORTED, "the % of a str"},
     {"{{ numbers | map('rot13') | list }}", BASE_ERR_UNSUPPORTED, "the filter 'rot13'"},
     {"{{ f(*numbers) }}", BASE_ERR_UNSUPPORTED, "arguments with *"},
+    {"{{ strftime_now('%Y') }}", BASE_ERR_UNSUPPORTED,
+     "line 1: the template asks for today's date"},
     {"{{ numbers.append(4) }}", BASE_ERR_INVALID, "sandbox"},
     {"{{ no.member }}", BASE_ERR_INVALID, "line 1: 'no' is undefined"},
     {"{{ word.no.member }}", BASE_ERR_INVALID, "a str has no member 'no'"},
