@@ -131,6 +131,10 @@ static void bind_macro(jinja_run *run, const jinja_node *node, const jinja_args 
     }
     for (size_t i = 0; i < args->named_count; i++) {
         const size_t place = target_of(node, args->named[i].key.string);
+        if (place == node->targets.count && jinja_string_is(args->named[i].key.string, "caller")) {
+            jinja_set_variable(run, "caller", args->named[i].value);
+            continue;
+        }
         if (place == node->targets.count || jinja_is_given(values[place])) {
             jinja_fail(run->work, BASE_ERR_INVALID, "the macro %s takes no argument '%s' there",
                        node->name, jinja_name_of(run->work, args->named[i].key.string));
@@ -146,8 +150,8 @@ static jinja_value call_macro(jinja_run *run, const jinja_macro *macro, const ji
     jinja_frame *outer = run->frame;
     jinja_value *values = jinja_values(run->work, node->targets.count);
     frame->around = macro->around;
-    bind_macro(run, node, args, values);
     run->frame = frame;
+    bind_macro(run, node, args, values);
     for (size_t i = 0; i < node->targets.count; i++) {
         const char *name = node->targets.at[i].name;
         if (!jinja_is_given(values[i])) {

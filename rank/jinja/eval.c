@@ -70,15 +70,22 @@ jinja_args jinja_eval_args(jinja_run *run, const jinja_nodes *items)
     if (items->count == 0) {
         return args;
     }
-    jinja_value *at = jinja_values(run->work, items->count);
+    size_t room = items->count;
+    jinja_value *at = jinja_values(run->work, room);
     jinja_pair *named = jinja_zeros(run->work, items->count, sizeof *named);
     for (size_t i = 0; i < items->count; i++) {
         const jinja_node *item = items->at[i];
         if (item->kind == JINJA_NODE_KEYWORD) {
             named[args.named_count++] =
                 (jinja_pair){.key = item->value, .value = jinja_eval(run, item->a)};
-        } else {
-            at[args.count++] = jinja_eval(run, item);
+            continue;
+        }
+        const jinja_value value = jinja_eval(run, item->kind == JINJA_NODE_SPREAD ? item->a : item);
+        const bool spreads = item->kind == JINJA_NODE_SPREAD;
+        const jinja_list *list = spreads ? jinja_items_of(run->work, value) : NULL;
+        for (size_t j = 0; j < (spreads ? list->count : 1); j++) {
+            at = jinja_grow(run->work, at, args.count, &room, sizeof *at);
+            at[args.count++] = spreads ? list->at[j] : value;
         }
     }
     args.at = at;

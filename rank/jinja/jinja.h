@@ -1,12 +1,12 @@
 /* Chat templates: programs in Jinja, as the files of Hugging Face's models have them, parsed and run.
  *
- * Known is what these templates use: text, {{ expressions }}, {% if, for, set, macro, generation %} and their ends,
+ * Known is what these templates use: text, {{ expressions }}, {% if, for, set, macro, call, generation %} and their ends,
  * {# comments #}, with transformers' settings (trim_blocks, lstrip_blocks); the filters, tests and methods that
  * transformers' templates call. Undefined variables are as Jinja's default Undefined: empty where they are written, an
  * error where a member of theirs is asked for. What is not known is refused by its name and line when the template
  * is parsed, or, if only the run can tell, by rank_jinja_render.
- * Lists and dicts cannot be changed (append, update): transformers' sandbox refuses it too. Not known are call, filter
- * and with blocks, include, extends and import, loops with `recursive`, `%` of strings and str.format, arguments with *.
+ * Lists and dicts cannot be changed (append, update): transformers' sandbox refuses it too. Not known are filter
+ * and with blocks, include, extends and import, loops with `recursive`, `%` of strings and str.format, arguments with **.
  *
  * A template is input: it has limits of nesting, of steps and of memory (limits.h), calls nothing outside, and sees the
  * variables only. The same template and variables give the same text: there is no clock (strftime_now is not

@@ -20,6 +20,7 @@ typedef enum jinja_node_kind {
     JINJA_NODE_FILTER,   /* a | row(items) */
     JINJA_NODE_TEST,     /* a is row(items) */
     JINJA_NODE_KEYWORD,  /* name=a: an argument */
+    JINJA_NODE_SPREAD,   /* *a: arguments */
     JINJA_NODE_NOT,      /* not a */
     JINJA_NODE_AND,      /* a and b */
     JINJA_NODE_OR,       /* a or b */
@@ -29,14 +30,15 @@ typedef enum jinja_node_kind {
     JINJA_NODE_COMPARED, /* op b */
     JINJA_NODE_CHOICE,   /* a if b else c; c NULL: undefined */
     /* statements */
-    JINJA_NODE_TEXT,  /* value */
-    JINJA_NODE_PRINT, /* {{ a }} */
-    JINJA_NODE_IF,    /* items: the conditions, each with its body: CASE … */
-    JINJA_NODE_CASE,  /* a: the condition, NULL: else; body */
-    JINJA_NODE_FOR,   /* targets in a if b: body, or items if there is none */
-    JINJA_NODE_SET,   /* targets = a; a NULL: body */
-    JINJA_NODE_MACRO, /* name(targets, with items as their defaults): body */
-    JINJA_NODE_SCOPE, /* body, with variables of its own */
+    JINJA_NODE_TEXT,   /* value */
+    JINJA_NODE_PRINT,  /* {{ a }} */
+    JINJA_NODE_IF,     /* items: the conditions, each with its body: CASE … */
+    JINJA_NODE_CASE,   /* a: the condition, NULL: else; body */
+    JINJA_NODE_FOR,    /* targets in a if b: body, or items if there is none */
+    JINJA_NODE_SET,    /* targets = a; a NULL: body */
+    JINJA_NODE_MACRO,  /* name(targets, with items as their defaults): body */
+    JINJA_NODE_SCOPE,  /* body, with variables of its own */
+    JINJA_NODE_CALLER, /* a call, a, of a macro that calls this one as caller(targets): body */
     JINJA_NODE_BREAK,
     JINJA_NODE_CONTINUE,
 } jinja_node_kind;

@@ -164,9 +164,8 @@ static void parse_args(jinja_parsing *parsing, jinja_node *node)
     jinja_need_sign(parsing, "(");
     while (!jinja_at_sign(parsing, ")")) {
         const jinja_token *token = parsing->token;
-        if (jinja_at_sign(parsing, "*") || jinja_at_sign(parsing, "**")) {
-            jinja_fail(parsing->work, BASE_ERR_UNSUPPORTED,
-                       "arguments with * or ** are not known here");
+        if (jinja_at_sign(parsing, "**")) {
+            jinja_fail(parsing->work, BASE_ERR_UNSUPPORTED, "arguments with ** are not known here");
         }
         if (token->kind == JINJA_TOKEN_NAME && token[1].kind == JINJA_TOKEN_SIGN &&
             strcmp(token[1].name, "=") == 0) {
@@ -179,6 +178,11 @@ static void parse_args(jinja_parsing *parsing, jinja_node *node)
             named = true;
         } else if (named) {
             jinja_unexpected(parsing);
+        } else if (jinja_take_sign(parsing, "*")) {
+            jinja_node *spread = jinja_node_new(parsing, JINJA_NODE_SPREAD);
+            spread->a = jinja_parse_expression(parsing);
+            jinja_nodes_add(parsing, &node->items, spread);
+            named = true;
         } else {
             jinja_nodes_add(parsing, &node->items, jinja_parse_expression(parsing));
         }

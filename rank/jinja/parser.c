@@ -189,6 +189,16 @@ static const jinja_node *parse_for(jinja_parsing *parsing)
     return node;
 }
 
+/* The body of what is called, or whose text is taken: no loop around it is its own. */
+static jinja_nodes parse_apart(jinja_parsing *parsing, const char *end)
+{
+    const unsigned loops = parsing->loops;
+    parsing->loops = 0;
+    const jinja_nodes body = parse_block(parsing, end);
+    parsing->loops = loops;
+    return body;
+}
+
 static const jinja_node *parse_set(jinja_parsing *parsing)
 {
     jinja_node *node = jinja_node_new(parsing, JINJA_NODE_SET);
@@ -199,19 +209,14 @@ static const jinja_node *parse_set(jinja_parsing *parsing)
         jinja_fail(parsing->work, BASE_ERR_UNSUPPORTED,
                    "a filter of a set block is not known here");
     } else {
-        const unsigned loops = parsing->loops;
-        parsing->loops = 0;
-        node->body = parse_block(parsing, "endset");
-        parsing->loops = loops;
+        node->body = parse_apart(parsing, "endset");
     }
     return node;
 }
 
-static const jinja_node *parse_macro(jinja_parsing *parsing)
+/* (a, b=c) */
+static void parse_signature(jinja_parsing *parsing, jinja_node *node)
 {
-    jinja_node *node = jinja_node_new(parsing, JINJA_NODE_MACRO);
-    const unsigned loops = parsing->loops;
-    node->name = jinja_need_any_name(parsing);
     jinja_need_sign(parsing, "(");
     while (!jinja_at_sign(parsing, ")")) {
         add_target(parsing, &node->targets, false);
@@ -227,19 +232,36 @@ static const jinja_node *parse_macro(jinja_parsing *parsing)
         }
     }
     jinja_need_sign(parsing, ")");
-    parsing->loops = 0;
-    node->body = parse_block(parsing, "endmacro");
-    parsing->loops = loops;
+}
+
+static const jinja_node *parse_macro(jinja_parsing *parsing)
+{
+    jinja_node *node = jinja_node_new(parsing, JINJA_NODE_MACRO);
+    node->name = jinja_need_any_name(parsing);
+    parse_signature(parsing, node);
+    node->body = parse_apart(parsing, "endmacro");
+    return node;
+}
+
+static const jinja_node *parse_caller(jinja_parsing *parsing)
+{
+    jinja_node *node = jinja_node_new(parsing, JINJA_NODE_CALLER);
+    node->name = "caller";
+    if (jinja_at_sign(parsing, "(")) {
+        parse_signature(parsing, node);
+    }
+    node->a = jinja_parse_expression(parsing);
+    if (node->a->kind != JINJA_NODE_CALL) {
+        jinja_unexpected(parsing);
+    }
+    node->body = parse_apart(parsing, "endcall");
     return node;
 }
 
 static const jinja_node *parse_generation(jinja_parsing *parsing)
 {
     jinja_node *node = jinja_node_new(parsing, JINJA_NODE_SCOPE);
-    const unsigned loops = parsing->loops;
-    parsing->loops = 0;
-    node->body = parse_block(parsing, "endgeneration");
-    parsing->loops = loops;
+    node->body = parse_apart(parsing, "endgeneration");
     return node;
 }
 
@@ -260,13 +282,10 @@ static const jinja_node *parse_statement(jinja_parsing *parsing)
     static const struct {
         const char *name;
         const jinja_node *(*parse)(jinja_parsing *parsing);
-    } statements[] = {{"if", parse_if},
-                      {"for", parse_for},
-                      {"set", parse_set},
-                      {"macro", parse_macro},
-                      {"generation", parse_generation},
-                      {"break", parse_leap},
-                      {"continue", parse_leap}};
+    } statements[] = {{"if", parse_if},       {"for", parse_for},
+                      {"set", parse_set},     {"macro", parse_macro},
+                      {"call", parse_caller}, {"generation", parse_generation},
+                      {"break", parse_leap},  {"continue", parse_leap}};
     parsing->work->line = parsing->token->line;
     const char *name = jinja_need_any_name(parsing);
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {

@@ -145,6 +145,23 @@ static void define_macro(jinja_run *run, const jinja_node *node)
     jinja_set_variable(run, node->name, (jinja_value){.kind = JINJA_MACRO, .macro = macro});
 }
 
+/* Calls a macro, which can call the body. */
+static void run_caller(jinja_run *run, const jinja_node *node)
+{
+    jinja_macro *caller = jinja_alloc(run->work, sizeof *caller);
+    *caller = (jinja_macro){.node = node, .around = run->frame};
+    const jinja_value callee = jinja_eval(run, node->a->a);
+    jinja_args args = jinja_eval_args(run, &node->a->items);
+    jinja_pair *named = jinja_zeros(run->work, args.named_count + 1, sizeof *named);
+    if (args.named_count > 0) {
+        memcpy(named, args.named, args.named_count * sizeof *named);
+    }
+    named[args.named_count++] = (jinja_pair){.key = jinja_string_of(run->work, node->name),
+                                             .value = {.kind = JINJA_MACRO, .macro = caller}};
+    args.named = named;
+    jinja_write(run->text, jinja_call_value(run, callee, &args));
+}
+
 static void run_scope(jinja_run *run, const jinja_node *node)
 {
     jinja_frame *frame = jinja_zeros(run->work, 1, sizeof *frame);
@@ -181,6 +198,9 @@ static jinja_flow run_statement(jinja_run *run, const jinja_node *node)
         return JINJA_GOES_ON;
     case JINJA_NODE_MACRO:
         define_macro(run, node);
+        return JINJA_GOES_ON;
+    case JINJA_NODE_CALLER:
+        run_caller(run, node);
         return JINJA_GOES_ON;
     case JINJA_NODE_SCOPE:
         run_scope(run, node);
