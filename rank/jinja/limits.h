@@ -9,9 +9,10 @@ enum {
     RANK_JINJA_PARSE_BYTES_MAX = 1 << 26,  /* memory of a parsed template */
     RANK_JINJA_RENDER_BYTES_MAX = 1 << 28, /* memory of one run */
     RANK_JINJA_TEXT_BYTES_MAX = 1 << 25,   /* of one string, and of the text that comes out */
-    RANK_JINJA_STEPS_MAX = 1 << 24,        /* nodes run, names compared, and bytes copied / 16 */
-    RANK_JINJA_RANGE_MAX = 100000,         /* numbers of one range(), as in Jinja's sandbox */
-    RANK_JINJA_SLOTS_MAX = 6,              /* arguments of a filter, a test or a method */
+    RANK_JINJA_STEPS_MAX = 1 << 24, /* nodes run, values made, texts put, and their bytes / 16 */
+    RANK_JINJA_REAL_STEPS = 32,     /* that one number with a point takes to be written */
+    RANK_JINJA_RANGE_MAX = 100000,  /* numbers of one range(), as in Jinja's sandbox */
+    RANK_JINJA_SLOTS_MAX = 6,       /* arguments of a filter, a test or a method */
 };
 
 #endif

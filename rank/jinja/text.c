@@ -55,6 +55,7 @@ void jinja_text_put(jinja_text *text, const jinja_string *string)
     if (string->bytes == 0) {
         return;
     }
+    jinja_step(text->work, 1);
     jinja_step_bytes(text->work, string->bytes);
     make_room(text, string->bytes);
     if (text->bytes == 0 && text->origins == NULL && string->origins == NULL) {

@@ -8,7 +8,7 @@
 
 jinja_value *jinja_values(jinja_work *work, size_t count)
 {
-    jinja_step(work, count / 8);
+    jinja_step(work, count);
     return jinja_zeros(work, count, sizeof(jinja_value));
 }
 

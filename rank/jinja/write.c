@@ -8,6 +8,7 @@
 
 #include <utf8proc.h>
 
+#include "limits.h"
 #include "real.h"
 
 enum { NUMBER_BYTES = 48 };
@@ -22,6 +23,7 @@ static void put_number(jinja_text *text, jinja_value value)
     if (value.kind == JINJA_INT) {
         (void)snprintf(number, sizeof number, "%" PRId64, value.integer);
     } else {
+        jinja_step(text->work, RANK_JINJA_REAL_STEPS);
         jinja_real_text(number, sizeof number, value.real);
     }
     jinja_text_put_name(text, number);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "limits.h"
 #include "order.h"
 #include "real.h"
 #include "write.h"
@@ -64,6 +65,7 @@ static void put_number(writing *to, jinja_value value)
     if (value.kind == JINJA_INT) {
         (void)snprintf(number, sizeof number, "%" PRId64, value.integer);
     } else {
+        jinja_step(to->text->work, RANK_JINJA_REAL_STEPS);
         jinja_real_json(number, sizeof number, value.real);
     }
     jinja_text_put_name(to->text, number);

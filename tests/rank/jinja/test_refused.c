@@ -66,6 +66,8 @@ static const refusal REFUSALS[] = {
      BASE_ERR_LIMIT, "steps"},
     {"{% for a in range(99999) %}{{ 'xxxxxxxxxxxxxxxxxxxx' * 1000 }}{% endfor %}", BASE_ERR_LIMIT,
      "bytes"},
+    {"{{ [0.5] * 9999999 }}", BASE_ERR_LIMIT, "steps"},
+    {"{{ [0.1, 1] * 400000 }}", BASE_ERR_LIMIT, "steps"},
     {"{% set ns = namespace(t='x') %}{% for a in range(99) %}{% set ns.t = ns.t + ns.t %}{% endfor "
      "%}",
      BASE_ERR_LIMIT, "bytes"},
