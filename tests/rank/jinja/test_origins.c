@@ -14,7 +14,7 @@ typedef struct origin_case {
 /* Messages: "Ab c", and " x<y>\nz ". The variable `other` is "O". */
 static const origin_case CASES[] = {
     {"<{{ messages[0].content }}>", "<Ab c>", "011110"},
-    {"{{ messages[0].role }}:{{ messages[0]['content'] }}", "r:Ab c", "101111"},
+    {"{{ messages[0].role }}:{{ messages[0]['content'] }}", "r:Ab c", "001111"},
     {"{{ '<x>' + messages[0].content + other }}", "<x>Ab cO", "00011110"},
     {"{{ other }}{{ messages[0].content ~ messages[1].content }}", "OAb c x<y>\nz ",
      "0111122222222"},
@@ -40,7 +40,7 @@ static const origin_case CASES[] = {
     {"{{ messages[0].content * 2 }}", "Ab cAb c", "11111111"},
     {"{{ messages | map(attribute='content') | map('trim') | join }}", "Ab cx<y>\nz", "1111222222"},
     {"{% for k, v in messages[0].items() %}{{ k }}={{ v }},{% endfor %}", "role=r,content=Ab c,",
-     "11110101111111011110"},
+     "11110001111111011110"},
     {"{{ messages[0].content.title() }}{{ messages[0].content.capitalize() }}", "Ab CAb c",
      "11111111"},
     {"{{ 'Ab c' if messages[0].content == 'Ab c' }}", "Ab c", "0000"},
