@@ -164,13 +164,35 @@ static void a_reader_that_does_not_read_is_no_failure(void **state)
     (void)close(fd);
 }
 
+/* The pid of a child of the server: one of its ranks. */
+static pid_t rank_pid(void)
+{
+    char path[64];
+    char pids[256];
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)serving_program.pid,
+                   (int)serving_program.pid);
+    FILE *children = fopen(path, "r");
+    assert_non_null(children);
+    assert_non_null(fgets(pids, sizeof pids, children));
+    (void)fclose(children);
+    const pid_t pid = (pid_t)strtol(pids, NULL, 10);
+    assert_true(pid > 1);
+    return pid;
+}
+
+/* The rank is stopped until the time is over, so no machine is quick enough to answer in it. */
 static void a_drain_has_a_deadline(void **state)
 {
     (void)state;
     serving_start(&serving_wide, "2", FLAGS("--serve-drain", "1"));
     const int fd = serving_send(SERVING_LONG);
     serving_wait_metric("requests_running 1\n");
-    assert_int_equal(serving_end(SIGTERM), 128 + SIGTERM);
+    const pid_t rank = rank_pid();
+    assert_int_equal(kill(rank, SIGSTOP), 0);
+    assert_int_equal(kill(serving_program.pid, SIGTERM), 0);
+    test_program_wait_text(&serving_program, TEST_STDERR, "--serve-drain has passed");
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    assert_int_equal(serving_end(0), 128 + SIGTERM);
     serving_read_all(fd);
     assert_has(serving_reply, "HTTP/1.1 503");
     assert_has(serving_reply, "the server ends");
@@ -182,17 +204,7 @@ static void a_killed_rank_is_an_error_of_all_that_is_open(void **state)
     serving_start(&serving_wide, "2", FLAGS(NULL));
     const int fd = serving_send(SERVING_LONG);
     serving_wait_metric("requests_running 1\n");
-    char path[64];
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)serving_program.pid,
-                   (int)serving_program.pid);
-    FILE *children = fopen(path, "r");
-    char pids[256];
-    assert_non_null(children);
-    assert_non_null(fgets(pids, sizeof pids, children));
-    (void)fclose(children);
-    const pid_t pid = (pid_t)strtol(pids, NULL, 10);
-    assert_true(pid > 1);
-    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(kill(rank_pid(), SIGKILL), 0);
     assert_int_equal(serving_end(0), 128 + SIGKILL);
     serving_read_all(fd);
     assert_has(serving_reply, "HTTP/1.1 500");
