@@ -102,13 +102,7 @@ static base_status check_model(const proto_job *job, rank_model_config *config,
     if (status == BASE_OK) {
         status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
     }
-    if (status == BASE_OK) {
-        status = rank_shards_check(config, weights, reterr);
-    }
-    rank_job_draft draft;
-    return status == BASE_OK && job->model.draft[0] != '\0'
-               ? rank_mode_read_draft(job, config, &draft, reterr)
-               : status;
+    return status == BASE_OK ? rank_shards_check(config, weights, reterr) : status;
 }
 
 base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
@@ -120,6 +114,10 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
     base_status status = check_model(job, &config, &generation, reterr);
     if (status == BASE_OK) {
         status = rank_mode_load_tokenizer(job, false, &tokenizer, &chat, reterr);
+    }
+    if (status == BASE_OK && job->model.draft[0] != '\0') {
+        rank_job_draft draft;
+        status = rank_mode_read_draft(job, tokenizer, &draft, reterr);
     }
     if (status == BASE_OK) {
         const rank_generate_options options = {

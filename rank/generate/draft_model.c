@@ -6,18 +6,18 @@
 #include "checkpoint/shards.h"
 #include "rank/checkpoint.h"
 
-base_status rank_mode_read_draft(const proto_job *job, const rank_model_config *model,
+base_status rank_mode_read_draft(const proto_job *job, const rank_tokenizer *tokenizer,
                                  rank_job_draft *draft, base_error *reterr)
 {
     rank_model_config *config = &draft->model.config;
     draft->model = (rank_draft_model){.weights = draft->weights, .type = RANK_FLOAT32};
     base_status status = rank_checkpoint_config(job->model.draft, config, reterr);
-    if (status == BASE_OK && config->vocab_size != model->vocab_size) {
+    const int tokens = rank_tokenizer_vocab_size(tokenizer);
+    if (status == BASE_OK && config->vocab_size < tokens) {
         status = base_fail(reterr, BASE_ERR_INVALID,
-                           "the model in %s has a vocabulary of %d tokens, and that in %s one of "
-                           "%d: it can draft for a model of its own vocabulary only",
-                           job->model.draft, config->vocab_size, job->model.checkpoint,
-                           model->vocab_size);
+                           "the model in %s has a vocabulary of %d tokens, and the tokenizer has "
+                           "%d",
+                           job->model.draft, config->vocab_size, tokens);
     }
     if (status == BASE_OK) {
         status = base_path_join(job->model.draft, "model.safetensors", draft->weights, reterr);

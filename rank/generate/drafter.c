@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "checkpoint/shards.h"
 #include "generate/sample.h"
 
@@ -41,18 +42,31 @@ struct rank_drafter {
     int32_t *blocks;    /* (sequences, table_width) */
     int32_t *batch_ids; /* (rows) */
     int32_t *logit_rows;
-    float *logits; /* (sequences, padded vocabulary) */
+    float *logits; /* (texts that draft, padded vocabulary) */
     /* of a row */
     uint32_t *marks;
     rank_sample_candidate *candidates;
     uint8_t *record;
 };
 
+static int32_t smaller(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- making it ---- */
 
 static size_t sequences_of(const rank_drafter *drafter)
 {
     return (size_t)rank_schedule_get_options(drafter->schedule)->sequence_count;
+}
+
+/* A text whose logits are needed drafts at least one of the step's tokens. */
+static size_t logit_rows_of(const rank_drafter *drafter)
+{
+    const size_t drafts =
+        (size_t)rank_schedule_drafts_max(rank_schedule_get_options(drafter->schedule));
+    return base_min_size(sequences_of(drafter), drafts);
 }
 
 static base_status on_rows(void *user, base_error *reterr)
@@ -93,7 +107,7 @@ static base_status make_run(rank_drafter *drafter, base_error *reterr)
 {
     const rank_shape *shape = &drafter->run.shape;
     const rank_family *family = shape->config->family;
-    const size_t logits = sequences_of(drafter) * (size_t)shape->tp->vocab_count;
+    const size_t logits = logit_rows_of(drafter) * (size_t)shape->tp->vocab_count;
     const size_t work = family->work_floats(shape);
     void *memory[2] = {NULL, NULL};
     drafter->memory.cache_bytes = family->cache_floats(shape) * drafter->cache.block_tokens *
@@ -133,7 +147,7 @@ static base_status make_tables(rank_drafter *drafter, base_error *reterr)
     drafter->lengths = calloc(sequences, sizeof *drafter->lengths);
     drafter->blocks = calloc(sequences * drafter->table_width, sizeof *drafter->blocks);
     drafter->batch_ids = calloc(drafter->run.shape.token_count_max, sizeof *drafter->batch_ids);
-    drafter->logit_rows = calloc(sequences, sizeof *drafter->logit_rows);
+    drafter->logit_rows = calloc(logit_rows_of(drafter), sizeof *drafter->logit_rows);
     drafter->marks = calloc(padded, sizeof *drafter->marks);
     drafter->candidates = calloc(padded, sizeof *drafter->candidates);
     drafter->record = calloc(1, rank_sample_record_bytes_max(1));
@@ -157,9 +171,10 @@ static base_status make(rank_drafter *drafter, const rank_drafter_options *optio
     drafter->run.device = *options->device;
     drafter->cache = (rank_cache){.block_tokens = (size_t)schedule->block_tokens,
                                   .block_count = (size_t)schedule->block_count};
-    drafter->vocab = (rank_sample_vocab){.vocab_size = config->vocab_size,
-                                         .leaf_width = rank_tp_leaf_width(config->vocab_size),
-                                         .world_size = 1};
+    drafter->vocab =
+        (rank_sample_vocab){.vocab_size = smaller(config->vocab_size, schedule->vocab_size),
+                            .leaf_width = rank_tp_leaf_width(config->vocab_size),
+                            .world_size = 1};
     *shape = (rank_shape){
         .config = config,
         .backend = options->device->backend,
@@ -302,11 +317,6 @@ static void note_blocks(rank_drafter *drafter, int32_t sequence)
 
 /* ---- a pass ---- */
 
-static int32_t smaller(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
 static void begin_pass(rank_drafter *drafter)
 {
     drafter->segment_count = 0;
@@ -318,13 +328,17 @@ static void begin_pass(rank_drafter *drafter)
 static void add_rows(rank_drafter *drafter, int32_t sequence, int32_t count, bool draws)
 {
     int32_t known = 0;
+    const int32_t vocab_size = drafter->run.shape.config->vocab_size;
     const int segment = drafter->segment_count++;
     const int32_t start = drafter->batch_start[segment];
     const int32_t *tokens = rank_schedule_tokens(drafter->schedule, sequence, &known);
     const int32_t first = rank_schedule_drafting(drafter->schedule, sequence).followed;
     const int32_t *table = table_of(drafter, sequence);
     forget_blocks(drafter, sequence, first, count);
-    memcpy(drafter->batch_ids + start, tokens + first, (size_t)count * sizeof *tokens);
+    for (int32_t i = 0; i < count; i++) { /* an id of padding means nothing: any may stand there */
+        const int32_t token = tokens[first + i];
+        drafter->batch_ids[start + i] = token < vocab_size ? token : 0;
+    }
     memcpy(drafter->blocks + (size_t)segment * drafter->table_width, table,
            drafter->table_width * sizeof *table);
     drafter->sequences[segment] = sequence;

@@ -12,6 +12,9 @@
  * these texts together. A token is drawn as the request asks for it, with the same noise (sample.h):
  * it is the one that would be drawn if this model decided.
  *
+ * The two vocabularies may differ in length, by padding behind the tokenizer's tokens. Ids that one of them
+ * does not have are not drafted.
+ *
  * One thread. No allocation per step. */
 #ifndef RANK_GENERATE_DRAFTER_H
 #define RANK_GENERATE_DRAFTER_H
@@ -31,7 +34,7 @@ typedef struct rank_draft_model {
 } rank_draft_model;
 
 typedef struct rank_drafter_options {
-    const rank_draft_model *model; /* borrowed; of the schedule's vocabulary */
+    const rank_draft_model *model; /* borrowed; of the schedule's tokens */
     const rank_device *device;     /* borrowed; one that captures nothing */
     rank_schedule *schedule;       /* borrowed: whose texts it drafts, */
     size_t table_width;            /* and the blocks of a whole context there */

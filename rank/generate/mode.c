@@ -351,13 +351,13 @@ static base_status find_type(const proto_job *job, const rank_model_config *conf
 }
 
 /* The model that drafts, if the job has one, and its type, which is found as the model's is. */
-static base_status find_draft(const proto_job *job, const rank_model_config *config,
+static base_status find_draft(const proto_job *job, const rank_tokenizer *tokenizer,
                               const rank_device *device, rank_job_draft *draft, base_error *reterr)
 {
     if (job->model.draft[0] == '\0') {
         return BASE_OK;
     }
-    const base_status status = rank_mode_read_draft(job, config, draft, reterr);
+    const base_status status = rank_mode_read_draft(job, tokenizer, draft, reterr);
     return status == BASE_OK ? find_type(job, &draft->model.config, device, draft->weights,
                                          &draft->model.type, reterr)
                              : status;
@@ -407,7 +407,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
         status = find_type(job, &config, &device, weights, &type, reterr);
     }
     if (status == BASE_OK) {
-        status = find_draft(job, &config, &device, &draft, reterr);
+        status = find_draft(job, tokenizer, &device, &draft, reterr);
     }
     if (status == BASE_OK) {
         rank_generate_options options = {

@@ -180,7 +180,7 @@ static void what_cannot_draft_is_refused(void **state)
     refused("tp-cpu", "--draft", FLAGS(PROMPTS, "--draft", "/nowhere"));
     refused("tp-cpu", "has other tokens than the model's",
             FLAGS(PROMPTS, "--draft", spoil("tokenizer.json", "\"%\": 37", "\"per cent\": 37")));
-    refused("tp-cpu", "has a vocabulary of 511 tokens",
+    refused("tp-cpu", "has a vocabulary of 511 tokens, and the tokenizer has 512",
             FLAGS(PROMPTS, "--draft",
                   spoil("config.json", "\"vocab_size\": *512", "\"vocab_size\":511")));
 }

@@ -251,7 +251,10 @@ void world_open(world *w, int context)
     small.layers = 1;
     small.heads = 2;
     small.context = 30;
+    small.vocab_size = VOCAB - 20;
     make_drafter(w, DRAFTER_SMALL, &small);
+    small.vocab_size = 2 * VOCAB;
+    make_drafter(w, DRAFTER_PADDED, &small);
     copy_drafter(w, DRAFTER_SAME, 0);
     copy_drafter(w, DRAFTER_NEAR, 0.004F);
 }

@@ -29,10 +29,11 @@ typedef struct answer {
 
 /* What drafts. */
 typedef enum drafter {
-    DRAFTER_TEXT,  /* what stands in the text */
-    DRAFTER_SAME,  /* the model itself */
-    DRAFTER_NEAR,  /* the model, with some noise in its parameters */
-    DRAFTER_SMALL, /* another one: narrower, of one layer, and with a shorter context */
+    DRAFTER_TEXT,   /* what stands in the text */
+    DRAFTER_SAME,   /* the model itself */
+    DRAFTER_NEAR,   /* the model, with some noise in its parameters */
+    DRAFTER_SMALL,  /* another one: narrower, of one layer, with a shorter context and fewer ids */
+    DRAFTER_PADDED, /* the same one, with more ids than the model */
     DRAFTERS,
 } drafter;
 

@@ -336,9 +336,9 @@ static void drafts_change_no_token(void **state)
 static void a_model_that_drafts_changes_no_token(void **state)
 {
     (void)state;
-    static const drafter drafters[] = {DRAFTER_SAME, DRAFTER_NEAR, DRAFTER_SMALL};
+    static const drafter drafters[] = {DRAFTER_SAME, DRAFTER_NEAR, DRAFTER_SMALL, DRAFTER_PADDED};
     enum { OWN = 5, EACH = OWN + COUNT_OF(busy) };
-    plan plans[3 * EACH];
+    plan plans[COUNT_OF(drafters) * EACH];
     static const plan own[OWN] = {
         {.name = "one after the other", .sequences = 1, .chunk_tokens = 512, .draft_max = 16},
         {.name = "a step's limit", .sequences = 20, .chunk_tokens = 3, .draft_max = 16},
