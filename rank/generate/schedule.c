@@ -474,14 +474,13 @@ int32_t rank_schedule_at(const rank_schedule *schedule, int position)
 }
 
 rank_schedule_draft rank_schedule_drafting(const rank_schedule *schedule, int32_t sequence)
-{
+{ /* a draft stands between two tokens that are drawn */
     const sequence_state *s = sequence_at(schedule, sequence);
-    const int32_t context = schedule->options.draft_context;
-    const bool begins = s->token_count == s->request.prompt_count && s->token_count < context;
-    const bool follows = begins || s->may_draft > 0;
-    return (rank_schedule_draft){.followed = s->followed,
-                                 .behind = follows ? s->token_count - s->followed : 0,
-                                 .wanted = s->may_draft};
+    const int32_t most = rank_schedule_tokens_max(&schedule->options, &s->request) - 2;
+    const bool begins = s->token_count == s->request.prompt_count && s->token_count < most &&
+                        s->token_count < schedule->options.draft_context;
+    const int32_t behind = begins || s->may_draft > 0 ? s->token_count - s->followed : 0;
+    return (rank_schedule_draft){.followed = s->followed, .behind = behind, .wanted = s->may_draft};
 }
 
 void rank_schedule_follow(rank_schedule *schedule, int32_t sequence, int32_t count)

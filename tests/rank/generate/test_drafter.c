@@ -202,8 +202,37 @@ static void a_cache_follows_its_text(void **state)
     world_close(&w);
 }
 
+/* A draft stands between two tokens that are drawn: of a text of two the model need not know the prompt. */
+static void a_text_without_drafts_is_not_followed(void **state)
+{
+    (void)state;
+    enum { LENGTH = 5 };
+    static world w;
+    static const int32_t prompt[LENGTH] = {3, 1, 4, 1, 5};
+    base_error error;
+    world_open(&w, LONG_CONTEXT);
+    for (int32_t most = 1; most <= 3; most++) {
+        drafting d;
+        open_drafting(&d, &w);
+        begin(&d, prompt, LENGTH, most);
+        assert_ok(rank_drafter_run(d.drafter, &error), &error);
+        const rank_schedule_draft at = rank_schedule_drafting(d.schedule, 0);
+        assert_int_equal(at.followed, most < 3 ? 0 : LENGTH);
+        assert_int_equal(at.behind, 0);
+        step(&d, 7);
+        if (most == 3) {
+            assert_int_equal(rank_schedule_drafting(d.schedule, 0).wanted, 1);
+        }
+        close_drafting(&d);
+    }
+    world_close(&w);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_cache_follows_its_text)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cache_follows_its_text),
+        cmocka_unit_test(a_text_without_drafts_is_not_followed),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
