@@ -85,25 +85,41 @@ launch_feed_kind launch_events_next(void *user, bool readable, proto_request *re
     return kind;
 }
 
-/* Adds a piece of text. It ends the choice where a stop is whole, and what may begin one is held. */
-static void put_text(const launch_stop_texts *stops, launch_choice *choice, const char *piece)
+/* With how many of its tokens so many bytes of the event's text came. */
+static size_t tokens_of_bytes(const launch_request_event *event, size_t bytes)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < bytes && count < event->token_count; count++) {
+        at += event->text_bytes[count];
+    }
+    return count;
+}
+
+/* Adds a piece of text. It ends the choice where a stop is whole, and what may begin one is held.
+ * Returns how many of the event's tokens count: none behind the stop, which drafts may have made. */
+static size_t put_text(const launch_stop_texts *stops, launch_choice *choice,
+                       const launch_request_event *event)
 {
     base_buffer *text = &choice->text;
-    const size_t begin = text->length_bytes - choice->held_bytes;
+    const size_t held = choice->held_bytes;
+    const size_t begin = text->length_bytes - held;
     size_t settled = 0;
-    base_buffer_put(text, piece);
+    size_t end = 0;
+    base_buffer_put(text, event->text);
     if (stops->count == 0 || text->failed) {
-        return;
+        return event->token_count;
     }
-    choice->stopped =
-        launch_stop_texts_find(stops, text->data + begin, text->length_bytes - begin, &settled);
+    choice->stopped = launch_stop_texts_find(stops, text->data + begin, text->length_bytes - begin,
+                                             &settled, &end);
     choice->held_bytes = choice->stopped ? 0 : text->length_bytes - begin - settled;
     if (choice->stopped) {
         text->length_bytes = begin + settled;
         text->data[text->length_bytes] = '\0';
         choice->finish_reason = "stop";
         choice->cancel_due = true;
+        return tokens_of_bytes(event, end - held);
     }
+    return event->token_count;
 }
 
 /* Ends a completion of which too much waits, or for which there is no memory. */
@@ -138,11 +154,12 @@ static void take_tokens(launch_completion *one, launch_choice *choice,
     if (one->connection == NULL || choice->stopped || one->trouble != LAUNCH_TROUBLE_NONE) {
         return;
     }
-    choice->usage.completion_tokens += (uint32_t)event->token_count;
+    launch_request_event counted = *event;
+    counted.token_count = put_text(&one->stops, choice, event);
+    choice->usage.completion_tokens += (uint32_t)counted.token_count;
     /* now, because a stop ends the answer before FINISHED comes */
     choice->usage.cached_tokens = event->cached_tokens;
-    put_text(&one->stops, choice, event->text);
-    launch_logprobs_add(&choice->logprobs, event);
+    launch_logprobs_add(&choice->logprobs, &counted);
     check_room(one, choice);
     if (one->stream || one->trouble != LAUNCH_TROUBLE_NONE) {
         launch_completion_wake(one);

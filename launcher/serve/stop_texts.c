@@ -64,12 +64,13 @@ static bool may_begin(const launch_stop_texts *stops, const char *text, size_t b
 }
 
 bool launch_stop_texts_find(const launch_stop_texts *stops, const char *text, size_t text_bytes,
-                            size_t *settled)
+                            size_t *settled, size_t *end)
 {
-    for (size_t end = 1; stops->count > 0 && end <= text_bytes; end++) {
-        const size_t stop = ends_there(stops, text, end);
+    for (size_t at = 1; stops->count > 0 && at <= text_bytes; at++) {
+        const size_t stop = ends_there(stops, text, at);
         if (stop > 0) {
-            *settled = end - stop;
+            *settled = at - stop;
+            *end = at;
             return true;
         }
     }

@@ -24,9 +24,9 @@ BASE_MUST_CHECK base_status launch_stop_texts_read(const struct json_t *value,
                                                    launch_stop_texts *stops, base_error *reterr);
 
 /* Looks for the stop that is whole first; of several that are whole at the same byte, the longest.
- * text: all that is not settled yet. True: *settled bytes stand before the stop. False: no stop can
+ * text: all that is not settled yet. True: *settled bytes stand before the stop, *end up to its end. False: no stop can
  * begin in the first *settled bytes any more; what follows comes again with the next piece. */
 bool launch_stop_texts_find(const launch_stop_texts *stops, const char *text, size_t text_bytes,
-                            size_t *settled);
+                            size_t *settled, size_t *end);
 
 #endif

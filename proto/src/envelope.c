@@ -166,8 +166,7 @@ static bool logprobs_fit(const Ringfence__Control__Tokens *tokens)
     size_t of_tokens = 0;
     bool fit = count <= PROTO_EVENT_LOGPROBS_MAX && each <= PROTO_LOGPROBS_MAX &&
                count == each * tokens->n_token_ids && tokens->n_logprobs == count &&
-               tokens->n_logprob_bytes == count &&
-               tokens->n_text_bytes == (count > 0 ? tokens->n_token_ids : 0);
+               tokens->n_logprob_bytes == count && tokens->n_text_bytes == tokens->n_token_ids;
     for (size_t i = 0; fit && i < count; i++) {
         const int32_t id = tokens->logprob_ids[i];
         fit = id >= -1 && id < PROTO_VOCAB_MAX &&

@@ -60,6 +60,8 @@ static bool send_tokens(const rank_worker *worker, const rank_request_event *eve
     tokens.n_token_ids = event->token_count;
     tokens.token_ids = (int32_t *)(uintptr_t)event->tokens;
     tokens.text = (char *)(uintptr_t)event->text;
+    tokens.n_text_bytes = event->token_count;
+    tokens.text_bytes = (uint32_t *)(uintptr_t)event->text_bytes;
     tokens.cached_tokens = (uint32_t)event->cached_tokens;
     ProtobufCBinaryData bytes[PROTO_EVENT_LOGPROBS_MAX];
     const rank_event_logprobs *logprobs = event->logprobs;
@@ -74,8 +76,6 @@ static bool send_tokens(const rank_worker *worker, const rank_request_event *eve
         tokens.logprobs = (double *)(uintptr_t)logprobs->values;
         tokens.n_logprob_bytes = logprobs->count;
         tokens.logprob_bytes = bytes;
-        tokens.n_text_bytes = event->token_count;
-        tokens.text_bytes = (uint32_t *)(uintptr_t)logprobs->text_bytes;
     }
     return proto_client_event(worker->client, &tokens.base);
 }

@@ -381,6 +381,7 @@ static bool send_tokens(rank_serving *serving, open_request *request)
             .tokens = work->tokens + request->sent,
             .token_count = after.sent - request->sent,
             .text = text,
+            .text_bytes = logprobs->text_bytes,
             .cached_tokens = work->cached,
             .logprobs = logprobs->each > 0 ? logprobs : NULL,
         };

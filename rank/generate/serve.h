@@ -48,6 +48,7 @@ typedef struct rank_request_event {
     const int32_t *tokens; /* at most PROTO_EVENT_TOKENS_MAX */
     size_t token_count;
     const char *text;                    /* whole characters, at most PROTO_EVENT_TEXT_BYTES_MAX */
+    const uint32_t *text_bytes;          /* of each token, how many bytes of the text */
     const rank_event_logprobs *logprobs; /* of each token in turn; NULL: none are wanted */
     /* tokens and answered */
     size_t cached_tokens; /* of the prompt */

@@ -59,8 +59,8 @@ static void check_logprobs(const Ringfence__Control__Tokens *tokens)
     BASE_ASSERT(count <= PROTO_EVENT_LOGPROBS_MAX);
     BASE_ASSERT(count == tokens->n_logprobs && count == tokens->n_logprob_bytes);
     BASE_ASSERT(count == 0 || (tokens->n_token_ids > 0 && count % tokens->n_token_ids == 0 &&
-                               count / tokens->n_token_ids <= PROTO_LOGPROBS_MAX &&
-                               tokens->n_text_bytes == tokens->n_token_ids));
+                               count / tokens->n_token_ids <= PROTO_LOGPROBS_MAX));
+    BASE_ASSERT(tokens->n_text_bytes == tokens->n_token_ids);
     for (size_t i = 0; i < count; i++) {
         BASE_ASSERT(tokens->logprobs[i] <= 0);
         BASE_ASSERT(tokens->logprob_bytes[i].len <= PROTO_TOKEN_BYTES_MAX);

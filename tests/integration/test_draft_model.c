@@ -121,6 +121,61 @@ static void int8_drafts_too(void **state)
     free(plain);
 }
 
+/* What is answered, with usage and log-probabilities, where the character at `at` of the text is a stop. */
+static json_t *ask_until(const char *text, size_t at)
+{
+    char path[BASE_PATH_BYTES];
+    char arguments[SERVING_COMMAND_BYTES];
+    size_t bytes = 1;
+    while (at > 0 && (text[at] & 0xc0) == 0x80) {
+        at--;
+    }
+    while ((text[at + bytes] & 0xc0) == 0x80) {
+        bytes++;
+    }
+    json_t *body = json_pack("{s:s, s:i, s:b, s:i, s:i, s:s#, s:i}", "prompt", "he goed to school",
+                             "max_tokens", 60, "ignore_eos", 1, "temperature", 1, "seed", 5, "stop",
+                             text + at, bytes, "logprobs", 2);
+    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "body"));
+    assert_int_equal(json_dump_file(body, path, 0), 0);
+    (void)snprintf(arguments, sizeof arguments, "--data-binary @%s", path);
+    assert_int_equal(serving_ask("/v1/completions", arguments), 200);
+    json_t *answer = json_loads(serving_reply, 0, NULL);
+    assert_non_null(answer);
+    json_t *result = json_pack("{s:O, s:O}", "usage", json_object_get(answer, "usage"), "choices",
+                               json_object_get(answer, "choices"));
+    assert_non_null(result);
+    json_decref(answer);
+    json_decref(body);
+    return result;
+}
+
+/* Tokens of a step that stand behind a stop do not count. */
+static void a_stop_ends_a_draft(void **state)
+{
+    (void)state;
+    enum { STOPS = 8 };
+    json_t *expected[STOPS];
+    serving_start(&inference_model, "1", FLAGS("--no-prefix-cache"));
+    char *text = serving_complete("{\"prompt\":\"he goed to school\",\"max_tokens\":60,"
+                                  "\"ignore_eos\":true,\"temperature\":1,\"seed\":5}");
+    const size_t step = strlen(text) / STOPS;
+    for (size_t i = 0; i < STOPS; i++) {
+        expected[i] = ask_until(text, i * step);
+    }
+    assert_int_equal(serving_end(SIGTERM), 0);
+    serving_start(&inference_model, "1",
+                  FLAGS("--no-prefix-cache", "--draft", inference_model.out, "--speculate", "16"));
+    for (size_t i = 0; i < STOPS; i++) {
+        json_t *drafted = ask_until(text, i * step);
+        assert_true(json_equal(drafted, expected[i]));
+        json_decref(drafted);
+        json_decref(expected[i]);
+    }
+    assert_int_equal(serving_end(SIGTERM), 0);
+    free(text);
+}
+
 /* Over HTTP, with cached beginnings, which the second model computes again. */
 static void a_server_drafts(void **state)
 {
@@ -188,11 +243,9 @@ static void what_cannot_draft_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_changes_no_text),
-        cmocka_unit_test(a_draft_is_recorded),
-        cmocka_unit_test(int8_drafts_too),
-        cmocka_unit_test(a_server_drafts),
-        cmocka_unit_test(what_cannot_draft_is_refused),
+        cmocka_unit_test(a_model_changes_no_text), cmocka_unit_test(a_draft_is_recorded),
+        cmocka_unit_test(int8_drafts_too),         cmocka_unit_test(a_server_drafts),
+        cmocka_unit_test(a_stop_ends_a_draft),     cmocka_unit_test(what_cannot_draft_is_refused),
     };
     return cmocka_run_group_tests(tests, make_models, test_shared_directory_remove);
 }

@@ -27,12 +27,21 @@ static void in_pieces(const launch_stop_texts *stops, const char *text, unsigned
     sent[0] = '\0';
     for (size_t at = 0; at < bytes; at++) {
         size_t settled = 0;
+        size_t end = 0;
         (void)strncat(held, text + at, 1);
         if ((cuts >> at & 1) == 0 && at + 1 < bytes) {
             continue;
         }
-        const bool found = launch_stop_texts_find(stops, held, strlen(held), &settled);
+        const bool found = launch_stop_texts_find(stops, held, strlen(held), &settled, &end);
         (void)strncat(sent, held, settled);
+        if (found) { /* the stop is the rest */
+            bool whole = false;
+            for (int i = 0; i < stops->count; i++) {
+                whole = whole || (stops->bytes[i] == end - settled &&
+                                  memcmp(stops->texts[i], held + settled, end - settled) == 0);
+            }
+            assert_true(whole);
+        }
         memmove(held, held + settled, strlen(held + settled) + 1);
         if (found) {
             return;
@@ -78,12 +87,13 @@ static void no_more_is_held_than_must_be(void **state)
 {
     (void)state;
     size_t settled = 0;
+    size_t end = 0;
     const launch_stop_texts stops = read_stops("[\"abc\",\"bd\"]");
-    assert_false(launch_stop_texts_find(&stops, "xxab", 4, &settled));
+    assert_false(launch_stop_texts_find(&stops, "xxab", 4, &settled, &end));
     assert_int_equal(settled, 2);
-    assert_false(launch_stop_texts_find(&stops, "xxb", 3, &settled));
+    assert_false(launch_stop_texts_find(&stops, "xxb", 3, &settled, &end));
     assert_int_equal(settled, 2);
-    assert_false(launch_stop_texts_find(&stops, "xxc", 3, &settled));
+    assert_false(launch_stop_texts_find(&stops, "xxc", 3, &settled, &end));
     assert_int_equal(settled, 3);
 }
 

@@ -76,10 +76,12 @@ static bool send_verdict(proto_client *client, uint64_t id)
 static bool send_tokens(proto_client *client)
 {
     int32_t token = 7;
+    uint32_t text_bytes = 0;
     Ringfence__Control__Tokens tokens = RINGFENCE__CONTROL__TOKENS__INIT;
     tokens.id = 1;
     tokens.token_ids = &token;
-    tokens.n_token_ids = 1;
+    tokens.text_bytes = &text_bytes;
+    tokens.n_token_ids = tokens.n_text_bytes = 1;
     return proto_client_event(client, &tokens.base);
 }
 

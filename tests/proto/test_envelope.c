@@ -360,6 +360,7 @@ static void requests_and_events_are_bounded(void **state)
 {
     (void)state;
     static int32_t ids[PROTO_EVENT_TOKENS_MAX + 1];
+    static uint32_t text_bytes[PROTO_EVENT_TOKENS_MAX + 1];
     static char text[PROTO_EVENT_TEXT_BYTES_MAX + 2];
     static char prompt[PROTO_PROMPT_BYTES_MAX + 2];
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
@@ -382,15 +383,18 @@ static void requests_and_events_are_bounded(void **state)
     proto_set_body(&envelope.base, &tokens.base);
     tokens.id = 1;
     tokens.token_ids = ids;
-    tokens.n_token_ids = PROTO_EVENT_TOKENS_MAX;
+    tokens.text_bytes = text_bytes;
+    tokens.n_token_ids = tokens.n_text_bytes = PROTO_EVENT_TOKENS_MAX;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
-    tokens.n_token_ids++;
+    tokens.n_token_ids = ++tokens.n_text_bytes;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
-    tokens.n_token_ids = 1;
+    tokens.n_token_ids = tokens.n_text_bytes = 1;
     ids[0] = -1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
     tokens.n_token_ids = 0;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* of no token */
+    tokens.n_text_bytes = 0;
     tokens.text = (char[]){"a\r\x1b"};
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
     tokens.text = text;

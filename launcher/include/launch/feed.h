@@ -41,10 +41,9 @@ typedef struct launch_request_event {
     const char *text;
     size_t logprob_count; /* of each token; 0: none are wanted */
     const launch_logprob
-        *logprobs; /* (token_count, logprob_count): its own, and those of the best */
-    const uint32_t
-        *text_bytes; /* (token_count): so many bytes of the text came with it; with logprobs */
-    const char *finish_reason; /* FINISHED: "stop", "length", "cancelled", "error" */
+        *logprobs;              /* (token_count, logprob_count): its own, and those of the best */
+    const uint32_t *text_bytes; /* (token_count): so many bytes of the text came with it */
+    const char *finish_reason;  /* FINISHED: "stop", "length", "cancelled", "error" */
     uint32_t completion_tokens;
     uint32_t drawn;         /* the stop token too */
     uint32_t cached_tokens; /* TOKENS, too: of the prompt, they were not computed again */
