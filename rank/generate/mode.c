@@ -363,7 +363,7 @@ static base_status find_draft(const proto_job *job, const rank_tokenizer *tokeni
                              : status;
 }
 
-/* How tokens are drawn, and what is said of each. */
+/* How tokens are drafted and drawn, and what is said of each. */
 static void set_sampling(const proto_job *job, rank_generate_options *options)
 {
     const proto_job_infer *infer = &job->infer;
@@ -376,6 +376,7 @@ static void set_sampling(const proto_job *job, rank_generate_options *options)
                                           .repetition = infer->repetition_penalty};
     options->seed = (uint64_t)(infer->sampling_seed != 0 ? infer->sampling_seed : job->job.seed);
     options->logprob_count = (int)infer->logprob_count;
+    options->draft_max = (int)infer->speculate;
 }
 
 base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
@@ -431,7 +432,6 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
             .chat = &chat,
             .shares = job->infer.requests && !job->infer.no_prefix_cache && worker->gpu == NULL,
-            .draft_max = (int)job->infer.speculate,
             .draft = job->model.draft[0] != '\0' ? &draft.model : NULL,
             .prompts_are_messages = job->infer.chat,
             .no_thinking = job->infer.no_thinking,
