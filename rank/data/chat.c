@@ -145,41 +145,43 @@ static void make_marks_special(rank_tokenizer *tokenizer, const rank_jinja_text 
 
 static const char QUESTION[] = "user\0a";
 static const char ANSWERED[] = "user\0a\0assistant\0b";
+static const char SYSTEM_ANSWERED[] = "system\0s\0user\0a\0assistant\0b";
 
-/* Asks a question, with and without the beginning of an answer. */
-static base_status learn_question(rank_chat *chat, rank_tokenizer *tokenizer)
+/* Asks a question, with and without the beginning of an answer. begun: the text with it. */
+static base_status learn_question(rank_chat *chat, rank_tokenizer *tokenizer,
+                                  rank_jinja_text *begun)
 {
     const rank_chat_messages asked = {.texts = QUESTION, .count = 1};
     rank_jinja_text alone = {.at = NULL};
-    rank_jinja_text begun = {.at = NULL};
     base_status status = render(chat, &asked, false, &alone, &chat->why);
-    status = status == BASE_OK ? render(chat, &asked, true, &begun, &chat->why) : status;
-    if (status == BASE_OK && message_begin(&begun, 0, 0) == begun.bytes) {
+    status = status == BASE_OK ? render(chat, &asked, true, begun, &chat->why) : status;
+    if (status == BASE_OK && message_begin(begun, 0, 0) == begun->bytes) {
         status = base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
                            "the chat template leaves out what a user says");
     }
     if (status == BASE_OK) {
-        make_marks_special(tokenizer, &begun);
-        if (begun.bytes > alone.bytes && memcmp(begun.at, alone.at, alone.bytes) == 0) {
-            chat->answer = strdup(begun.at + alone.bytes);
+        make_marks_special(tokenizer, begun);
+        if (begun->bytes > alone.bytes && memcmp(begun->at, alone.at, alone.bytes) == 0) {
+            chat->answer = strdup(begun->at + alone.bytes);
             status = chat->answer != NULL
                          ? BASE_OK
                          : base_fail(&chat->why, BASE_ERR_MEMORY, "no memory for a chat");
         }
     }
     rank_jinja_text_fini(&alone);
-    rank_jinja_text_fini(&begun);
     return status;
 }
 
-/* Finds what ends an answer. A template may refuse to write one: then nothing is known. */
-static void learn_answer(rank_chat *chat, rank_tokenizer *tokenizer)
+/* Finds what begins and ends an answer. A template may refuse to write one: then nothing is known. */
+static base_status learn_answer(rank_chat *chat, rank_tokenizer *tokenizer,
+                                const rank_jinja_text *begun)
 {
     const rank_chat_messages answered = {.texts = ANSWERED, .count = 2};
     rank_jinja_text text = {.at = NULL};
+    base_status status = BASE_OK;
     size_t end = 0;
     if (render(chat, &answered, false, &text, NULL) != BASE_OK) {
-        return;
+        return BASE_OK;
     }
     const size_t begin = message_begin(&text, 1, 0);
     if (begin < text.bytes) {
@@ -188,7 +190,26 @@ static void learn_answer(rank_chat *chat, rank_tokenizer *tokenizer)
     if (chat->close_id >= 0) {
         rank_tokenizer_make_special(tokenizer, chat->close_id);
     }
+    if (begin < text.bytes && begun->bytes <= begin &&
+        memcmp(text.at, begun->at, begun->bytes) == 0) {
+        chat->lead = strndup(text.at + begun->bytes, begin - begun->bytes);
+        status = chat->lead != NULL
+                     ? BASE_OK
+                     : base_fail(&chat->why, BASE_ERR_MEMORY, "no memory for a chat");
+    }
     rank_jinja_text_fini(&text);
+    return status;
+}
+
+/* Marks that stand round other messages than a question. A template may refuse a system's message. */
+static void learn_marks(const rank_chat *chat, rank_tokenizer *tokenizer)
+{
+    const rank_chat_messages whole = {.texts = SYSTEM_ANSWERED, .count = 3};
+    rank_jinja_text text = {.at = NULL};
+    if (render(chat, &whole, false, &text, NULL) == BASE_OK) {
+        make_marks_special(tokenizer, &text);
+        rank_jinja_text_fini(&text);
+    }
 }
 
 void rank_chat_init(const rank_chat_source *source, rank_tokenizer *tokenizer, rank_chat *chat)
@@ -206,20 +227,24 @@ void rank_chat_init(const rank_chat_source *source, rank_tokenizer *tokenizer, r
     if (status != BASE_OK) {
         (void)base_error_prepend(&chat->why, status, "the chat template");
     }
-    status = status == BASE_OK ? learn_question(chat, tokenizer) : status;
+    rank_jinja_text begun = {.at = NULL};
+    status = status == BASE_OK ? learn_question(chat, tokenizer, &begun) : status;
+    status = status == BASE_OK ? learn_answer(chat, tokenizer, &begun) : status;
+    rank_jinja_text_fini(&begun);
     if (status != BASE_OK) {
         rank_jinja_destroy(chat->program);
         chat->program = NULL;
         return;
     }
     chat->has_switch = rank_jinja_reads(chat->program, THINKING);
-    learn_answer(chat, tokenizer);
+    learn_marks(chat, tokenizer);
 }
 
 void rank_chat_fini(rank_chat *chat)
 {
     rank_jinja_destroy(chat->program);
     free(chat->answer);
+    free(chat->lead);
     *chat = (rank_chat){.close_id = -1};
 }
 
@@ -283,11 +308,13 @@ static base_status put_until(lesson *to, size_t end, bool learns, bool ends_with
 }
 
 /* Where the answer begins whose first byte is at `content`: behind what is written before any answer, if that is
- * there, so that it is drawn from there on. */
+ * there, so that it is drawn from there on. Where nothing is written before one, what leads to it is drawn, too. */
 static size_t answer_begin(const lesson *to, size_t content)
 {
     const char *answer = to->chat->answer;
+    const char *lead = answer == NULL ? to->chat->lead : NULL;
     const size_t bytes = answer != NULL ? strlen(answer) : 0;
+    const size_t lead_bytes = lead != NULL ? strlen(lead) : 0;
     size_t from = content;
     while (from > to->done && to->text->origins[from - 1] == 0) {
         from--;
@@ -297,7 +324,10 @@ static size_t answer_begin(const lesson *to, size_t content)
             return end;
         }
     }
-    return content;
+    return lead_bytes > 0 && content - from >= lead_bytes &&
+                   memcmp(to->text->at + content - lead_bytes, lead, lead_bytes) == 0
+               ? content - lead_bytes
+               : content;
 }
 
 /* Whether a token that the template wrote ends at `end`. */

@@ -21,6 +21,7 @@ typedef struct rank_chat {
     char begin_token[RANK_CHAT_TOKEN_BYTES]; /* bos_token; "": not defined */
     char end_token[RANK_CHAT_TOKEN_BYTES];   /* eos_token */
     char *answer; /* what the template writes before an answer; NULL: nothing beside the messages */
+    char *lead; /* and between that and the answer's own bytes in a chat; NULL: that is not known */
     int32_t close_id; /* what it writes behind one, which ends it; -1: no token */
     bool has_switch;  /* an answer may begin without thoughts (enable_thinking) */
 } rank_chat;

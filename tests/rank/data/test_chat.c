@@ -187,6 +187,69 @@ static void marks_that_are_not_special_are_letters_too(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
+/* Also those that stand only round a system's message, or an answer that has been given. */
+static void marks_of_other_messages_are_letters_too(void **state)
+{
+    (void)state;
+    base_error error;
+    int32_t at[IDS_MAX];
+    rank_ids ids = {.at = at, .capacity = IDS_MAX};
+    rank_tokenizer *tokenizer = chat_case_load_marks("llama3", 0);
+    rank_chat chat = chat_case_read("{% for m in messages %}{% if m.role == 'system' %}"
+                                    "<|start_header_id|>{% elif m.role == 'assistant' %}"
+                                    "<start_of_turn>{% endif %}{{ m.content }}<|eot_id|>"
+                                    "{% endfor %}",
+                                    "", tokenizer);
+    static const char texts[] = "system\0a\0user\0b<|start_header_id|><start_of_turn>";
+    assert_ok(rank_chat_encode(&chat, tokenizer, &(rank_chat_messages){.texts = texts, .count = 2},
+                               &ids, &error),
+              &error);
+    assert_int_equal(count_of(&ids, chat_case_id(tokenizer, "<|start_header_id|>")), 1);
+    assert_int_equal(count_of(&ids, chat_case_id(tokenizer, "<start_of_turn>")), 0);
+    rank_chat_fini(&chat);
+    rank_tokenizer_destroy(tokenizer);
+}
+
+/* What is learned begins where a model is asked to go on, also where the template writes a space before an answer
+ * and nothing before one is asked for (Llama 2, Mistral), or ends another way (Phi-3). */
+static void an_answer_is_learned_from_where_it_is_drawn(void **state)
+{
+    (void)state;
+    static const char *const templates[] = {
+        "{% for m in messages %}{% if m.role == 'user' %}{{ '<|start_header_id|>' + m.content + "
+        "'<|end_header_id|>' }}{% else %}{{ ' ' + m.content | trim + '<|eot_id|>' }}{% endif %}"
+        "{% endfor %}",
+        "{% for m in messages %}{% if m.role == 'user' %}{{ '[INST] ' + m.content + ' [/INST]' }}"
+        "{% else %}{{ ' ' + m.content + ' <|eot_id|>' }}{% endif %}{% endfor %}",
+        "{% for m in messages %}{{ '<|start_header_id|>' + m.role + '\\n' + m.content + "
+        "'<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}"
+        "{{ '<|start_header_id|>assistant\\n' }}{% else %}<|end_header_id|>{% endif %}",
+        LLAMA3,
+    };
+    static const char texts[] = "user\0a\0assistant\0b\0user\0c\0assistant\0d";
+    rank_tokenizer *tokenizer = chat_case_load("llama3");
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        base_error error;
+        int32_t at[2][IDS_MAX];
+        rank_ids asked = {.at = at[0], .capacity = IDS_MAX};
+        rank_ids lesson = {.at = at[1], .capacity = IDS_MAX};
+        rank_chat chat = chat_case_read(templates[i], "", tokenizer);
+        for (uint32_t count = 1; count <= 3; count += 2) {
+            const rank_chat_messages question = {.texts = texts, .count = count};
+            const rank_chat_messages whole = {.texts = texts, .count = 4};
+            assert_ok(rank_chat_encode(&chat, tokenizer, &question, &asked, &error), &error);
+            assert_ok(rank_chat_encode_lesson(&chat, tokenizer, &whole, &lesson, &error), &error);
+            assert_true(asked.count < lesson.count);
+            assert_true(at[1][asked.count - 1] < 0 && at[1][asked.count] >= 0);
+            for (size_t k = 0; k < asked.count; k++) {
+                assert_int_equal(at[1][k] < 0 ? ~at[1][k] : at[1][k], at[0][k]);
+            }
+        }
+        rank_chat_fini(&chat);
+    }
+    rank_tokenizer_destroy(tokenizer);
+}
+
 /* As Qwen1.5's template has it. What differs is the beginning of an answer alone: its mark, role and line end. */
 static void an_answer_is_not_answered_where_the_template_says_so(void **state)
 {
@@ -329,6 +392,8 @@ int main(void)
         cmocka_unit_test(the_longest_chat_is_encoded),
         cmocka_unit_test(spaces_of_all_kinds_are_trimmed_if_the_template_says_so),
         cmocka_unit_test(marks_that_are_not_special_are_letters_too),
+        cmocka_unit_test(marks_of_other_messages_are_letters_too),
+        cmocka_unit_test(an_answer_is_learned_from_where_it_is_drawn),
         cmocka_unit_test(what_is_wrong_with_a_template_is_said),
         cmocka_unit_test(marks_may_be_no_tokens),
     };
