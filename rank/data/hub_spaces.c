@@ -134,6 +134,10 @@ base_status hub_spaces_find_words(rank_tokenizer *self, base_error *reterr)
                              "its byte_fallback has no token <0x%02X>", (unsigned)byte);
         }
     }
+    size_t space_entry = 0;
+    if (hub_find_text(self, (const uint8_t *)" ", 1, &space_entry) == HUB_NONE) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "it has no token for a space (U+2581)");
+    }
     self->words = HUB_WORDS_BEGIN;
     for (size_t entry = 0; entry <= self->text_mask; entry++) {
         const hub_token *token =

@@ -205,6 +205,21 @@ static void each_byte_needs_a_token(void **state)
     json_decref(root);
 }
 
+/* Without one the library writes the bytes of U+2581. */
+static void a_space_needs_a_token(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    json_t *root = read_kind("llama2");
+    json_t *model = json_object_get(root, "model");
+    assert_int_equal(json_object_set_new(model, "merges", json_array()), 0);
+    assert_int_equal(json_object_del(json_object_get(model, "vocab"), "\xe2\x96\x81"), 0);
+    assert_int_equal(load(root, &tokenizer, &error), BASE_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "no token for a space"));
+    json_decref(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +228,7 @@ int main(void)
         cmocka_unit_test(all_bytes_come_back),
         cmocka_unit_test(blocks_have_the_tokens_of_the_whole),
         cmocka_unit_test(what_is_not_known_is_named),
+        cmocka_unit_test(a_space_needs_a_token),
         cmocka_unit_test(each_byte_needs_a_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
