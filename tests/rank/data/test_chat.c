@@ -362,6 +362,29 @@ static void what_is_wrong_with_a_template_is_said(void **state)
     }
 }
 
+/* There is no clock. The day may stand before a template's text, as a macro. */
+static void a_template_gets_the_day_that_is_written_before_it(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{{ strftime_now('%d %B %Y') }}{{ messages[0].content }}",
+        "{%- macro strftime_now(format) -%}29 November 2026{%- endmacro -%}\n"
+        "{{ strftime_now('%d %B %Y') }}{{ messages[0].content }}",
+        "29 November 2026{{ messages[0].content }}",
+    };
+    size_t counts[3] = {0};
+    rank_tokenizer *tokenizer = chat_case_load("gpt2");
+    for (size_t i = 0; i < 3; i++) {
+        rank_chat chat = chat_case_read(texts[i], "", tokenizer);
+        assert_int_equal(chat.program == NULL, i == 0);
+        assert_true((strstr(chat.why.message, "strftime_now") != NULL) == (i == 0));
+        counts[i] = i > 0 ? count_tokens(&chat, tokenizer, "user\0a") : 0;
+        rank_chat_fini(&chat);
+    }
+    assert_int_equal(counts[1], counts[2]);
+    rank_tokenizer_destroy(tokenizer);
+}
+
 /* Ours has no tokens that could be marks: they are letters, and nothing can be learned that ends an answer. */
 static void marks_may_be_no_tokens(void **state)
 {
@@ -395,6 +418,7 @@ int main(void)
         cmocka_unit_test(marks_of_other_messages_are_letters_too),
         cmocka_unit_test(an_answer_is_learned_from_where_it_is_drawn),
         cmocka_unit_test(what_is_wrong_with_a_template_is_said),
+        cmocka_unit_test(a_template_gets_the_day_that_is_written_before_it),
         cmocka_unit_test(marks_may_be_no_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
