@@ -291,7 +291,7 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
     return status == BASE_OK ? split(of, step + 1, text + done, text_bytes - done) : status;
 }
 
-/* Whether a special token may have these bytes. Those of a normalised copy have no origins. */
+/* Whether a special token may have these bytes. Those of a copy whose letters NFC has changed have no origins. */
 static bool may_be_special(const encoding *of, const uint8_t *at, size_t bytes)
 {
     if (of->special || of->origins == NULL || at < of->begin ||
@@ -353,23 +353,31 @@ static base_status cut(const encoding *of, bool late, const uint8_t *text, size_
     return status == BASE_OK ? encode(of, text + done, text_bytes - done) : status;
 }
 
-/* The space before a stretch of the text, and spaces for marks in it. */
-static base_status put_space(const encoding *of, const uint8_t **text, size_t *text_bytes)
+/* The space before a stretch of the text, and spaces for marks in it. spaced: the same for what comes out. */
+static base_status put_space(const encoding *of, const uint8_t **text, size_t *text_bytes,
+                             encoding *spaced)
 {
     const bool prepends =
         hub_spaces_prepends(of->self, of->place, *text == of->begin, *text, *text_bytes);
-    return hub_spaces_put(of->self, prepends, text, text_bytes, of->reterr);
+    *spaced = *of;
+    spaced->origins = of->origins != NULL ? of->origins + (*text - of->begin) : NULL;
+    const base_status status =
+        hub_spaces_put(of->self, prepends, text, text_bytes, &spaced->origins, of->reterr);
+    spaced->begin = *text;
+    spaced->bytes = *text_bytes;
+    return status;
 }
 
 static base_status encode_plain(const encoding *of, const uint8_t *text, size_t text_bytes)
 {
     rank_tokenizer *self = of->self;
+    encoding spaced;
     base_status status = BASE_OK;
     if (!self->spaces) {
         return split(of, 0, text, text_bytes);
     }
     if (self->prepend != HUB_PREPEND_ALWAYS) {
-        status = put_space(of, &text, &text_bytes);
+        status = put_space(of, &text, &text_bytes, &spaced);
     }
     for (size_t begin = 0; status == BASE_OK && begin < text_bytes;) {
         const size_t end = hub_spaces_word_end(self, text, text_bytes, begin);
@@ -383,13 +391,19 @@ static base_status encode_plain(const encoding *of, const uint8_t *text, size_t 
 static base_status encode_raw(const encoding *of, const uint8_t *text, size_t text_bytes)
 {
     rank_tokenizer *self = of->self;
+    encoding within = *of;
     base_status status = BASE_OK;
     if (self->normalises) {
-        status = rank_nfc_of(&self->nfc, text, text_bytes, &text, &text_bytes, of->reterr);
+        const uint8_t *raw = text;
+        const size_t raw_bytes = text_bytes;
+        status = rank_nfc_of(&self->nfc, raw, raw_bytes, &text, &text_bytes, of->reterr);
+        const bool is_same =
+            raw_bytes > 0 && text_bytes == raw_bytes && memcmp(text, raw, raw_bytes) == 0;
+        text = is_same ? raw : text; /* whose bytes have origins */
     } else if (self->prepend == HUB_PREPEND_ALWAYS) {
-        status = put_space(of, &text, &text_bytes);
+        status = put_space(of, &text, &text_bytes, &within);
     }
-    return status != BASE_OK ? status : cut(of, true, text, text_bytes, encode_plain);
+    return status != BASE_OK ? status : cut(&within, true, text, text_bytes, encode_plain);
 }
 
 static base_status encode_all(const encoding *of, const char *text, size_t text_bytes)

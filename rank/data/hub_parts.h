@@ -91,7 +91,8 @@ struct rank_tokenizer {
     bool marks_spaces; /* its file says so of spaces */
     hub_prepend prepend;
     hub_words words;
-    uint8_t *spaced; /* (spaced_room): a text with the space before it */
+    uint8_t *spaced;          /* (spaced_room): a text with the space before it */
+    uint32_t *spaced_origins; /* (spaced_room): its bytes' origins */
     size_t spaced_room;
     hub_part *parts;     /* (room) */
     hub_candidate *heap; /* (3 · room) */

@@ -470,6 +470,7 @@ void rank_tokenizer_destroy(rank_tokenizer *tokenizer)
     free(tokenizer->parts);
     free(tokenizer->heap);
     free(tokenizer->spaced);
+    free(tokenizer->spaced_origins);
     rank_nfc_fini(&tokenizer->nfc);
     free(tokenizer);
 }

@@ -169,21 +169,48 @@ bool hub_spaces_prepends(const rank_tokenizer *self, rank_tokenizer_place place,
             place == RANK_TOKENIZER_BEGINS);
 }
 
-base_status hub_spaces_put(rank_tokenizer *self, bool prepends, const uint8_t **text,
-                           size_t *text_bytes, base_error *reterr)
+static base_status make_room(rank_tokenizer *self, size_t needed, base_error *reterr)
 {
-    const size_t needed = *text_bytes + 1;
-    if (self->spaced_room < needed) {
-        uint8_t *larger = realloc(self->spaced, 2 * needed);
-        if (larger == NULL) {
-            return base_fail(reterr, BASE_ERR_MEMORY, "no memory to tokenize a text of %zu bytes",
-                             *text_bytes);
-        }
-        self->spaced = larger;
-        self->spaced_room = 2 * needed;
+    if (self->spaced_room >= needed) {
+        return BASE_OK;
+    }
+    uint8_t *spaced = realloc(self->spaced, 2 * needed);
+    self->spaced = spaced != NULL ? spaced : self->spaced;
+    uint32_t *origins = realloc(self->spaced_origins, 2 * needed * sizeof *origins);
+    self->spaced_origins = origins != NULL ? origins : self->spaced_origins;
+    if (spaced == NULL || origins == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to tokenize a text of %zu bytes",
+                         needed - 1);
+    }
+    self->spaced_room = 2 * needed;
+    return BASE_OK;
+}
+
+/* The origins of what hub_spaces_from_marks makes of the text. */
+static void put_origins(const uint8_t *text, size_t text_bytes, const uint32_t *from, uint32_t *to)
+{
+    for (size_t i = 0; i < text_bytes;) {
+        const bool is_mark =
+            text_bytes - i >= MARK_BYTES && memcmp(text + i, MARK, MARK_BYTES) == 0;
+        *to++ = from[i];
+        i += is_mark ? MARK_BYTES : 1;
+    }
+}
+
+base_status hub_spaces_put(rank_tokenizer *self, bool prepends, const uint8_t **text,
+                           size_t *text_bytes, const uint32_t **origins, base_error *reterr)
+{
+    const base_status status = make_room(self, *text_bytes + 1, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     self->spaced[0] = ' ';
     const size_t before = prepends ? 1 : 0;
+    if (*origins != NULL) {
+        self->spaced_origins[0] = 0;
+        put_origins(*text, *text_bytes, *origins, self->spaced_origins + before);
+        *origins = self->spaced_origins;
+    }
     *text_bytes =
         before + hub_spaces_from_marks((const char *)*text, *text_bytes, self->spaced + before);
     *text = self->spaced;

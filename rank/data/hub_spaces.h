@@ -26,10 +26,11 @@ BASE_MUST_CHECK base_status hub_spaces_find_words(rank_tokenizer *self, base_err
 /* Whether a space comes before a stretch of a text. is_first: no added token stands before it in the text. */
 bool hub_spaces_prepends(const rank_tokenizer *self, rank_tokenizer_place place, bool is_first,
                          const uint8_t *text, size_t text_bytes);
-/* The text with a space in front if there shall be one, and spaces for marks; valid until the next call. */
+/* The text with a space in front if there shall be one, and spaces for marks; valid until the next call. *origins: its
+ * bytes' origins, or NULL before and after; the space in front has the origin 0. */
 BASE_MUST_CHECK base_status hub_spaces_put(rank_tokenizer *self, bool prepends,
                                            const uint8_t **text, size_t *text_bytes,
-                                           base_error *reterr);
+                                           const uint32_t **origins, base_error *reterr);
 /* The end of the word that begins at `begin`. */
 size_t hub_spaces_word_end(const rank_tokenizer *self, const uint8_t *text, size_t text_bytes,
                            size_t begin);

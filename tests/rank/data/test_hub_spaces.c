@@ -205,6 +205,69 @@ static void each_byte_needs_a_token(void **state)
     json_decref(root);
 }
 
+/* Encodes the text, all of whose bytes have that origin; -1: they have none. Returns how many tokens it has. */
+static size_t encode_all_of(rank_tokenizer *tokenizer, const char *text, int origin, int32_t at[])
+{
+    enum { TEXT_MAX = 128 };
+    base_error error;
+    uint32_t origins[TEXT_MAX];
+    rank_ids ids = {.at = at, .capacity = TEXT_MAX};
+    assert_true(strlen(text) < TEXT_MAX);
+    for (size_t i = 0; i < TEXT_MAX; i++) {
+        origins[i] = origin >= 0 ? (uint32_t)origin : 0;
+    }
+    assert_ok(rank_tokenizer_encode_text(
+                  tokenizer,
+                  &(rank_tokenizer_text){
+                      .at = text, .bytes = strlen(text), .origins = origin >= 0 ? origins : NULL},
+                  &ids, &error),
+              &error);
+    return ids.count;
+}
+
+/* Also of tokens that are looked for in the normalised text: in what a template writes they are special, in what a
+ * user says letters. */
+static void origins_say_what_may_be_special(void **state)
+{
+    (void)state;
+    static const char *const with[] = {"llama2", "mistral", "gemma", "metaspace", "qwen2"};
+    static const char *const texts[] = {"<s>a </s> b</s>", "\xe2\x96\x81<s> x\xe2\x96\x81 </s>",
+                                        "\xe4\xb8\xad <|im_end|>\n\xc3\xa9 <s>",
+                                        " <|im_end|><|im_end|> ", ""};
+    for (size_t i = 0; i < 2 * (sizeof with / sizeof *with); i++) {
+        base_error error;
+        rank_tokenizer *tokenizer = NULL;
+        json_t *root = read_kind(with[i / 2]);
+        json_t *token = NULL;
+        size_t index = 0;
+        int32_t at[2][128];
+        json_array_foreach(json_object_get(root, "added_tokens"), index, token)
+        {
+            if (json_is_true(json_object_get(token, "special"))) {
+                assert_int_equal(json_object_set_new(token, "normalized", json_boolean(i % 2 == 1)),
+                                 0);
+            }
+        }
+        assert_int_equal(load(root, &tokenizer, &error), BASE_OK);
+        for (size_t pass = 0; pass < 2; pass++) { /* of a user, then of a template */
+            for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+                const size_t count = encode_all_of(tokenizer, texts[k], pass == 0 ? 1 : 0, at[0]);
+                if (pass == 1) {
+                    rank_tokenizer_allow_special(tokenizer);
+                }
+                assert_int_equal(encode_all_of(tokenizer, texts[k], -1, at[1]), count);
+                assert_memory_equal(at[0], at[1], count * sizeof at[0][0]);
+                if (pass == 1) {
+                    rank_tokenizer_destroy(tokenizer);
+                    assert_int_equal(load(root, &tokenizer, &error), BASE_OK);
+                }
+            }
+        }
+        rank_tokenizer_destroy(tokenizer);
+        json_decref(root);
+    }
+}
+
 /* Without one the library writes the bytes of U+2581. */
 static void a_space_needs_a_token(void **state)
 {
@@ -229,6 +292,7 @@ int main(void)
         cmocka_unit_test(blocks_have_the_tokens_of_the_whole),
         cmocka_unit_test(what_is_not_known_is_named),
         cmocka_unit_test(a_space_needs_a_token),
+        cmocka_unit_test(origins_say_what_may_be_special),
         cmocka_unit_test(each_byte_needs_a_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
