@@ -366,10 +366,12 @@ static void what_is_wrong_with_a_template_is_said(void **state)
 static void a_template_gets_the_day_that_is_written_before_it(void **state)
 {
     (void)state;
-    static const char *const texts[] = {
-        "{{ strftime_now('%d %B %Y') }}{{ messages[0].content }}",
-        "{%- macro strftime_now(format) -%}29 November 2026{%- endmacro -%}\n"
-        "{{ strftime_now('%d %B %Y') }}{{ messages[0].content }}",
+#define DATED "{{ strftime_now('%d %B %Y') }}{{ messages[0].content }}"
+    static const char dated_before[] =
+        "{%- macro strftime_now(format) -%}29 November 2026{%- endmacro -%}\n" DATED;
+    const char *const texts[] = {
+        DATED,
+        dated_before,
         "29 November 2026{{ messages[0].content }}",
     };
     size_t counts[3] = {0};
