@@ -9,10 +9,9 @@
  * width, V = vocabulary, H = heads, D = width of one head. Sums run in a fixed order: same
  * arguments, same bits.
  *
- * Types. Where an argument names the type of an array, its address is void, and zero is float32.
- * Arithmetic and sums are float32 whatever the arrays are. Only a backend with `cast` takes other
- * types than float32, and one with `packs_narrow` packed matrices in bfloat16 or int8; whoever asks another
- * one for them has made a mistake. */
+ * Types. Where an argument names the type of an array, its address is void, and zero is float32. Arithmetic and
+ * sums are float32 whatever the arrays are. Only a backend with `cast` takes other types than float32, and one with
+ * `packs_narrow` packed matrices in bfloat16 or int8; whoever asks another one for them has made a mistake. */
 #ifndef RANK_BACKEND_OPERATIONS_H
 #define RANK_BACKEND_OPERATIONS_H
 

@@ -306,7 +306,7 @@ static bool may_be_special(const encoding *of, const uint8_t *at, size_t bytes)
     return true;
 }
 
-/* The longest added token at the text's begin, of those looked for now; HUB_NONE: there is none. `bytes`: how many of
+/* The longest added token at the text's begin, of those that this pass looks for; HUB_NONE: there is none. `bytes`: how many of
  * the text it takes. */
 static int32_t added_token(const encoding *of, bool late, const uint8_t *text, size_t text_bytes,
                            size_t *bytes)

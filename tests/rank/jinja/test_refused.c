@@ -107,12 +107,13 @@ static char *repeated(const char *begin, const char *middle, size_t count, const
     const size_t bytes = strlen(begin) + strlen(middle) * count + strlen(end) + 1;
     char *text = malloc(bytes);
     assert_non_null(text);
-    char *at = text + strlen(strcpy(text, begin));
+    char *at = text + strlen(begin);
+    memcpy(text, begin, strlen(begin));
     for (size_t i = 0; i < count; i++) {
-        at = memcpy(at, middle, strlen(middle));
+        memcpy(at, middle, strlen(middle));
         at += strlen(middle);
     }
-    strcpy(at, end);
+    memcpy(at, end, strlen(end) + 1);
     return text;
 }
 
