@@ -12,12 +12,17 @@ static double round_tick(double wanted)
     return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
 }
 
+/* Ends that differ less, as a share of the larger one, make no range: rounding alone can do that, and so
+ * many ticks from 0 on no number counts. */
+static const double RANGE_SHARE_MIN = 1e-6;
+
 chart_axis chart_axis_make(double low, double high, int tick_count, bool round)
 {
     chart_axis axis = {.low = low, .high = high};
-    if (!isfinite(low) || !isfinite(high) || !(high > low)) {
+    if (!isfinite(low) || !isfinite(high) ||
+        !(high - low > RANGE_SHARE_MIN * fmax(fabs(low), fabs(high)))) {
         axis.low = isfinite(low) ? low : 0;
-        axis.high = axis.low + 1;
+        axis.high = axis.low + fmax(1, RANGE_SHARE_MIN * fabs(axis.low));
     }
     axis.tick = round_tick((axis.high - axis.low) / tick_count);
     axis.decimals = axis.tick < 1 ? (int)-floor(log10(axis.tick) + 1e-9) : 0;

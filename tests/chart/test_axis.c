@@ -107,11 +107,18 @@ static void doubling_axes_have_ticks_at_powers_of_two(void **state)
 static void axes_of_nothing_are_ranges_too(void **state)
 {
     (void)state;
-    static const double ODD[][2] = {{3, 3}, {5, 2}, {NAN, NAN}, {0, INFINITY}, {0, 0}};
+    static const double ODD[][2] = {{3, 3},        {5, 2},
+                                    {NAN, NAN},    {0, INFINITY},
+                                    {0, 0},        {5.5529595849216173, 5.5529595849216218},
+                                    {6, 6 + 1e-8}, {-6 - 1e-8, -6},
+                                    {1e30, 1e30},  {1e30, 1.00000001e30}};
     for (size_t i = 0; i < sizeof ODD / sizeof ODD[0]; i++) {
         const chart_axis axis = chart_axis_make(ODD[i][0], ODD[i][1], 5, true);
+        chart_tick ticks[CHART_TICKS_MAX];
         assert_true(axis.high > axis.low);
         assert_true(axis.tick > 0);
+        assert_true(fabs(axis.low / axis.tick) < 1e9); /* ticks have numbers */
+        assert_in_range(chart_axis_ticks(&axis, ticks), 2, 12);
     }
 }
 

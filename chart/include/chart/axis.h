@@ -25,7 +25,7 @@ typedef struct chart_tick {
 } chart_tick;
 
 /* An axis from low to high in about tick_count steps. With `round` its ends are ticks too. If the
- * ends make no range (equal, falling, not finite), the range is 1. */
+ * ends make no range (equal but for rounding, falling, not finite), the range is 1, or a millionth of large ends. */
 chart_axis chart_axis_make(double low, double high, int tick_count, bool round);
 
 /* An axis of counts, 0 … high. It has no tick between whole numbers. */
