@@ -160,7 +160,9 @@ static base_status remove_checkpoint(const char *out, uint64_t step, base_error 
 
 base_status proto_checkpoint_discard_partial(const char *out, base_error *reterr)
 {
-    return remove_named(out, PROTO_CHECKPOINTS_DIRECTORY "/" PROTO_CHECKPOINT_PARTIAL, reterr);
+    const base_status status =
+        remove_named(out, PROTO_CHECKPOINTS_DIRECTORY "/" PROTO_CHECKPOINT_PARTIAL, reterr);
+    return status == BASE_OK ? remove_named(out, REMOVED, reterr) : status;
 }
 
 /* Removes what is left of writing, and the directory, if it is empty and no link. */

@@ -114,10 +114,12 @@ static void a_link_to_nowhere_is_named(void **state)
     assert_false(found);
     assert_non_null(strstr(error.message, "checkpoints is a link that leads nowhere"));
     assert_ok(base_mkdirs(test_directory_path(&scratch, "elsewhere/partial"), &error), &error);
+    assert_ok(base_mkdirs(test_directory_path(&scratch, "elsewhere/removed"), &error), &error);
     assert_ok(proto_checkpoints_newest(out, &found, &step, &error), &error);
     assert_false(found);
     assert_ok(proto_checkpoint_discard_partial(out, &error), &error);
     assert_int_not_equal(access(test_directory_path(&scratch, "elsewhere/partial"), F_OK), 0);
+    assert_int_not_equal(access(test_directory_path(&scratch, "elsewhere/removed"), F_OK), 0);
     assert_ok(proto_checkpoint_discard_partial(out, &error), &error); /* there is none */
     test_directory_remove(&scratch);
 }

@@ -37,7 +37,7 @@ BASE_MUST_CHECK base_status proto_checkpoints_newest_before(const char *out, uin
                                                             bool *found, uint64_t *step,
                                                             base_error *reterr);
 
-/* Removes what is left of one that was being written, if anything is. */
+/* Removes what is left of one that was being written, or removed, if anything is. */
 BASE_MUST_CHECK base_status proto_checkpoint_discard_partial(const char *out, base_error *reterr);
 
 /* Removes all but the newest `keep` checkpoints; 0: all of them, the one that is being written, and then
