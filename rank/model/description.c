@@ -84,6 +84,33 @@ static bool can_train(const rank_model_config *config, int ranks)
             rank_tp_ids_of(config->vocab_size, ranks, ranks - 1).count > 0);
 }
 
+enum { LIMIT_BYTES = 96 };
+
+/* What it is that so many ranks do not divide: heads, else columns of the MLP, else the vocabulary. */
+static void say_limit(const rank_model_config *config, int ranks, char limit[LIMIT_BYTES])
+{
+    if (config->family->decoder == NULL) {
+        (void)snprintf(limit, LIMIT_BYTES, "model of %d heads", config->heads);
+        return;
+    }
+    const rank_decoder whole = rank_decoder_describe(config, 1);
+    const size_t count = ranks > 0 ? (size_t)ranks : 1;
+    if (ranks < 1 || whole.kv_heads % count != 0) {
+        char kept[48] = "";
+        if (whole.kv_heads != whole.heads) { /* fewer: they are what limits it */
+            (void)snprintf(kept, sizeof kept, ", and %zu of keys and values,", whole.kv_heads);
+        }
+        (void)snprintf(limit, LIMIT_BYTES, "model of %d heads%s", config->heads, kept);
+    } else if (whole.hidden % count != 0) {
+        (void)snprintf(limit, LIMIT_BYTES, "model whose MLP has %zu columns", whole.hidden);
+    } else if (whole.leaves % ranks != 0) {
+        (void)snprintf(limit, LIMIT_BYTES, "model whose MLP has %zu columns, and is cut by %d,",
+                       whole.hidden, RANK_DECODER_HIDDEN_UNIT);
+    } else {
+        (void)snprintf(limit, LIMIT_BYTES, "vocabulary of %d tokens", config->vocab_size);
+    }
+}
+
 /* Refuses a number of ranks, and lists those up to `most` that are possible. */
 static base_status check_ranks(const rank_model_config *config, int ranks, int most,
                                bool (*can)(const rank_model_config *config, int ranks),
@@ -100,16 +127,11 @@ static base_status check_ranks(const rank_model_config *config, int ranks, int m
                                      n > 1 ? ", " : "", n);
         }
     }
-    char kept[64] = "";
-    if (config->family->decoder != NULL) {
-        const size_t kv_heads = rank_decoder_describe(config, 1).kv_heads;
-        if (kv_heads != (size_t)config->heads) { /* fewer: they are what limits it */
-            (void)snprintf(kept, sizeof kept, ", and %zu of keys and values,", kv_heads);
-        }
-    }
+    char limit[LIMIT_BYTES];
+    say_limit(config, ranks, limit);
     return base_fail(reterr, BASE_ERR_INVALID,
-                     "a model of %d heads%s cannot be cut between %d ranks; it can between %s",
-                     config->heads, kept, ranks, fitting);
+                     "a %s cannot be cut between %d ranks; it can between %s", limit, ranks,
+                     fitting);
 }
 
 base_status rank_model_check_world(const rank_model_config *config, int ranks, base_error *reterr)

@@ -58,6 +58,7 @@ static base_status check_model(const proto_job *job, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = rank_model_check_tensor_ranks(&config, (int)proto_job_tensor(job), reterr);
+        status = status == BASE_OK ? status : base_error_prepend(reterr, status, "--tensor");
     }
     if (status == BASE_OK && proto_job_context_ranks(job) > 1) {
         rank_model_config part = config; /* the checkpoint has the whole model */

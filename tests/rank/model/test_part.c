@@ -137,12 +137,26 @@ static void what_cannot_be_shared_is_named(void **state)
     assert_int_equal(rank_model_check_tensor_ranks(&config, 3, &error), BASE_ERR_INVALID);
     assert_int_equal(rank_model_check_tensor_ranks(&config, 0, &error), BASE_ERR_INVALID);
     assert_ok(rank_model_check_tensor_ranks(&config, 4, &error), &error);
+    widen(&config, 200); /* of 16 leaves of 32 ids the last nine have none */
+    assert_int_equal(rank_model_check_tensor_ranks(&config, 2, &error), BASE_ERR_INVALID);
+    assert_has(error.message,
+               "a vocabulary of 200 tokens cannot be cut between 2 ranks; it can between 1");
     tiny_config(&config, TINY_QWEN3);
     assert_int_equal(rank_model_check_world(&config, 16, &error), BASE_ERR_INVALID);
     assert_has(error.message, "heads, and 2 of keys and values, cannot be cut between 16 ranks");
-    widen(&config, 200); /* of 16 leaves of 32 ids the last nine have none */
-    assert_int_equal(rank_model_check_tensor_ranks(&config, 4, &error), BASE_ERR_INVALID);
-    assert_has(error.message, "it can between 1");
+    tiny_config(&config, NULL);
+    config.heads = 2;
+    config.width = 12;
+    widen(&config, 512);
+    assert_int_equal(rank_model_check_tensor_ranks(&config, 2, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "a model whose MLP has 48 columns, and is cut by 16, cannot be cut");
+    tiny_config(&config, "{\"model_type\":\"llama\",\"vocab_size\":37,\"hidden_size\":20,"
+                         "\"intermediate_size\":45,\"num_hidden_layers\":2,\"head_dim\":6,"
+                         "\"num_attention_heads\":4,\"num_key_value_heads\":4,"
+                         "\"rms_norm_eps\":1e-5,\"max_position_embeddings\":24,"
+                         "\"hidden_act\":\"silu\"}");
+    assert_int_equal(rank_model_check_world(&config, 2, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "a model whose MLP has 45 columns cannot be cut between 2 ranks");
 }
 
 int main(void)
