@@ -64,7 +64,8 @@ void rendezvous_handle_exchange(launch_session *session, int rank,
     giving->part_bytes = exchange->part.len;
     memcpy(giving->part, exchange->part.data, exchange->part.len);
     session->part_count++;
-    if (session->part_count == session->world_size) {
+    /* in a job that has failed nobody goes on: before it is ready, --out is not its own */
+    if (session->part_count == session->world_size && session->cause.blame == 0) {
         send_exchanged(session);
     }
 }

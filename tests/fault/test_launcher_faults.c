@@ -202,6 +202,20 @@ static void a_rank_that_breaks_the_protocol_is_named(void **state)
                  sizeof faults / sizeof faults[0]);
 }
 
+/* What a rank writes before the launcher has the ranks' word on the training would go into a directory that is
+ * not the job's yet. */
+static void nobody_trains_in_a_job_that_does_not_begin(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) { /* one that goes on is ended soon */
+        assert_int_equal(fake_job_run(&program, FLAGS("--steps", "50"),
+                                      FLAGS("FAKE_WHAT=parameters", "FAKE_RANK=1", "FAKE_AT=3",
+                                            "FAKE_LINES=own")),
+                         1);
+        assert_null(strstr(program.text[TEST_STDOUT], "step "));
+    }
+}
+
 /* Two wrong numbers of sentences whose sum is right. */
 static void shards_are_checked_one_by_one(void **state)
 {
@@ -365,6 +379,7 @@ int main(void)
         FAKE_JOB_TEST(a_programs_exit_code_is_the_cause),
         FAKE_JOB_TEST(a_rank_that_gives_up_is_named),
         FAKE_JOB_TEST(a_rank_that_breaks_the_protocol_is_named),
+        FAKE_JOB_TEST(nobody_trains_in_a_job_that_does_not_begin),
         FAKE_JOB_TEST(shards_are_checked_one_by_one),
         FAKE_JOB_TEST(a_rank_that_does_not_join_is_named),
         FAKE_JOB_TEST(a_rank_that_is_not_ready_is_named),
