@@ -11,6 +11,7 @@
  *   FAKE_ISA    rank 1 has these kernels, rank 0 avx2
  *   FAKE_DUMP   a rank that fails has a flight record of so many bytes, begun after the abort */
 #include <control.pb-c.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -137,7 +138,8 @@ static void miss(fake_rank *fake, int rank)
 {
     const int fd = (int)syscall(SYS_pidfd_open, fake->pids[rank], 0);
     struct pollfd end = {.fd = fd, .events = POLLIN};
-    if (fd < 0 || poll(&end, 1, -1) != 1) {
+    const bool gone = fd < 0 && errno == ESRCH; /* the launcher has seen its end */
+    if (!gone && (fd < 0 || poll(&end, 1, -1) != 1)) {
         leave(fake, 9);
     }
     send_failed(fake, BASE_ERR_PEER, "a peer has gone");
