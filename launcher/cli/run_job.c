@@ -252,12 +252,13 @@ static void say_resume(const launch_cli_run *run)
     }
 }
 
-/* What is left of a checkpoint that was being written takes room, and nobody reads it. */
+/* What is left of a checkpoint that was being written takes room, and nobody reads it. After a good end
+ * it may be of a launcher that was killed. */
 static void discard_partial_checkpoint(const launch_cli_run *run)
 {
     const proto_job *job = &run->options->job;
     base_error error;
-    if (run->result.exit_status != 0 && run->recording && job->train.save_every > 0 &&
+    if (run->recording && job->train.save_every > 0 &&
         proto_checkpoint_discard_partial(job->output.directory, &error) != BASE_OK) {
         base_log(BASE_LOG_WARNING, "a part of a checkpoint is left: %s", error.message);
     }

@@ -91,10 +91,19 @@ static void pieces_give_the_bits_of_the_whole(void **state)
     assert_int_equal(number(&two, "steps"), 14); /* those before step 6 were of one rank */
     const char *again = test_directory_path(&test_shared_directory, "pieces.1");
     assert_int_not_equal(access(again, F_OK), 0); /* the record was never moved away */
+    /* as a launcher that is killed leaves them */
+    base_error error;
+    char partial[BASE_PATH_BYTES + 32];
+    char removed[BASE_PATH_BYTES + 32];
+    (void)snprintf(partial, sizeof partial, "%s/checkpoints/partial", two.out);
+    (void)snprintf(removed, sizeof removed, "%s/checkpoints/removed", two.out);
+    assert_ok(base_mkdirs(partial, &error), &error);
+    assert_ok(base_mkdirs(removed, &error), &error);
     training_expect(&two, &test_shared_directory, "pieces", 0,
                     FLAGS("--ranks", "2", "--steps", "20", "--data", data, "--lr", "1e-2",
                           "--save-every", "4", "--resume"));
     assert_says(&two, "goes on after step 20 of 20: nothing is left to train");
+    assert_true(access(partial, F_OK) != 0 && access(removed, F_OK) != 0);
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
 }
 
