@@ -87,7 +87,7 @@ base_status base_field_set_int(const base_field *field, void *record, int64_t va
 
 static base_status wrong_real(const base_field *field, const char *value, base_error *reterr)
 {
-    return base_fail(reterr, BASE_ERR_INVALID, "%.64s: must be a number %s %.17g and %s %.17g",
+    return base_fail(reterr, BASE_ERR_INVALID, "%.64s: must be a number %s %.15g and %s %.15g",
                      value, field->above ? "above" : "from", field->min,
                      field->below ? "below" : "up to", field->max);
 }
@@ -97,7 +97,8 @@ static base_status check_real(const base_field *field, double value, base_error 
     char text[32];
     const bool above = field->above ? value > field->min : value >= field->min;
     const bool below = field->below ? value < field->max : value <= field->max;
-    (void)snprintf(text, sizeof text, "%.17g", value);
+    (void)snprintf(text, sizeof text, "%.15g",
+                   value); /* as it was typed: 0.1, not all its digits */
     /* every comparison with NaN is false */
     return above && below ? BASE_OK : wrong_real(field, text, reterr);
 }
@@ -303,7 +304,7 @@ static base_status set_seconds(const base_field *field, int64_t *value, const ch
                         ms < -(double)INT64_MIN; /* NaN is neither */
     if (!number || round_up(ms) < field->least || round_up(ms) > field->most) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "'%.64s': must be a number of seconds from %.17g to %.17g", text,
+                         "'%.64s': must be a number of seconds from %.15g to %.15g", text,
                          (double)field->least / MS_PER_S, (double)field->most / MS_PER_S);
     }
     *value = round_up(ms);

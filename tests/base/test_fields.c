@@ -78,6 +78,7 @@ static void errors_say_what_a_value_must_be(void **state)
         {"count", "99999999999999999999", "from 1 to 9"},
         {"deep.rate", "0", "above 0 and up to 1"},
         {"deep.rate", "1.5", "up to 1"},
+        {"deep.rate", "1.1", "1.1: must be a number above 0 and up to 1"},
         {"deep.rate", "nan", "number"},
         {"deep.rate", "inf", "number"},
         {"deep.rate", "x", "'x'"},
