@@ -349,8 +349,8 @@ void coll_op_destroy(coll_op *op);
 COLL_MUST_CHECK coll_status coll_op_start(coll_op *op, coll_error *reterr);
 
 /* Moves everything started in the context on without blocking, then says whether this one is done.
- * While it is not, every eighth test looks for the failure or death of a peer that it waits
- * for, at most once in some milliseconds. COLL_ERR_STATE: it has not been started. */
+ * Every eighth test that finds its own not done looks for the failure or death of a peer that anything
+ * under way waits for, at most once in some milliseconds. COLL_ERR_STATE: it has not been started. */
 COLL_MUST_CHECK coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr);
 
 /* Waits until done; the context's timeout counts from here. COLL_ERR_STATE: it has not been

@@ -27,6 +27,7 @@
 
 #include "core/exec.h"
 #include "core/failure.h"
+#include "core/p2p.h"
 #include "core/progress.h"
 #include "core/report.h"
 #include "core/text.h"
@@ -197,7 +198,7 @@ bool coll_shm_awaits(const coll_op *op, int peer)
 }
 
 /* Fails op's communicator if op waits for a rank whose process has ended. */
-static void watch_op(coll_op *op)
+static void watch_op(const coll_op *op)
 {
     coll_comm *comm = op->comm;
     for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
@@ -231,6 +232,19 @@ static coll_op *first_of(const coll_comm *comm)
     return op;
 }
 
+/* The same of its messages. Those to and from one peer wait for the first. */
+static void watch_messages(const coll_comm *comm)
+{
+    for (int peer = 0; comm->p2p != NULL && peer < comm->size && !comm->failed; peer++) {
+        const coll_op *first = coll_p2p_first(comm, peer);
+        if (first != NULL) {
+            watch_op(first);
+        }
+    }
+}
+
+/* Of all that is under way, not of op alone: a program that tests many in turn may test each at other
+ * moments than those at which this is called. */
 void coll_shm_watch(coll_op *op)
 {
     coll_context *context = op->comm->context;
@@ -239,14 +253,15 @@ void coll_shm_watch(coll_op *op)
         return;
     }
     for (coll_comm *comm = context->busy; comm != NULL; comm = comm->busy_next) {
-        coll_op *first = first_of(comm);
-        if (comm->failed || comm->shm == NULL || first == NULL) {
+        if (comm->failed || comm->shm == NULL) {
             continue;
         }
         coll_shm_propagate_failure(comm);
-        if (!comm->failed) {
+        const coll_op *first = first_of(comm);
+        if (first != NULL && !comm->failed) {
             watch_op(first);
         }
+        watch_messages(comm);
     }
     coll_shm_propagate_failure(op->comm); /* a device's need not be busy */
     if (!op->comm->failed && op->stage != COLL_STAGE_DONE) {

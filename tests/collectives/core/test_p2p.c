@@ -2,6 +2,7 @@
  * among collectives, to oneself, and mismatches that both sides are notified of. Ranks are
  * threads. */
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -307,6 +308,48 @@ static void test_a_rank_that_left_sends_nothing(void **state)
     }
 }
 
+/* Rank 0 polls two messages in turn, and never waits: it learns that rank 1, which was to send the first,
+ * has left, although it is always the second that is looked after. Rank 2, which was to send that, lives. */
+static void polled_body(test_rank *rank)
+{
+    sem_t *over = rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_request *requests[2] = {NULL};
+    int32_t data[2] = {0};
+    coll_status status = COLL_OK;
+    while (rank->rank == 2 && sem_wait(over) != 0) {
+    }
+    if (rank->rank > 0) {
+        return;
+    }
+    for (int i = 0; status == COLL_OK && i < 2; i++) {
+        const coll_op_desc desc = message(COLL_RECEIVE, &data[i], 1, i + 1);
+        status = coll_start(comm, &desc, &requests[i], &rank->error);
+    }
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    for (int i = 0; status == COLL_OK && base_now_ns() < deadline_ns; i = 1 - i) {
+        bool done = false;
+        status = coll_request_test(&requests[i], &done, &rank->error);
+    }
+    (void)sem_post(over);
+    (void)!coll_request_wait_all(requests, 2, NULL);
+    RANK_CHECK(rank, status == COLL_ERR_PEER);
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+}
+
+static void test_who_polls_several_learns_of_each(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        sem_t over;
+        assert_int_equal(sem_init(&over, 0, 0), 0);
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = 3, .transport = transports[t], .user = &over},
+            polled_body);
+        (void)sem_destroy(&over);
+    }
+}
+
 /* Who has received what there was and is then busy elsewhere has given its credit back. */
 static void credit_body(test_rank *rank)
 {
@@ -444,6 +487,7 @@ int main(void)
         cmocka_unit_test(test_nobody_sends),
         cmocka_unit_test(test_credit_is_told),
         cmocka_unit_test(test_a_rank_that_left_sends_nothing),
+        cmocka_unit_test(test_who_polls_several_learns_of_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
