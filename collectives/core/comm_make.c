@@ -212,9 +212,12 @@ coll_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **sp
                                .type = COLL_INT32};
     const coll_descriptor shown = {.kind = COLL_KIND_SPLIT, .type = COLL_INT32};
     const coll_status status = coll_op_run_as(comm, &desc, &shown, reterr);
-    *split = NULL;
-    if (status != COLL_OK || colour < 0) {
+    if (status != COLL_OK) {
         return status;
+    }
+    if (colour < 0) {
+        *split = NULL;
+        return COLL_OK;
     }
     split_member members[COLL_RANKS_MAX];
     int ranks[COLL_RANKS_MAX];

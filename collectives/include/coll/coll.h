@@ -59,7 +59,7 @@
  *
  * Arguments: a handle, `desc` and `options` must not be NULL where nothing else is said. All other
  * arguments that cannot be are COLL_ERR_INVALID. reterr may be NULL. Buffers need the alignment of
- * their elements. What a call that fails should have made (*context, *comm, *arena, *op) is left as
+ * their elements. What a call that fails should have made (*context, *comm, *arena, *op …) is left as
  * it was: so initialize it with NULL if it is destroyed in any case.
  *
  * Numbers in messages: "all_reduce #5" is the fifth operation of its communicator. The library's own

@@ -383,6 +383,9 @@ static void abort_body(test_rank *rank)
     RANK_CHECK(rank, coll_barrier(comm, &rank->error) == COLL_ERR_ABORTED);
     RANK_CHECK(rank, says(rank, message));
     RANK_CHECK(rank, rank->rank == 0 || says(rank, "rank 0 (host"));
+    coll_comm *split = comm; /* stays what it was */
+    RANK_CHECK(rank, coll_comm_split(comm, 0, 0, &split, &rank->error) == COLL_ERR_ABORTED);
+    RANK_CHECK(rank, split == comm);
     if (rank->rank == 1) {
         atomic_store(&received, true);
     }
