@@ -3,10 +3,12 @@
 #include "key_store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/lock.h"
 #include "base/path.h"
 #include "budget/service_files.h"
 
@@ -24,6 +26,16 @@ base_status key_store_write(const key_store *store, base_error *reterr)
     char path[BASE_PATH_BYTES];
     const base_status status = base_path_join(store->dir, BUDGET_FILE_KEYRING, path, reterr);
     return status == BASE_OK ? budget_keyring_write(path, &store->keyring, reterr) : status;
+}
+
+base_status key_store_begin(key_store *store, int *lock, base_error *reterr)
+{
+    char dir[BASE_PATH_BYTES];
+    (void)snprintf(dir, sizeof dir, "%s", store->dir);
+    *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const base_status status = *lock >= 0 ? base_lock_wait(*lock, dir, reterr)
+                                          : base_fail_errno(reterr, errno, "cannot open %s", dir);
+    return status == BASE_OK ? key_store_read(store, dir, reterr) : status;
 }
 
 budget_public_key *key_store_active(key_store *store)

@@ -17,6 +17,11 @@ typedef struct key_store {
 BASE_MUST_CHECK base_status key_store_read(key_store *store, const char *dir, base_error *reterr);
 BASE_MUST_CHECK base_status key_store_write(const key_store *store, base_error *reterr);
 
+/* Begins a change of the keyring: locks the directory against other such changes, which it waits for, and
+ * reads the keyring anew. Else a key that is revoked meanwhile would be written back as a good one.
+ * The caller closes *lock in any case, if it is not negative. */
+BASE_MUST_CHECK base_status key_store_begin(key_store *store, int *lock, base_error *reterr);
+
 /* The key that signs, or NULL. */
 budget_public_key *key_store_active(key_store *store);
 

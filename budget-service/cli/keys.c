@@ -80,6 +80,13 @@ static int run_key_list(const cli_args *args)
     return exit_code;
 }
 
+static void end_change(int lock)
+{
+    if (lock >= 0) {
+        (void)close(lock);
+    }
+}
+
 /* How long after its issue a token may be redeemed first, by the directory's policy. */
 static base_status token_seconds(const char *dir, int64_t *seconds, base_error *reterr)
 {
@@ -109,7 +116,8 @@ static void make_room(key_store *store)
     }
 }
 
-static base_status rotate(key_store *store, const budget_passphrase *passphrase, base_error *reterr)
+static base_status rotate_locked(key_store *store, const budget_passphrase *passphrase,
+                                 base_error *reterr)
 {
     const int64_t now_s = budget_time_now();
     int64_t seconds = 0;
@@ -133,6 +141,16 @@ static base_status rotate(key_store *store, const budget_passphrase *passphrase,
     status = key_store_make(store, passphrase, now_s, &made, reterr);
     budget_secret_key_free(made);
     return status == BASE_OK ? key_store_write(store, reterr) : status;
+}
+
+/* A key may have been revoked while the passphrase was asked for. */
+static base_status rotate(key_store *store, const budget_passphrase *passphrase, base_error *reterr)
+{
+    int lock = -1;
+    base_status status = key_store_begin(store, &lock, reterr);
+    status = status == BASE_OK ? rotate_locked(store, passphrase, reterr) : status;
+    end_change(lock);
+    return status;
 }
 
 static int run_key_rotate(const cli_args *args)
@@ -170,6 +188,24 @@ static int run_key_rotate(const cli_args *args)
     return BASE_EXIT_DONE;
 }
 
+static base_status revoke_key(key_store *store, const char *kid, base_error *reterr)
+{
+    int lock = -1;
+    base_status status = key_store_begin(store, &lock, reterr);
+    const budget_public_key *found =
+        status == BASE_OK ? budget_keyring_find(&store->keyring, kid) : NULL;
+    if (found != NULL) {
+        budget_public_key *key = &store->keyring.keys[found - store->keyring.keys];
+        key->revoked_at = key->revoked_at != 0 ? key->revoked_at : budget_time_now();
+        status = key_store_write(store, reterr);
+    } else if (status == BASE_OK) {
+        status = base_fail(reterr, BASE_ERR_NOTFOUND,
+                           "the keyring has no key %s: budget-service key list has them", kid);
+    }
+    end_change(lock);
+    return status;
+}
+
 static int run_key_revoke(const cli_args *args)
 {
     static key_store store;
@@ -178,17 +214,10 @@ static int run_key_revoke(const cli_args *args)
     if (!open_store(args, &store, &exit_code)) {
         return exit_code;
     }
-    const budget_public_key *found = budget_keyring_find(&store.keyring, args->operands[0]);
-    if (found == NULL) {
-        return cli_error(args, BASE_EXIT_ERROR,
-                         "the keyring has no key %s: budget-service key list has them",
-                         args->operands[0]);
-    }
-    budget_public_key *key = &store.keyring.keys[found - store.keyring.keys];
-    key->revoked_at = key->revoked_at != 0 ? key->revoked_at : budget_time_now();
-    if (key_store_write(&store, &error) != BASE_OK) {
+    if (revoke_key(&store, args->operands[0], &error) != BASE_OK) {
         return cli_status(args, &error);
     }
+    const budget_public_key *key = budget_keyring_find(&store.keyring, args->operands[0]);
     if (args->json) {
         return cli_object(
             json_pack("{s:s, s:s}", "kid", key->kid, "revoked_at", cli_time(key->revoked_at)));

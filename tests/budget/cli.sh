@@ -391,6 +391,20 @@ stop_service
 budget 1 key rotate --passphrase-file wrong
 budget 0 key rotate --passphrase-file passphrase
 cp -r service older
+cp -r service racing
+mkfifo slow
+exec 4<>slow # rotate waits for the passphrase while a key is revoked
+budget-service key rotate --dir racing --passphrase-fd 5 5<slow 4>&- >rotated 2>&1 &
+rotate=$!
+begun() { grep -q "FLOCK .* $rotate " /proc/locks; } # it has locked the directory
+for _ in {1..1000}; do ! begun || break; sleep 0.01; done
+begun || { exec 4>&- && fail "rotate does not begin: $(cat rotated)"; }
+old=$("$bin/budget-service" key list | awk '/retired/ { print $1 }')
+budget 0 key revoke "$old" --dir racing
+cat passphrase >&4
+exec 4>&-
+wait "$rotate" || fail "rotate: $(cat rotated)"
+[ "$(budget-service key list --dir racing | grep -c "^$old .*revoked")" -eq 1 ] || fail "rotate has undone a revocation"
 start_service --passphrase-file passphrase
 budget 0 verify run1.token --keyring service/keyring.json
 budget 0 redeem across.token --ranks 2 --attempt 1 --out across # the same receipts, of the new key
