@@ -44,8 +44,8 @@ static int say_made(const cli_args *args, const char *dir, const char *kid)
     return BASE_EXIT_DONE;
 }
 
-/* The keys first, the ledger after them: its first checkpoint is signed. What an init that was
- * broken off has left is taken up. */
+/* The keys first, the ledger after them: its first checkpoint is signed. The keys that an init has left
+ * which was broken off before it made a ledger are taken up. */
 static base_status make_keys(key_store *store, const char *dir, const budget_passphrase *passphrase,
                              budget_secret_key **secret, base_error *reterr)
 {
@@ -73,14 +73,24 @@ static int make_service(const cli_args *args, const char *dir, const budget_pass
 {
     static key_store store;
     char ledger[BASE_PATH_BYTES];
+    char curve[BASE_PATH_BYTES]; /* made last: its being there says that the rest is */
     budget_secret_key *secret = NULL;
     base_error error = {0};
     base_status status = base_path_join(dir, BUDGET_FILE_LEDGER, ledger, &error);
+    if (status == BASE_OK) {
+        status = base_path_join(dir, BUDGET_FILE_CURVE, curve, &error);
+    }
     if (status == BASE_OK && access(ledger, F_OK) == 0) {
-        return cli_error(args, BASE_EXIT_ERROR,
-                         "%s has a service already: budget-service serve starts it, and --dir "
-                         "names another directory",
-                         dir);
+        return access(curve, F_OK) == 0
+                   ? cli_error(args, BASE_EXIT_ERROR,
+                               "%s has a service already: budget-service serve starts it, and "
+                               "--dir names another directory",
+                               dir)
+                   : cli_error(args, BASE_EXIT_ERROR,
+                               "%s has a ledger, and %s is missing: if an init was broken off, and "
+                               "no service has run there, remove the directory and run init "
+                               "again; else copy that file back from where you keep copies",
+                               dir, curve);
     }
     if (status == BASE_OK) {
         status = make_keys(&store, dir, passphrase, &secret, &error);

@@ -91,6 +91,10 @@ budget 0 init --passphrase-file passphrase --json
 out_has '"kid":"k4.pid.'
 budget 1 init --passphrase-file passphrase
 err_has "already"
+mv service/service.curve kept # what an init made last that was ended before
+budget 1 init --passphrase-file passphrase
+err_has "service.curve is missing: if an init was broken off"
+mv kept service/service.curve
 [ "$(stat -c %a service service/keys service/clients service/keys/*.key service/clients/*.key | sort -u | tr '\n' ' ')" = "600 700 " ] ||
     fail "modes: $(stat -c '%a %n' service/* service/*/*)"
 grep -q '^k4\.secret-pw\.' service/keys/*.key || fail "the key is not k4.secret-pw"
