@@ -4,18 +4,36 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "base/limits.h"
 #include "budget/secret_file.h"
 
+/* Signals that end a process. While somebody types they are held back, so that the terminal first gets
+ * its echo again; and a service that takes them from a descriptor of its own does not look at it yet. */
+static int hold_signals(sigset_t *before)
+{
+    sigset_t held;
+    (void)sigemptyset(&held);
+    (void)sigaddset(&held, SIGINT);
+    (void)sigaddset(&held, SIGTERM);
+    (void)sigaddset(&held, SIGHUP);
+    (void)sigaddset(&held, SIGQUIT);
+    (void)sigprocmask(SIG_BLOCK, &held, before);
+    return signalfd(-1, &held, SFD_CLOEXEC);
+}
+
 /* Reads up to the end, or up to a newline when `line` is set. */
-static base_status read_fd(int fd, bool line, budget_passphrase *into, base_error *reterr)
+static base_status read_fd(int fd, bool line, int signals, budget_passphrase *into,
+                           base_error *reterr)
 {
     into->size_bytes = 0;
     for (;;) {
@@ -23,7 +41,12 @@ static base_status read_fd(int fd, bool line, budget_passphrase *into, base_erro
             return base_fail(reterr, BASE_ERR_LIMIT, "a passphrase of more than %d bytes",
                              BUDGET_PASSPHRASE_BYTES_MAX);
         }
-        const ssize_t got = read(fd, into->text + into->size_bytes, 1);
+        struct pollfd watched[] = {{.fd = fd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+        const bool ready = poll(watched, 2, -1) > 0;
+        if (ready && watched[1].revents != 0) {
+            return base_fail(reterr, BASE_ERR_ABORTED, "interrupted before there was a passphrase");
+        }
+        const ssize_t got = ready ? read(fd, into->text + into->size_bytes, 1) : -1;
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -37,7 +60,7 @@ static base_status read_fd(int fd, bool line, budget_passphrase *into, base_erro
     }
 }
 
-static base_status ask(int terminal, const char *message, budget_passphrase *into,
+static base_status ask(int terminal, const char *message, int signals, budget_passphrase *into,
                        base_error *reterr)
 {
     struct termios before;
@@ -51,15 +74,15 @@ static base_status ask(int terminal, const char *message, budget_passphrase *int
     if (tcsetattr(terminal, TCSAFLUSH, &silent) != 0) {
         return base_fail_errno(reterr, errno, "cannot set up the terminal");
     }
-    const base_status status = read_fd(terminal, true, into, reterr);
+    const base_status status = read_fd(terminal, true, signals, into, reterr);
     (void)tcsetattr(terminal, TCSAFLUSH, &before);
     return status;
 }
 
-static base_status ask_twice(int terminal, bool confirm, budget_passphrase *into,
+static base_status ask_twice(int terminal, bool confirm, int signals, budget_passphrase *into,
                              base_error *reterr)
 {
-    base_status status = ask(terminal, "Passphrase of the signing key: ", into, reterr);
+    base_status status = ask(terminal, "Passphrase of the signing key: ", signals, into, reterr);
     if (status != BASE_OK || !confirm) {
         return status;
     }
@@ -67,7 +90,7 @@ static base_status ask_twice(int terminal, bool confirm, budget_passphrase *into
     if (again == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a passphrase");
     }
-    status = ask(terminal, "The same once more: ", again, reterr);
+    status = ask(terminal, "The same once more: ", signals, again, reterr);
     if (status == BASE_OK && (again->size_bytes != into->size_bytes ||
                               memcmp(again->text, into->text, into->size_bytes) != 0)) {
         status = base_fail(reterr, BASE_ERR_INVALID, "the two passphrases differ");
@@ -76,7 +99,8 @@ static base_status ask_twice(int terminal, bool confirm, budget_passphrase *into
     return status;
 }
 
-static base_status from_terminal(bool confirm, budget_passphrase *into, base_error *reterr)
+static base_status from_terminal(bool confirm, int signals, budget_passphrase *into,
+                                 base_error *reterr)
 {
     const int terminal =
         isatty(STDIN_FILENO) == 1 ? open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY) : -1;
@@ -86,7 +110,7 @@ static base_status from_terminal(bool confirm, budget_passphrase *into, base_err
                          "%s into $CREDENTIALS_DIRECTORY",
                          BUDGET_PASSPHRASE_CREDENTIAL);
     }
-    const base_status status = ask_twice(terminal, confirm, into, reterr);
+    const base_status status = ask_twice(terminal, confirm, signals, into, reterr);
     (void)close(terminal);
     return status;
 }
@@ -110,20 +134,22 @@ static bool credential_path(char path[BASE_PATH_BYTES])
     return length < BASE_PATH_BYTES && access(path, F_OK) == 0;
 }
 
-static base_status read_source(const budget_passphrase_source *source, budget_passphrase *into,
-                               base_error *reterr)
+static base_status read_source(const budget_passphrase_source *source, int signals,
+                               budget_passphrase *into, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     if (source->file != NULL) {
         return from_file(source->file, into, reterr);
     }
     if (source->fd >= 0) {
-        return read_fd(source->fd, false, into, reterr);
+        return source->fd != signals /* else nothing was open under this number */
+                   ? read_fd(source->fd, false, signals, into, reterr)
+                   : base_fail_errno(reterr, EBADF, "cannot read the passphrase");
     }
     if (credential_path(path)) {
         return from_file(path, into, reterr);
     }
-    return from_terminal(source->confirm, into, reterr);
+    return from_terminal(source->confirm, signals, into, reterr);
 }
 
 static base_status finish(budget_passphrase *into, base_error *reterr)
@@ -152,7 +178,13 @@ base_status budget_passphrase_open(const budget_passphrase_source *source,
     if (into == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a passphrase");
     }
-    base_status status = read_source(source, into, reterr);
+    sigset_t before;
+    const int signals = hold_signals(&before);
+    base_status status = read_source(source, signals, into, reterr);
+    if (signals >= 0) {
+        (void)close(signals);
+    }
+    (void)sigprocmask(SIG_SETMASK, &before, NULL); /* one that was held ends the process here */
     if (status == BASE_OK) {
         status = finish(into, reterr);
     }

@@ -3,12 +3,18 @@
 #include "budget/secret_key.h"
 
 #include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "budget/passphrase.h"
 #include "budget/secret_file.h"
 #include "budget/token.h"
 #include "support.h"
@@ -183,6 +189,10 @@ static void a_passphrase_comes_from_where_it_is_said(void **state)
     budget_passphrase_close(passphrase);
     assert_int_equal(chmod(path, 0644), 0);
     assert_status(budget_passphrase_open(&file, &passphrase, &error), BASE_ERR_AUTH);
+    const int free_fd = dup(nothing);
+    (void)close(free_fd);
+    const budget_passphrase_source closed = {.fd = free_fd};
+    assert_status(budget_passphrase_open(&closed, &passphrase, &error), BASE_ERR_IO);
     const budget_passphrase_source empty = {.fd = nothing};
     assert_status(budget_passphrase_open(&empty, &passphrase, &error), BASE_ERR_INVALID);
     (void)dup2(saved, STDIN_FILENO);
@@ -190,6 +200,72 @@ static void a_passphrase_comes_from_where_it_is_said(void **state)
     (void)close(nothing);
     assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
     test_directory_remove(&directory);
+}
+
+enum { INTERRUPTED = 7 };
+
+/* Asks at a terminal, of which only the test's end is known, and which is its own. */
+static void ask_at(const char *terminal, bool blocks_signals)
+{
+    sigset_t interrupts;
+    budget_passphrase *passphrase = NULL;
+    (void)setsid();
+    const int inside = open(terminal, O_RDWR); /* the first one: it is the controlling terminal */
+    (void)dup2(inside, STDIN_FILENO);
+    (void)sigemptyset(&interrupts);
+    (void)sigaddset(&interrupts, SIGINT);
+    if (blocks_signals) {
+        (void)sigprocmask(SIG_BLOCK, &interrupts, NULL);
+    }
+    const budget_passphrase_source source = {.fd = -1};
+    const base_status status = budget_passphrase_open(&source, &passphrase, NULL);
+    _exit(status == BASE_ERR_ABORTED ? INTERRUPTED : 0);
+}
+
+static bool echoes(int terminal)
+{
+    struct termios now;
+    assert_int_equal(tcgetattr(terminal, &now), 0);
+    return (now.c_lflag & ECHO) != 0;
+}
+
+/* Ctrl-C at the prompt: how that ends a process. */
+static int interrupt(bool blocks_signals)
+{
+    int outside = -1;
+    int inside = -1; /* stays open, so that the terminal keeps its settings */
+    int wait_status = 0;
+    char name[64];
+    assert_int_equal(openpty(&outside, &inside, name, NULL, NULL), 0);
+    assert_true(echoes(inside));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        ask_at(name, blocks_signals);
+    }
+    const int64_t deadline_ns = base_deadline_after_ns(20 * BASE_NS_PER_S);
+    while (echoes(inside) && base_now_ns() < deadline_ns) {
+        (void)usleep(1000);
+    }
+    assert_false(echoes(inside));
+    assert_int_equal(write(outside, "\003", 1), 1);
+    while (waitpid(pid, &wait_status, WNOHANG) == 0 && base_now_ns() < deadline_ns) {
+        (void)usleep(1000);
+    }
+    (void)kill(pid, SIGKILL);
+    assert_true(echoes(inside));
+    (void)close(inside);
+    (void)close(outside);
+    return wait_status;
+}
+
+static void an_interrupt_at_the_prompt_leaves_the_terminal_as_it_was(void **state)
+{
+    (void)state;
+    assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
+    const int ended = interrupt(false);
+    assert_true(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGINT);
+    const int returned = interrupt(true); /* as a service has it */
+    assert_true(WIFEXITED(returned) && WEXITSTATUS(returned) == INTERRUPTED);
 }
 
 static int start(void **state)
@@ -207,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_key_of_two_pairs_never_opens),
         cmocka_unit_test(a_key_rests_in_a_file_and_comes_back),
         cmocka_unit_test(a_passphrase_comes_from_where_it_is_said),
+        cmocka_unit_test(an_interrupt_at_the_prompt_leaves_the_terminal_as_it_was),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

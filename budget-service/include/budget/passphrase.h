@@ -28,7 +28,9 @@ typedef struct budget_passphrase_source {
 
 /* BASE_ERR_NOTFOUND when there is no source at all: nothing has been asked then. BASE_ERR_INVALID
  * for an empty one, a NUL within, or two that differ; BASE_ERR_LIMIT, BASE_ERR_AUTH (a file that
- * others may read), BASE_ERR_IO, BASE_ERR_MEMORY. Blocks while a person types. */
+ * others may read), BASE_ERR_IO, BASE_ERR_MEMORY. Blocks while a person types. A signal that ends a
+ * process (Ctrl-C) does so once the terminal is as it was; BASE_ERR_ABORTED where the caller has it
+ * blocked, and it stays pending. For the only thread. */
 BASE_MUST_CHECK base_status budget_passphrase_open(const budget_passphrase_source *source,
                                                    budget_passphrase **passphrase,
                                                    base_error *reterr);
