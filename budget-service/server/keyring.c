@@ -2,7 +2,6 @@
  * key as one that signs. Called by access.c before anything is granted. */
 #include <sys/stat.h>
 
-#include "base/log.h"
 #include "base/path.h"
 #include "budget/service_files.h"
 #include "service.h"
@@ -33,7 +32,8 @@ static base_status key_signs(const budget_keyring *keyring, const char *kid, bas
 }
 
 /* Takes the file where it has changed. One that cannot be read, or that others may write, says
- * nothing of the key: what was read before it stands. */
+ * nothing of the key: what was read before it stands, and the next question tries again, because the
+ * reason may have passed (a limit, a file half written) without another change. */
 static void follow_file(budget_service *service)
 {
     char path[BASE_PATH_BYTES];
@@ -45,13 +45,13 @@ static void follow_file(budget_service *service)
         stat(path, &file) != 0 || is_seen(seen, &file)) {
         return;
     }
+    if (budget_keyring_read(path, &keyring, &why) != BASE_OK) {
+        service_log_failure(service, why.message);
+        return;
+    }
+    service->keyring = keyring;
     *seen = (service_keyring_file){
         .known = true, .device = file.st_dev, .inode = file.st_ino, .changed = file.st_ctim};
-    if (budget_keyring_read(path, &keyring, &why) == BASE_OK) {
-        service->keyring = keyring;
-    } else {
-        base_log(BASE_LOG_WARNING, "%s", why.message);
-    }
 }
 
 base_status service_keyring_check(budget_service *service, base_error *reterr)

@@ -1,5 +1,8 @@
 /* How the service is started, and what it needs for that: its memory, its disk, its directory, its
- * sockets, the keys of its clients. */
+ * sockets, the keys of its clients, its keyring. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +168,39 @@ static void test_key_file_that_others_read(void **state)
     assert_status(budget_client_open(&options, &client, &error), BASE_ERR_AUTH);
 }
 
+/* A keyring that cannot be read once is read later, although it has not changed since. */
+static void test_keyring_that_cannot_be_read(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    budget_grant grant;
+    budget_keyring *keyring = &fixture->keyring;
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(5));
+    const char *path = test_directory_path(&fixture->directory, "keyring.json");
+    budget_client *client = fixture_client(fixture, "request", 0);
+    const budget_claims first = fixture_ask("phase35", "run-1", USD(1));
+    const budget_claims second = fixture_ask("phase35", "run-2", USD(1));
+    keyring->keys[0].revoked_at = 2;
+    assert_ok(budget_keyring_write(path, keyring, &why), &why);
+    (void)signal(SIGIO, SIG_IGN); /* says that somebody wants to open it */
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    if (fcntl(fd, F_SETLEASE, F_WRLCK) !=
+        0) { /* until it is given up, nobody else opens the file */
+        (void)close(fd);
+        budget_client_close(client);
+        print_message("no lease of a file here: %s\n", strerror(errno));
+        skip();
+    }
+    assert_verdict(budget_authorize(client, &first, &grant, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(fcntl(fd, F_SETLEASE, F_UNLCK), 0);
+    (void)close(fd);
+    assert_verdict(budget_authorize(client, &second, &grant, &why), BUDGET_REFUSED, &why);
+    assert_non_null(strstr(why.message, "is revoked: stop the service"));
+    budget_client_close(client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +213,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_long_socket_path, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_tcp_address, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_key_file_that_others_read, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_keyring_that_cannot_be_read, fixture_setup,
                                         fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
