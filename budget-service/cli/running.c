@@ -8,20 +8,21 @@
 #include "cli.h"
 #include "entry.h"
 
-enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 24 * 3600, CENT = 10000 };
+enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 24 * 3600, CENT = 10000, SPAN_BYTES = 48 };
 
-const char *entry_span(int64_t seconds, char text[ENTRY_SPAN_BYTES])
+/* "43 min", "2 h 5 min", "3 days"; without a sign. Returns text. */
+static const char *span_text(int64_t seconds, char text[SPAN_BYTES])
 {
     const int64_t span = seconds < 0 ? -seconds : seconds;
     if (span < MINUTE_S) {
-        (void)snprintf(text, ENTRY_SPAN_BYTES, "%" PRId64 " s", span);
+        (void)snprintf(text, SPAN_BYTES, "%" PRId64 " s", span);
     } else if (span < HOUR_S) {
-        (void)snprintf(text, ENTRY_SPAN_BYTES, "%" PRId64 " min", span / MINUTE_S);
+        (void)snprintf(text, SPAN_BYTES, "%" PRId64 " min", span / MINUTE_S);
     } else if (span < 2 * DAY_S) {
-        (void)snprintf(text, ENTRY_SPAN_BYTES, "%" PRId64 " h %" PRId64 " min", span / HOUR_S,
+        (void)snprintf(text, SPAN_BYTES, "%" PRId64 " h %" PRId64 " min", span / HOUR_S,
                        span % HOUR_S / MINUTE_S);
     } else {
-        (void)snprintf(text, ENTRY_SPAN_BYTES, "%" PRId64 " days", span / DAY_S);
+        (void)snprintf(text, SPAN_BYTES, "%" PRId64 " days", span / DAY_S);
     }
     return text;
 }
@@ -101,15 +102,15 @@ static int64_t estimate(const budget_entry *entry, int64_t now_s)
 
 static void put_deadline(const budget_entry *entry, int64_t now_s)
 {
-    char span[ENTRY_SPAN_BYTES];
+    char span[SPAN_BYTES];
     if (entry->deadline == 0) {
         (void)printf("no deadline");
     } else if (now_s < entry->deadline) {
         (void)printf("until %s, in %s", cli_time(entry->deadline),
-                     entry_span(entry->deadline - now_s, span));
+                     span_text(entry->deadline - now_s, span));
     } else {
         (void)printf("until %s, PAST by %s", cli_time(entry->deadline),
-                     entry_span(now_s - entry->deadline, span));
+                     span_text(now_s - entry->deadline, span));
     }
 }
 

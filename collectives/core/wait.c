@@ -51,7 +51,7 @@ void coll_pause(void)
 #endif
 }
 
-void coll_yield_budget_halve(coll_context *context)
+static void halve_yield_budget(coll_context *context)
 {
     context->yield_budget =
         context->yield_budget / 2 > COLL_YIELDS_MIN ? context->yield_budget / 2 : COLL_YIELDS_MIN;
@@ -148,7 +148,7 @@ static coll_status idle_turn(waiter *w, coll_error *reterr)
     w->described = true;
     show_waits(w, now_ns);
     w->yields = 0;
-    coll_yield_budget_halve(w->context);
+    halve_yield_budget(w->context);
     const int64_t until_ns = now_ns + SLEEP_NS;
     w->context->table->sleep->sleep(w->context, coll_has_changed,
                                     until_ns < w->deadline_ns ? until_ns : w->deadline_ns);

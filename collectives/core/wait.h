@@ -4,9 +4,8 @@
 
 #include "core/op.h"
 
-/* How many yields are worth while where ranks outnumber processors: fewer when one had to sleep
- * after all, more when not. */
-void coll_yield_budget_halve(coll_context *context);
+/* How many yields are worth while where ranks outnumber processors: more when none had to sleep after
+ * them, else fewer (coll_wait). */
 void coll_yield_budget_grow(coll_context *context);
 /* For a rank that goes to sleep: moves on what can be moved. True if anything moved, or the context
  * was aborted. */
