@@ -74,25 +74,29 @@ static bool are_all_there(const coll_comm *comm, const int *ranks, int count)
 
 /* Whether a difference has been there for long enough. At first a peer may not know yet that a rank
  * has gone, because of which this rank makes a smaller communicator. */
-static bool has_lasted(const coll_comm *comm)
+static bool has_lasted(const coll_context *context, coll_net_comm *link)
 {
-    coll_net_comm *link = comm->net;
     const int64_t now_ns = base_now_ns();
     link->differs_ns = link->differs_ns == 0 ? now_ns : link->differs_ns;
-    return now_ns - link->differs_ns >= coll_show_after_ns(comm->context);
+    return now_ns - link->differs_ns >= coll_show_after_ns(context);
 }
 
 void coll_net_compare_lists(coll_op *op)
 {
     coll_comm *comm = op->comm;
     coll_net *net = coll_net_of(comm->context);
+    coll_net_comm *link = comm->net;
+    bool differs = false;
     for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
         int ranks[COLL_RANKS_MAX];
         const bool is_absent = peer != comm->rank && !coll_op_sees(op, peer);
         const coll_net_unexpected *made = is_absent ? find_made(net, comm->ranks[peer]) : NULL;
         const int count = made != NULL ? read_list(made, ranks) : 0;
-        if (count == 0 || is_same(comm, ranks, count) || !are_all_there(comm, ranks, count) ||
-            !has_lasted(comm)) {
+        if (count == 0 || is_same(comm, ranks, count) || !are_all_there(comm, ranks, count)) {
+            continue;
+        }
+        differs = true;
+        if (!has_lasted(comm->context, link)) {
             continue;
         }
         char them[TEXT_BYTES];
@@ -108,4 +112,5 @@ void coll_net_compare_lists(coll_op *op)
                              theirs, me, mine);
         net->blamed[net->blamed_count++ % COLL_GONE_MAX] = made->head.comm_id;
     }
+    link->differs_ns = differs ? link->differs_ns : 0; /* the next difference is another */
 }

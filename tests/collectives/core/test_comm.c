@@ -202,6 +202,39 @@ static void different_lists_are_named(void **state)
     }
 }
 
+/* Rank 0 makes one of 0, 1, 2. Ranks 1 and 2 first make one with a rank that leaves: rank 2 when rank 1
+ * has come, and later than a difference may last. */
+static void two_differ_body(test_rank *rank)
+{
+    static const int ranks[] = {0, 1, 2};
+    const int with_leaver[] = {0, rank->rank, rank->rank + 2};
+    static const unsigned wait_ms[] = {0, 0, 1300, 200, 1500};
+    coll_comm *comm = NULL;
+    RANK_OK(rank, coll_barrier(coll_context_world(rank->context), &rank->error));
+    (void)usleep(wait_ms[rank->rank] * 1000);
+    if (rank->rank > 2) {
+        return;
+    }
+    if (rank->rank > 0) {
+        const coll_status status =
+            coll_comm_create(rank->context, with_leaver, 3, &comm, &rank->error);
+        RANK_CHECK(rank, status == COLL_ERR_PEER);
+    }
+    RANK_OK(rank, coll_comm_create(rank->context, ranks, 3, &comm, &rank->error));
+    RANK_CHECK(rank, works(rank, comm));
+    coll_comm_destroy(comm);
+}
+
+/* Over shared memory ranks compare their lists at once. */
+static void one_difference_after_another_is_none(void **state)
+{
+    (void)state;
+    for (int t = 1; t < TRANSPORTS; t++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 5, .transport = transports[t]},
+                              two_differ_body);
+    }
+}
+
 static int count_busy(const coll_context *context)
 {
     int count = 0;
@@ -414,6 +447,7 @@ int main(void)
         cmocka_unit_test(all_name_the_rank_without_memory), /* and so does this */
         cmocka_unit_test(creation_moves_what_was_started),
         cmocka_unit_test(different_lists_are_named),
+        cmocka_unit_test(one_difference_after_another_is_none),
         cmocka_unit_test(a_list_can_be_tried_again),
         cmocka_unit_test(lists_may_be_many),
         cmocka_unit_test(idle_communicators_are_left_alone),
