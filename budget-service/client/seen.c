@@ -107,10 +107,28 @@ base_status budget_seen_read(const budget_seen *seen, budget_seen_row *row, base
     return status;
 }
 
+/* The first row makes the file longer, so it may be cut where the disk is full. It was empty before, and
+ * gets so again; else it would be a damaged one for ever. */
+static base_status write_row(const budget_seen *seen, const budget_seen_row *row, bool is_first,
+                             base_error *reterr)
+{
+    char line[LINE_BYTES + 1];
+    format(row, line);
+    const ssize_t put = pwrite(seen->fd, line, LINE_BYTES, 0);
+    if (put == LINE_BYTES) {
+        return BASE_OK;
+    }
+    const base_status status = base_fail_errno(reterr, put < 0 ? errno : ENOSPC,
+                                               "cannot remember the ledger's newest row");
+    if (is_first) {
+        (void)!ftruncate(seen->fd, 0);
+    }
+    return status;
+}
+
 base_status budget_seen_update(const budget_seen *seen, const budget_seen_row *row,
                                base_error *reterr)
 {
-    char line[LINE_BYTES + 1];
     budget_seen_row old;
     base_status status = take_lock(seen, reterr);
     if (status != BASE_OK) {
@@ -118,10 +136,7 @@ base_status budget_seen_update(const budget_seen *seen, const budget_seen_row *r
     }
     status = read_row(seen, &old, reterr);
     if (status == BASE_OK && row->sequence > old.sequence) {
-        format(row, line);
-        if (pwrite(seen->fd, line, LINE_BYTES, 0) != LINE_BYTES) {
-            status = base_fail_errno(reterr, errno, "cannot remember the ledger's newest row");
-        }
+        status = write_row(seen, row, old.sequence == 0, reterr);
     }
     base_lock_drop(seen->fd);
     return status;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +85,30 @@ static void test_what_is_remembered_stays(void **state)
     budget_seen_close(&seen);
 }
 
+/* The first row, of which only a part could be written, leaves no damaged file. */
+static void test_no_room_for_the_first_row(void **state)
+{
+    base_error error = {0};
+    budget_seen seen;
+    struct rlimit before;
+    budget_seen_row row = {.sequence = 9};
+    test_directory *directory = *state;
+    assert_ok(budget_seen_open(test_directory_path(directory, "seen"), &seen, &error), &error);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 100, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_status(budget_seen_update(&seen, &row, &error), BASE_ERR_IO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_non_null(strstr(error.message, "No space left"));
+    assert_ok(budget_seen_read(&seen, &row, &error), &error);
+    assert_int_equal(row.sequence, 0);
+    row.sequence = 9;
+    assert_ok(budget_seen_update(&seen, &row, &error), &error);
+    assert_ok(budget_seen_read(&seen, &row, &error), &error);
+    assert_int_equal(row.sequence, 9);
+    budget_seen_close(&seen);
+}
+
 static int setup(void **state)
 {
     static test_directory directory;
@@ -103,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_reader_waits_for_the_writer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_remembered_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_room_for_the_first_row, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
