@@ -7,19 +7,42 @@
 #include "proto/digest.h"
 #include "proto/key.h"
 
-/* Makes the pair and its file first: a client that is added without a file could never be used. */
+/* The key that the same question has made before, when it was not answered. */
+static base_status take_up_key(const char *path, const char *name,
+                               const budget_service_address *address, budget_client_key *key,
+                               base_error *reterr)
+{
+    const base_status status = budget_client_key_read(path, key, reterr);
+    proto_wipe(key->keys.secret_key, sizeof key->keys.secret_key);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const bool is_it =
+        strcmp(key->name, name) == 0 &&
+        memcmp(key->service_public_key, address->public_key, sizeof key->service_public_key) == 0;
+    return is_it ? BASE_OK
+                 : base_fail(reterr, BASE_ERR_STATE, "%s is there already, and not of %s", path,
+                             name);
+}
+
+/* Makes the pair and its file first: a client that is added without a file could never be used.
+ * *made: the file is new. */
 static base_status make_client_key(const cli_args *args, const char *dir, const char *path,
-                                   budget_client_key *key, base_error *reterr)
+                                   budget_client_key *key, bool *made, base_error *reterr)
 {
     budget_service_address address;
     base_status status = budget_service_address_read(dir, &address, reterr);
     if (status != BASE_OK) {
         return status;
     }
+    if (args->options[CLI_REQUEST_ID] != NULL && access(path, F_OK) == 0) {
+        return take_up_key(path, args->operands[0], &address, key, reterr);
+    }
     memcpy(key->service_public_key, address.public_key, sizeof key->service_public_key);
     proto_keypair_make(&key->keys);
     (void)snprintf(key->name, sizeof key->name, "%s", args->operands[0]);
     status = budget_client_key_write(path, key, reterr);
+    *made = status == BASE_OK;
     proto_wipe(key->keys.secret_key, sizeof key->keys.secret_key);
     return status;
 }
@@ -28,16 +51,17 @@ static int add_client(const cli_args *args, const char *dir, budget_client *clie
 {
     char path[BASE_PATH_BYTES + BUDGET_NAME_BYTES + sizeof "/clients/.key"];
     budget_client_key key = {0};
+    bool made = false;
     base_error why = {0};
     (void)snprintf(path, sizeof path, "%s/clients/%s.key", dir, args->operands[0]);
     const char *out = args->options[CLI_OUT] != NULL ? args->options[CLI_OUT] : path;
-    if (make_client_key(args, dir, out, &key, &why) != BASE_OK) {
+    if (make_client_key(args, dir, out, &key, &made, &why) != BASE_OK) {
         return cli_status(args, &why);
     }
     const budget_verdict verdict = budget_client_add(
         client, args->operands[0], args->options[CLI_ROLE], key.keys.public_key, &why);
     if (verdict != BUDGET_GRANTED) {
-        if (verdict != BUDGET_UNKNOWN) {
+        if (verdict != BUDGET_UNKNOWN && made) {
             (void)unlink(out);
         }
         return cli_refused(args, client, verdict, &why, NULL);

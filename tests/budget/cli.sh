@@ -382,6 +382,14 @@ budget 4 record-actual run1 0.10 --key request # refused for its role, and for n
 err_has "role request"
 budget 0 remaining phase35 --key bob
 budget bad account set-cap phase35 --cap 99 --key bob
+budget 1 client add bob --role request
+err_has "bob.key is there already"
+budget 4 client add bob --role request --request-id once # bob's key stays
+budget 0 client add carl --role request --request-id again
+budget 0 client add carl --role request --request-id again # where the first answer was lost
+budget 0 remaining phase35 --key carl
+budget 1 client add dora --role request --request-id again --out service/clients/carl.key
+err_has "carl.key is there already, and not of dora"
 budget 0 client revoke bob
 budget bad remaining phase35 --key bob
 budget 2 client add eve --role king
