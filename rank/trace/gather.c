@@ -1,0 +1,189 @@
+/* Gathers the ranks' traces. Called by train/finish.c. */
+#include "trace/gather.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/host.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "ringfence/coll_error.h"
+#include "trace/chrome.h"
+
+/* What each rank tells all others. */
+typedef struct announcement {
+    char host[RANK_TRACE_HOST_BYTES];
+    int32_t first_on_host;
+    int32_t steps;           /* that it has whole */
+    int32_t operation_steps; /* the same with operations */
+    uint64_t count;          /* of the spans that it gives; told second */
+} announcement;
+
+typedef struct gathering {
+    const rank_trace *trace;
+    coll_comm *comm;
+    int rank;
+    int ranks;
+    int steps;
+    int operation_steps;
+    rank_trace_span *mine; /* (2 * capacity) */
+    size_t mine_count;
+    rank_trace_span *all; /* on rank 0 */
+    announcement told[BASE_COLL_RANKS_MAX];
+} gathering;
+
+/* Only what needs no escape in JSON. */
+static void put_host(char host[RANK_TRACE_HOST_BYTES])
+{
+    base_host here;
+    base_host_get(&here);
+    size_t length = 0;
+    for (const char *at = here.hostname; *at != '\0' && length + 1 < RANK_TRACE_HOST_BYTES; at++) {
+        const bool plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
+                           (*at >= '0' && *at <= '9') || *at == '.' || *at == '-' || *at == '_';
+        host[length++] = *at;
+        host[length - 1] = plain ? *at : '_';
+    }
+}
+
+static base_status tell(gathering *self, const announcement *mine, base_error *reterr)
+{
+    coll_error error;
+    return coll_to_base(
+        coll_all_gather(self->comm, mine, self->told, sizeof *mine, COLL_UINT8, &error), &error,
+        reterr);
+}
+
+/* All write the same steps: those that everybody has. */
+static base_status agree(gathering *self, announcement *mine, base_error *reterr)
+{
+    const rank_trace *trace = self->trace;
+    mine->steps = rank_trace_whole_steps(trace, &trace->spans, trace->steps_wanted);
+    mine->operation_steps = rank_trace_whole_steps(trace, &trace->operations, mine->steps);
+    base_status status = tell(self, mine, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    self->steps = mine->steps;
+    self->operation_steps = mine->operation_steps;
+    for (int r = 0; r < self->ranks; r++) {
+        const announcement *told = &self->told[r];
+        self->steps = told->steps < self->steps ? told->steps : self->steps;
+        self->operation_steps = told->operation_steps < self->operation_steps
+                                    ? told->operation_steps
+                                    : self->operation_steps;
+    }
+    self->mine_count = rank_trace_take(trace, &trace->spans, self->steps, self->mine);
+    self->mine_count += rank_trace_take(trace, &trace->operations, self->operation_steps,
+                                        self->mine + self->mine_count);
+    mine->count = self->mine_count;
+    return tell(self, mine, reterr);
+}
+
+/* Every rank's spans to rank 0. */
+static base_status collect(gathering *self, base_error *reterr)
+{
+    size_t counts[BASE_COLL_RANKS_MAX];
+    size_t bytes = 0;
+    coll_error error;
+    for (int r = 0; r < self->ranks; r++) {
+        counts[r] = (size_t)self->told[r].count * sizeof *self->mine;
+        bytes += counts[r];
+    }
+    if (self->rank == 0) {
+        self->all = malloc(bytes + 1);
+        if (self->all == NULL) {
+            return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the spans of all ranks");
+        }
+    }
+    return coll_to_base(coll_run(self->comm,
+                                 &(coll_op_desc){.size = sizeof(coll_op_desc),
+                                                 .kind = COLL_GATHER,
+                                                 .send = self->mine,
+                                                 .recv = self->all,
+                                                 .counts = counts,
+                                                 .type = COLL_UINT8},
+                                 &error),
+                        &error, reterr);
+}
+
+/* The clocks of all hosts against that of rank 0's host, from all pairs of their ranks. */
+static void find_clocks(const rank_trace_of_rank *ranks, int count, rank_trace_clock *clocks)
+{
+    for (int first = 0; first < count; first++) {
+        rank_trace_bounds bounds = RANK_TRACE_UNBOUNDED;
+        if (ranks[first].clock == ranks[0].clock) {
+            clocks[first] = (rank_trace_clock){.known = true};
+            continue;
+        }
+        for (int a = 0; a < count && ranks[a].clock == ranks[0].clock; a++) {
+            for (int b = first; b < count && ranks[b].clock == first; b++) {
+                rank_trace_narrow_all(&bounds, ranks[a].spans, ranks[a].count, ranks[b].spans,
+                                      ranks[b].count);
+            }
+        }
+        clocks[first] = rank_trace_clock_of(&bounds);
+    }
+}
+
+static const char *algorithm_name(int algorithm)
+{
+    const char *name = coll_algorithm_name((coll_algorithm)algorithm);
+    return name != NULL ? name : "";
+}
+
+static void write_file(gathering *self, const rank_trace_place *place)
+{
+    rank_trace_of_rank ranks[BASE_COLL_RANKS_MAX];
+    rank_trace_clock clocks[BASE_COLL_RANKS_MAX];
+    rank_trace_span *at = self->all;
+    base_error error;
+    for (int r = 0; r < self->ranks; r++) {
+        const announcement *told = &self->told[r];
+        ranks[r] = (rank_trace_of_rank){.host = told->host,
+                                        .clock = told->first_on_host,
+                                        .spans = at,
+                                        .count = (size_t)told->count};
+        at += told->count;
+    }
+    find_clocks(ranks, self->ranks, clocks);
+    const rank_trace_all all = {.ranks = ranks,
+                                .rank_count = self->ranks,
+                                .steps = self->steps,
+                                .operation_steps = self->operation_steps,
+                                .clocks = clocks,
+                                .operation_name = place->operation_name,
+                                .algorithm_name = algorithm_name};
+    if (rank_trace_write(&all, place->path, &error) != BASE_OK) {
+        base_log(BASE_LOG_WARNING, "no trace of the last steps: %s", error.message);
+    }
+}
+
+base_status rank_trace_gather(const rank_trace *trace, coll_comm *comm,
+                              const rank_trace_place *place, base_error *reterr)
+{
+    if (trace == NULL || trace->spans.count == 0) {
+        return BASE_OK; /* on all ranks: they take the same steps */
+    }
+    gathering self = {.trace = trace,
+                      .comm = comm,
+                      .rank = coll_comm_rank(comm),
+                      .ranks = coll_comm_size(comm),
+                      .mine = malloc(2 * trace->capacity * sizeof *self.mine)};
+    announcement mine = {.first_on_host = place->first_on_host};
+    BASE_ASSERT(self.ranks <= BASE_COLL_RANKS_MAX);
+    put_host(mine.host);
+    base_status status = self.mine != NULL
+                             ? agree(&self, &mine, reterr)
+                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory to gather a trace");
+    if (status == BASE_OK) {
+        status = collect(&self, reterr);
+    }
+    if (status == BASE_OK && self.rank == 0) {
+        write_file(&self, place);
+    }
+    free(self.mine);
+    free(self.all);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "gathering the trace");
+}

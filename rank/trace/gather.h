@@ -1,0 +1,19 @@
+/* The traces of all ranks, gathered on rank 0, and written to a file. */
+#ifndef RANK_TRACE_GATHER_H
+#define RANK_TRACE_GATHER_H
+
+#include "coll/coll.h"
+#include "trace/trace.h"
+
+typedef struct rank_trace_place {
+    const char *path; /* rank 0's */
+    int first_on_host;
+    const char *(*operation_name)(int part);
+} rank_trace_place;
+
+/* Collective over comm, behind the last step: rank 0 writes the last steps that all ranks have whole. Without a trace
+ * it does nothing. A file that cannot be written is a warning, and no error. */
+BASE_MUST_CHECK base_status rank_trace_gather(const rank_trace *trace, coll_comm *comm,
+                                              const rank_trace_place *place, base_error *reterr);
+
+#endif

@@ -1,0 +1,147 @@
+/* Takes down the spans of one rank. Called by train/, pipeline/, parallel/, the passes of models, and by the
+ * CPU's queue through its profile. */
+#include "trace/trace.h"
+
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+
+base_status rank_trace_create(int steps, int ranks, rank_trace **trace, base_error *reterr)
+{
+    rank_trace *made = calloc(1, sizeof *made);
+    *trace = NULL;
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a trace");
+    }
+    made->steps_wanted = steps;
+    made->capacity = base_min_size(RANK_TRACE_SPANS_MAX, RANK_TRACE_SPANS_ALL_MAX / (size_t)ranks);
+    made->spans.spans = calloc(made->capacity, sizeof *made->spans.spans);
+    made->operations.spans = calloc(made->capacity, sizeof *made->operations.spans);
+    if (made->spans.spans == NULL || made->operations.spans == NULL) {
+        rank_trace_destroy(made);
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the spans of a trace");
+    }
+    *trace = made;
+    return BASE_OK;
+}
+
+void rank_trace_destroy(rank_trace *trace)
+{
+    if (trace != NULL) {
+        free(trace->spans.spans);
+        free(trace->operations.spans);
+        free(trace);
+    }
+}
+
+static void put(const rank_trace *trace, rank_trace_ring *ring, rank_trace_span span)
+{
+    rank_trace_span *place = &ring->spans[ring->count % trace->capacity];
+    if (ring->count++ >= trace->capacity) {
+        ring->lost_ns = place->end_ns;
+    }
+    *place = span;
+}
+
+void rank_trace_step_begin(rank_trace *trace, int64_t now_ns)
+{
+    if (trace != NULL) {
+        trace->on = true;
+        trace->step_ns = now_ns;
+        trace->last_ns = now_ns;
+    }
+}
+
+void rank_trace_step_end(rank_trace *trace, int32_t step, int64_t now_ns)
+{
+    if (trace != NULL) {
+        trace->on = false;
+        put(trace, &trace->spans,
+            (rank_trace_span){.kind = RANK_TRACE_STEP,
+                              .of = RANK_TRACE_THREAD,
+                              .index = step,
+                              .begin_ns = trace->step_ns,
+                              .end_ns = now_ns});
+    }
+}
+
+int64_t rank_trace_begin(rank_trace *trace)
+{
+    if (trace == NULL || !trace->on) {
+        return 0;
+    }
+    trace->last_ns = base_now_ns();
+    return trace->last_ns;
+}
+
+void rank_trace_add(rank_trace *trace, rank_trace_span span)
+{
+    if (trace != NULL && trace->on) {
+        span.end_ns = base_now_ns();
+        span.of = span.of != 0 ? span.of : RANK_TRACE_THREAD;
+        trace->last_ns = span.end_ns;
+        put(trace, &trace->spans, span);
+    }
+}
+
+void rank_trace_operation(rank_trace *trace, int32_t part, int64_t now_ns)
+{
+    if (trace != NULL && trace->on) {
+        put(trace, &trace->operations,
+            (rank_trace_span){.kind = RANK_TRACE_OPERATION,
+                              .of = RANK_TRACE_THREAD,
+                              .index = part,
+                              .begin_ns = trace->last_ns,
+                              .end_ns = now_ns});
+        trace->last_ns = now_ns;
+    }
+}
+
+static uint64_t first_kept(const rank_trace *trace, const rank_trace_ring *ring)
+{
+    return ring->count > trace->capacity ? ring->count - trace->capacity : 0;
+}
+
+/* When the `steps`-th step from the end began; the oldest one's begin, if there are less. *found: how many. */
+static int64_t begin_of(const rank_trace *trace, int steps, int *found)
+{
+    const rank_trace_ring *ring = &trace->spans;
+    const uint64_t first = first_kept(trace, ring);
+    int64_t begin_ns = INT64_MAX;
+    *found = 0;
+    for (uint64_t i = ring->count; i > first && *found < steps; i--) {
+        const rank_trace_span *span = &ring->spans[(i - 1) % trace->capacity];
+        if (span->kind == RANK_TRACE_STEP) {
+            begin_ns = span->begin_ns;
+            ++*found;
+        }
+    }
+    return begin_ns;
+}
+
+int rank_trace_whole_steps(const rank_trace *trace, const rank_trace_ring *ring, int most)
+{
+    int whole = 0;
+    int found = 0;
+    while (whole < most && begin_of(trace, whole + 1, &found) >= ring->lost_ns &&
+           found == whole + 1) {
+        whole++;
+    }
+    return whole;
+}
+
+size_t rank_trace_take(const rank_trace *trace, const rank_trace_ring *ring, int steps,
+                       rank_trace_span *to)
+{
+    int found = 0;
+    size_t taken = 0;
+    const int64_t from_ns = begin_of(trace, steps > 0 ? steps : 1, &found);
+    for (uint64_t i = first_kept(trace, ring); i < ring->count; i++) {
+        const rank_trace_span *span = &ring->spans[i % trace->capacity];
+        if (span->begin_ns >= from_ns) {
+            to[taken++] = *span;
+        }
+    }
+    return taken;
+}
