@@ -51,6 +51,7 @@ static void note_option(void *user, const base_field *row)
     options->ranks_given = options->ranks_given || (row->marks & PROTO_FIELD_RANKS) != 0;
     options->seed_given = options->seed_given || (row->marks & PROTO_FIELD_SEED) != 0;
     options->buckets_given = options->buckets_given || (row->marks & PROTO_FIELD_BUCKETS) != 0;
+    options->trace_given = options->trace_given || (row->marks & PROTO_FIELD_TRACE) != 0;
     options->mode_given = options->mode_given || (row->marks & PROTO_FIELD_MODE) != 0;
     options->shape_given = options->shape_given || (row->marks & PROTO_FIELD_SHAPE) != 0;
     options->context_given = options->context_given || (row->marks & PROTO_FIELD_CONTEXT) != 0;
@@ -331,6 +332,9 @@ static base_status check_together(launch_options *options, base_error *reterr)
     }
     if (!options->buckets_given && options->job_file[0] == '\0' && mode->bucket_bytes != 0) {
         job->parallel.bucket_bytes = mode->bucket_bytes;
+    }
+    if (!options->trace_given && options->job_file[0] == '\0') {
+        job->output.trace = mode->trace;
     }
     if (job->infer.eval_every > 0 && options->job_file[0] == '\0') {
         job->infer.eval = true;

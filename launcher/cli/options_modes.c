@@ -17,6 +17,7 @@ static const struct {
     {PROTO_FIELD_ANSWERS, "modes that answer"},
     {PROTO_FIELD_TENSOR_PARALLEL, "tensor parallel modes"},
     {PROTO_FIELD_GPUS, "modes on GPUs"},
+    {PROTO_FIELD_TRACE, "modes whose steps are traced"},
     {PROTO_FIELD_RECORDS, "modes that leave a record"},
 };
 
@@ -29,6 +30,7 @@ static bool stands_for(unsigned mark, const proto_mode_row *mode)
            : mark == PROTO_FIELD_ANSWERS         ? mode->answers
            : mark == PROTO_FIELD_TENSOR_PARALLEL ? mode->tensor_parallel
            : mark == PROTO_FIELD_GPUS            ? mode->on_gpus
+           : mark == PROTO_FIELD_TRACE           ? mode->trace > 0
                                                  : mode->record != PROTO_RECORD_NONE;
 }
 

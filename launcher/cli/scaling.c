@@ -93,6 +93,7 @@ static base_status run_once(const launch_options *options, const char *rank_path
     job.train.keep_best = false;
     job.train.patience = 0;
     job.output.directory[0] = '\0';
+    job.output.trace = 0;
     (void)snprintf(label, sizeof label, "measuring %d %s: ", ranks, ranks == 1 ? "rank" : "ranks");
     const launch_job_options job_options = {
         .job = &job,

@@ -208,7 +208,19 @@ static base_status check_decoding(const proto_job *job, base_error *reterr)
                            "model.draft drafts tokens: infer.speculate 0 asks for none");
 }
 
-/* Checks the fields of modes on GPUs. */
+/* Only some modes trace their steps. */
+static base_status check_trace(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    return job->output.trace == 0 || mode->trace > 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "output.trace %" PRId64
+                           " goes with modes whose steps are traced (ddp-cpu, pp-cpu), not with %s",
+                           job->output.trace, mode->name);
+}
+
+/* Checks the fields of modes on GPUs, and one that these do not have. */
 static base_status check_gpu(const proto_job *job, base_error *reterr)
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
@@ -235,7 +247,7 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "gpu.shared is for tests, of at most %d steps",
                          PROTO_SHARED_GPU_STEPS_MAX);
     }
-    return BASE_OK;
+    return check_trace(job, reterr);
 }
 
 /* Of a training that ends with the best model it has found. */

@@ -7,6 +7,8 @@
 #include "base/limits.h"
 #include "proto/pipeline.h"
 
+enum { TRACE_STEPS = 3 };
+
 static const proto_mode_row rows[PROTO_MODE_COUNT] = {
     [PROTO_MODE_DDP_CPU] =
         {
@@ -14,6 +16,7 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
             .trains = true,
             .record = PROTO_RECORD_TRAINING,
             .lab = "01-ddp-on-cpu",
+            .trace = TRACE_STEPS,
             .out = "experiments/35-ddp-cpu",
             .ranks = 2,
             .ranks_min = 1,
@@ -91,6 +94,7 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
             .pipelined = true,
             .record = PROTO_RECORD_TRAINING,
             .lab = "01-ddp-on-cpu",
+            .trace = TRACE_STEPS,
             .out = "experiments/35-pp-cpu",
             .ranks = 2,
             .ranks_min = 1,

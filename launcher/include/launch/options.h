@@ -94,6 +94,7 @@ typedef struct launch_options {
     bool ranks_given;             /* --ranks */
     bool seed_given;              /* --seed */
     bool buckets_given;           /* --bucket-bytes */
+    bool trace_given;             /* --trace */
     bool mode_given;              /* --mode */
     bool shape_given;             /* --width, --layers or --heads */
     bool context_given;           /* --context */

@@ -41,10 +41,14 @@ enum {
     PROTO_BENCH_BYTES = 1024,
     PROTO_DEVICE_BYTES = 48, /* of one GPU: its number, or GPU- and its UUID */
     PROTO_SHARED_GPU_STEPS_MAX = 20,
+    PROTO_TRACE_STEPS_MAX = 1000,
 };
 
 /* In --out: what each rank of a training saves. */
 #define PROTO_STATE_FORMAT "state-rank-%d.safetensors"
+
+/* In --out: the timeline of a training's last steps. */
+#define PROTO_TRACE_FILE "trace.json"
 
 #define PROTO_TEMPERATURE_MIN 1e-3 /* smallest temperature besides 0 */
 #define PROTO_PENALTY_MAX     2.0  /* of presence and frequency; its negative is the least */
@@ -267,6 +271,7 @@ typedef struct proto_job_bench {
 
 typedef struct proto_job_output {
     char directory[BASE_PATH_BYTES]; /* of states and the record; empty: nothing is written */
+    int64_t trace;                   /* the last so many steps are written as a timeline; 0: none */
 } proto_job_output;
 
 typedef struct proto_job {
@@ -300,7 +305,8 @@ enum {
     PROTO_FIELD_RECORDS = 1 << 12,         /* modes that leave a record */
     PROTO_FIELD_EVALUATES = 1 << 13,       /* jobs with --eval */
     PROTO_FIELD_GPUS = 1 << 14,            /* modes on GPUs */
-    PROTO_FIELDS_FREE = 1 << 15,           /* the first free bit */
+    PROTO_FIELD_TRACE = 1 << 15,           /* modes whose steps are traced */
+    PROTO_FIELDS_FREE = 1 << 16,           /* the first free bit */
 };
 
 /* The fields of a proto_job: keys, ranges, options. */

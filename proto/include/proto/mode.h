@@ -47,6 +47,7 @@ typedef struct proto_mode_row {
     const char *checkpoint;   /* the default of --checkpoint; NULL: none, or what --out says */
     int64_t seed;             /* the default of --seed; 0: the job's (proto_job_defaults) */
     int64_t bucket_bytes;     /* of --bucket-bytes; 0: the job's */
+    int64_t trace;            /* of --trace; 0: the mode's steps are not traced */
     int ranks;                /* the default of --ranks */
     int ranks_min;            /* world sizes allowed */
     int ranks_max;
