@@ -1,5 +1,5 @@
 /* Adds up the time that each part of a step takes. Called by the CPU backend after every operation
- * while rank-bench has attached a profile. */
+ * while rank-bench or a training has attached a profile. */
 #include "backend/profile.h"
 
 #include "base/clock.h"
@@ -32,4 +32,5 @@ void rank_profile_book(rank_profile *profile, rank_part part)
     const int64_t now_ns = base_now_ns();
     profile->ns[part] += now_ns - profile->last_ns;
     profile->last_ns = now_ns;
+    rank_trace_operation(profile->trace, (int32_t)part, now_ns);
 }

@@ -1,4 +1,4 @@
-/* Where a step's time goes, for rank-bench. A queue books every stretch of a step under the
+/* Where a step's time goes, for rank-bench and for traces. A queue books every stretch of a step under the
  * operation that ends it. While a profile is attached, that costs one reading of the clock per
  * operation. */
 #ifndef RANK_BACKEND_PROFILE_H
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "trace/trace.h"
 
 typedef enum rank_part {
     RANK_PART_EMBED,
@@ -29,7 +30,8 @@ typedef enum rank_part {
 
 struct rank_profile {
     int64_t ns[RANK_PART_COUNT];
-    int64_t last_ns; /* the end of the last stretch */
+    int64_t last_ns;   /* the end of the last stretch */
+    rank_trace *trace; /* gets every operation as a span of its own; NULL: none does */
 };
 
 const char *rank_part_name(rank_part part);

@@ -252,18 +252,30 @@ static base_status place(rank_model *model, const rank_batch *batch, base_error 
     return status == BASE_OK ? rank_rows_place(&model->saved, batch, NULL, reterr) : status;
 }
 
+static void trace_pass(rank_trace *trace, rank_trace_kind kind, int64_t begun_ns)
+{
+    if (trace != NULL) {
+        rank_trace_add(trace, (rank_trace_span){
+                                  .kind = kind, .begin_ns = begun_ns, .index = trace->micro_batch});
+    }
+}
+
 /* The passes over the batch in model->saved: a rank_graph_work's. */
 static void pass(void *user)
 {
     rank_model *model = user;
     const rank_run *run = &model->run;
     const rank_hooks *hooks = run->hooks;
+    int64_t begun_ns = rank_trace_begin(hooks->trace);
     model->config.family->forward(run, &(rank_forward_args){.saved = &model->saved});
+    trace_pass(hooks->trace, RANK_TRACE_FORWARD, begun_ns);
     if (hooks->begin != NULL) {
         hooks->begin(hooks->ready_user, false);
     }
+    begun_ns = rank_trace_begin(hooks->trace);
     model->config.family->backward(
         run, &(rank_backward_args){.saved = &model->saved, .grads = model->grads});
+    trace_pass(hooks->trace, RANK_TRACE_BACKWARD, begun_ns);
 }
 
 base_status rank_model_enqueue(rank_model *model, const rank_hooks *hooks, const rank_batch *batch,

@@ -165,7 +165,8 @@ static base_status fill(rank_pipeline *made, const rank_pipeline_options *option
                      .tp = made->tensor != NULL ? &made->tp : NULL,
                      .cp = cp};
     made->held = pipeline_held_of(made, &made->config, made->stage);
-    made->hooks = (rank_hooks){.need = need, .done = done, .weights = made};
+    made->hooks =
+        (rank_hooks){.need = need, .done = done, .weights = made, .trace = options->trace};
     base_status status = pipeline_make_sent(made, reterr);
     if (status == BASE_OK) {
         status = make_chunks(made, reterr);
@@ -188,6 +189,7 @@ base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipe
     made->bucket_elements = options->bucket_bytes / sizeof(float);
     made->schedule = options->schedule;
     made->cp = options->cp;
+    made->trace = options->trace;
     made->loads = options->loads;
     base_status status = check(made, reterr);
     if (status == BASE_OK) {

@@ -56,6 +56,7 @@ typedef struct pipeline_reduction {
     size_t place; /* in levels[0] */
     size_t count;
     coll_op *op;
+    int64_t begun_ns; /* in this step, for a trace */
 } pipeline_reduction;
 
 /* Those of a step, in the order of backward: the same in every step. */
@@ -64,6 +65,7 @@ typedef struct pipeline_reductions {
     size_t capacity;
     size_t made;
     size_t started;      /* in this step */
+    size_t done;         /* of the first of these it is known that they are done */
     int64_t ns;          /* of this step, while backward goes on */
     rank_leaf_plan plan; /* of the last micro-batch */
     base_status failed;  /* the first failure, until it is waited for */
@@ -85,6 +87,7 @@ struct rank_pipeline {
     rank_tp tp;               /* with `tensor` */
     const rank_cp_group *cp;  /* NULL: micro-batches are not shared */
     double *loads;            /* of the options */
+    rank_trace *trace;        /* the same */
     pipeline_exchange exchange;
     pipeline_reductions reductions; /* with `replicas` */
     coll_arena *arena; /* of levels[0] then, so that peers read each other's gradients */

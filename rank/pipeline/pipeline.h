@@ -66,8 +66,9 @@ typedef struct rank_pipeline_options {
     bool recompute;      /* as in rank_model_options */
     double *loads;       /* the same; only where there is one stage */
     const rank_cp_group
-        *cp; /* pipelines in a row that get the same batches, and share their tokens;
+        *cp;           /* pipelines in a row that get the same batches, and share their tokens;
                                 borrowed. NULL: each has its own */
+    rank_trace *trace; /* borrowed; gets the spans of passes, messages and waits; NULL: none */
 } rank_pipeline_options;
 
 /* Makes memory for what this rank holds. Collective. BASE_ERR_INVALID: fewer layers than virtual stages, too

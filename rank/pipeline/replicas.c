@@ -73,6 +73,7 @@ void pipeline_free_reductions(rank_pipeline *pipeline)
 void pipeline_begin_reductions(rank_pipeline *pipeline)
 {
     pipeline->reductions.started = 0;
+    pipeline->reductions.done = 0;
     pipeline->reductions.ns = 0;
 }
 
@@ -95,7 +96,40 @@ static coll_status start_bucket(rank_pipeline *pipeline, size_t place, size_t co
     BASE_ASSERT(next->place == place); /* backward goes the same way in every step */
     BASE_ASSERT(next->count == count);
     reductions->started++;
+    next->begun_ns = rank_trace_begin(pipeline->trace);
     return coll_op_start(next->op, reterr);
+}
+
+/* The oldest bucket under way is seen to be done. */
+static void count_done(rank_pipeline *pipeline)
+{
+    const size_t index = pipeline->reductions.done++;
+    const pipeline_reduction *done = &pipeline->reductions.all[index];
+    rank_trace_add(pipeline->trace,
+                   (rank_trace_span){.kind = RANK_TRACE_REDUCE,
+                                     .of = RANK_TRACE_EXCHANGE,
+                                     .begin_ns = done->begun_ns,
+                                     .index = (int32_t)index,
+                                     .bytes = done->count * sizeof(float),
+                                     .detail = (uint8_t)(1 + coll_op_algorithm(done->op))});
+}
+
+/* Moves on what is under way, and finds out which buckets are done, in order. */
+static coll_status move_on(rank_pipeline *pipeline, coll_error *reterr)
+{
+    const pipeline_reductions *reductions = &pipeline->reductions;
+    bool done = true;
+    while (done && reductions->done < reductions->started) {
+        const coll_status status =
+            coll_op_test(reductions->all[reductions->done].op, &done, reterr);
+        if (status != COLL_OK) {
+            return status;
+        }
+        if (done) {
+            count_done(pipeline);
+        }
+    }
+    return coll_context_progress(pipeline->context, reterr);
 }
 
 static coll_status start(rank_pipeline *pipeline, size_t place, size_t count, coll_error *reterr)
@@ -105,7 +139,7 @@ static coll_status start(rank_pipeline *pipeline, size_t place, size_t count, co
         status = start_bucket(pipeline, place + done,
                               base_min_size(pipeline->bucket_elements, count - done), reterr);
     }
-    return status == COLL_OK ? coll_context_progress(pipeline->context, reterr) : status;
+    return status == COLL_OK ? move_on(pipeline, reterr) : status;
 }
 
 /* hooks.ready, in each chunk's backward of the last micro-batch. The tied gradient is the first stage's. */
@@ -126,6 +160,8 @@ static void ready(void *user, size_t offset, size_t count, rank_mark mark)
             coll_to_base(start(pipeline, place, count, &error), &error, &reductions->error);
     }
     reductions->ns += base_now_ns() - begun_ns;
+    rank_trace_add(pipeline->trace,
+                   (rank_trace_span){.kind = RANK_TRACE_CALLS, .begin_ns = begun_ns, .index = -1});
 }
 
 void pipeline_reduce_in_backward(rank_pipeline *pipeline, rank_leaf_plan plan)
@@ -145,8 +181,16 @@ base_status pipeline_add_replicas(rank_pipeline *pipeline, base_error *reterr)
     }
     for (size_t i = 0; status == BASE_OK && i < reductions->started; i++) {
         coll_error error;
+        const bool waits = i == reductions->done; /* else it was seen to be done before */
+        const int64_t begun_ns = rank_trace_begin(pipeline->trace);
         status = coll_to_base(coll_op_wait(reductions->all[i].op, &error), &error, reterr);
         count += reductions->all[i].count;
+        if (waits) {
+            count_done(pipeline);
+            rank_trace_add(pipeline->trace, (rank_trace_span){.kind = RANK_TRACE_REDUCE,
+                                                              .begin_ns = begun_ns,
+                                                              .index = (int32_t)i});
+        }
     }
     BASE_ASSERT(status != BASE_OK || pipeline->replicas == NULL ||
                 count == pipeline->held.count - pipeline_own_place(pipeline));

@@ -37,6 +37,62 @@ static void book(int64_t *at, int64_t *ns)
     *at = now_ns;
 }
 
+/* An exchange, or a message that was given to the transport. */
+static void trace_message(const rank_pipeline *pipeline, rank_trace_kind kind, int64_t begun_ns,
+                          int stage, size_t count)
+{
+    if (count > 0) {
+        rank_trace_add(pipeline->trace,
+                       (rank_trace_span){.kind = kind,
+                                         .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE,
+                                         .begin_ns = begun_ns,
+                                         .index = stage,
+                                         .bytes = count * sizeof(float)});
+    }
+}
+
+static base_status receive(const rank_pipeline *pipeline, coll_comm *comm, int stage, float *values,
+                           size_t count, base_error *reterr)
+{
+    const int64_t begun_ns = rank_trace_begin(pipeline->trace);
+    const base_status status = pipeline_receive(comm, stage, values, count, reterr);
+    if (count > 0) {
+        rank_trace_add(pipeline->trace, (rank_trace_span){.kind = RANK_TRACE_RECEIVE,
+                                                          .begin_ns = begun_ns,
+                                                          .index = stage,
+                                                          .bytes = count * sizeof(float)});
+    }
+    return status;
+}
+
+/* Waits until the receiver has a message, and so its buffer is free. */
+static base_status wait_sent(const rank_pipeline *pipeline, coll_op **sent, base_error *reterr)
+{
+    const bool waits = *sent != NULL;
+    const int64_t begun_ns = rank_trace_begin(pipeline->trace);
+    const base_status status = pipeline_wait(sent, reterr);
+    if (waits) {
+        rank_trace_add(
+            pipeline->trace,
+            (rank_trace_span){.kind = RANK_TRACE_SENT, .begin_ns = begun_ns, .index = -1});
+    }
+    return status;
+}
+
+/* A pass of a micro-batch through a chunk, or what follows it. */
+static void trace_pass(const rank_pipeline *pipeline, rank_trace_kind kind, int64_t begun_ns,
+                       const pipeline_chunk *chunk)
+{
+    if (pipeline->trace != NULL) {
+        rank_trace_add(pipeline->trace,
+                       (rank_trace_span){
+                           .kind = kind,
+                           .begin_ns = begun_ns,
+                           .index = pipeline->trace->micro_batch,
+                           .detail = (uint8_t)(chunk->virtual_stage / pipeline->schedule.stages)});
+    }
+}
+
 /* Puts a micro-batch into its place. All chunks have the rows of the first one, where the micro-batch is in
  * progress the longest. */
 static base_status place_rows(const pipeline_step *step, const proto_pipeline_task *task,
@@ -57,10 +113,10 @@ static base_status place_rows(const pipeline_step *step, const proto_pipeline_ta
 static base_status prepare_forward(const rank_pipeline *pipeline, const pipeline_chunk *chunk,
                                    pipeline_place *place, base_error *reterr)
 {
-    base_status status = pipeline_wait(&place->out_sent, reterr);
+    base_status status = wait_sent(pipeline, &place->out_sent, reterr);
     if (status == BASE_OK && !pipeline_chunk_is_first(chunk)) {
-        status = pipeline_receive(pipeline->forward, stage_before(pipeline), place->in,
-                                  stream_count(pipeline, place), reterr);
+        status = receive(pipeline, pipeline->forward, stage_before(pipeline), place->in,
+                         stream_count(pipeline, place), reterr);
     }
     return status;
 }
@@ -84,16 +140,20 @@ base_status pipeline_forward(rank_pipeline *pipeline, const pipeline_chunk *chun
     if (status != BASE_OK) {
         return status;
     }
+    const int64_t begun_ns = rank_trace_begin(pipeline->trace);
     pipeline->config.family->forward(&chunk->run, &(rank_forward_args){.saved = &place->saved,
                                                                        .in = place->in,
                                                                        .out = place->out,
                                                                        .want_loss = want_loss});
     status = finish_pass(pipeline, reterr);
+    trace_pass(pipeline, RANK_TRACE_FORWARD, begun_ns, chunk);
     book(&at_ns, &pipeline->times.forward_ns);
     if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
-        status = pipeline_start(pipeline->forward, stage_behind(pipeline), place->out,
-                                stream_count(pipeline, place), &place->out_sent, reterr);
+        const size_t count = stream_count(pipeline, place);
+        status = pipeline_start(pipeline->forward, stage_behind(pipeline), place->out, count,
+                                &place->out_sent, reterr);
         pipeline_progress(pipeline, place->out_sent);
+        trace_message(pipeline, RANK_TRACE_SEND, at_ns, stage_behind(pipeline), count);
     }
     book(&at_ns, &pipeline->times.wait_ns);
     return status;
@@ -106,6 +166,9 @@ static base_status run_forward(const pipeline_step *step, const proto_pipeline_t
     const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
     int64_t at_ns = base_now_ns();
     const base_status status = place_rows(step, task, reterr);
+    rank_trace_add(
+        pipeline->trace,
+        (rank_trace_span){.kind = RANK_TRACE_BATCH, .begin_ns = at_ns, .index = task->micro_batch});
     book(&at_ns, &pipeline->times.forward_ns);
     if (status != BASE_OK) {
         return status;
@@ -124,17 +187,17 @@ static base_status prepare_backward(const rank_pipeline *pipeline, const pipelin
                                     pipeline_place *place, pipeline_tied *tied, float *grads,
                                     base_error *reterr)
 {
-    base_status status = pipeline_wait(&place->din_sent, reterr);
+    base_status status = wait_sent(pipeline, &place->din_sent, reterr);
     if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
-        status = pipeline_receive(pipeline->backward, stage_behind(pipeline), place->dout,
-                                  stream_count(pipeline, place), reterr);
+        status = receive(pipeline, pipeline->backward, stage_behind(pipeline), place->dout,
+                         stream_count(pipeline, place), reterr);
     }
     if (status == BASE_OK && pipeline_chunk_is_first(chunk)) {
-        status = pipeline_receive(pipeline->comm, pipeline->schedule.stages - 1, grads,
-                                  pipeline->held.tied_count, reterr);
+        status = receive(pipeline, pipeline->comm, pipeline->schedule.stages - 1, grads,
+                         pipeline->held.tied_count, reterr);
     }
     if (status == BASE_OK && pipeline_chunk_is_last(pipeline, chunk)) {
-        status = pipeline_wait(&tied->sent, reterr);
+        status = wait_sent(pipeline, &tied->sent, reterr);
     }
     return status;
 }
@@ -207,6 +270,7 @@ static base_status run_backward(const pipeline_step *step, const proto_pipeline_
         return status;
     }
     begin_leaf(pipeline, micro_batch, plan);
+    const int64_t begun_ns = rank_trace_begin(pipeline->trace);
     pipeline->config.family->backward(
         &chunk->run, &(rank_backward_args){.saved = &place->saved,
                                            .dout = place->dout,
@@ -224,13 +288,19 @@ static base_status run_backward(const pipeline_step *step, const proto_pipeline_
             .router_loss_sum = place->saved.loads != NULL ? *place->saved.router_loss : 0.0};
         rank_saved_add_loads(&place->saved, pipeline->loads);
     }
+    trace_pass(pipeline, RANK_TRACE_BACKWARD, begun_ns, chunk);
     book(&at_ns, &pipeline->times.backward_ns);
+    const int64_t sent_ns = rank_trace_begin(pipeline->trace);
     if (status == BASE_OK) {
         status = send_backward(pipeline, chunk, place, tied, grads, reterr);
         pipeline_progress(pipeline, pipeline_chunk_is_first(chunk) ? NULL : place->din_sent);
+        trace_message(pipeline, RANK_TRACE_SEND, sent_ns, stage_before(pipeline),
+                      pipeline_chunk_is_first(chunk) ? 0 : stream_count(pipeline, place));
     }
     book(&at_ns, &pipeline->times.wait_ns);
+    const int64_t merged_ns = rank_trace_begin(pipeline->trace);
     end_leaf(pipeline, chunk, plan);
+    trace_pass(pipeline, RANK_TRACE_MERGE, merged_ns, chunk);
     pipeline->in_progress--;
     book(&at_ns, &pipeline->times.backward_ns);
     return status;
@@ -258,6 +328,8 @@ base_status pipeline_wait_for_sends(rank_pipeline *pipeline, base_error *reterr)
     for (int i = 0; status == BASE_OK && i < pipeline->schedule.stages; i++) {
         status = pipeline_wait(&pipeline->tied[i].sent, reterr);
     }
+    rank_trace_add(pipeline->trace,
+                   (rank_trace_span){.kind = RANK_TRACE_SENT, .begin_ns = at_ns, .index = -1});
     book(&at_ns, &pipeline->times.wait_ns);
     return status;
 }
@@ -296,6 +368,9 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
     for (int i = 0; status == BASE_OK && i < proto_pipeline_tasks(&pipeline->schedule); i++) {
         const proto_pipeline_task task =
             proto_pipeline_task_at(&pipeline->schedule, pipeline->stage, i);
+        if (pipeline->trace != NULL) {
+            pipeline->trace->micro_batch = task.micro_batch;
+        }
         status =
             task.backward ? run_backward(&step, &task, reterr) : run_forward(&step, &task, reterr);
     }
@@ -317,13 +392,17 @@ base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares, b
     const size_t tied = pipeline->held.tied_count;
     base_status status = pipeline_add_replicas(pipeline, reterr);
     if (status == BASE_OK && tied > 0) {
+        const int64_t tied_ns = rank_trace_begin(pipeline->trace);
         status = pipeline_is_first(pipeline)
                      ? pipeline_send(pipeline->comm, pipeline->schedule.stages - 1,
                                      pipeline->levels[0], tied, reterr)
                      : pipeline_receive(pipeline->comm, 0, pipeline->levels[0], tied, reterr);
+        trace_message(pipeline, RANK_TRACE_TIED, tied_ns, -1, tied);
     }
     if (status == BASE_OK) {
+        const int64_t norm_ns = rank_trace_begin(pipeline->trace);
         status = pipeline_sum_squares(pipeline, sum_squares, reterr);
+        trace_message(pipeline, RANK_TRACE_NORM, norm_ns, -1, 1);
     }
     pipeline->times.reduce_ns = base_now_ns() - begun_ns;
     return status;

@@ -16,6 +16,11 @@ static void reduce(rank_pipeline *pipeline, float *at, size_t count, coll_reduce
         coll_to_base(coll_all_reduce(pipeline->tensor, at, at, count, COLL_FLOAT32, how, &error),
                      &error, &exchange->error);
     exchange->ns += base_now_ns() - begun_ns;
+    rank_trace_add(pipeline->trace, (rank_trace_span){.kind = RANK_TRACE_PARTS,
+                                                      .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE,
+                                                      .begin_ns = begun_ns,
+                                                      .index = -1,
+                                                      .bytes = count * sizeof *at});
 }
 
 static void add_up(void *user, float *at, size_t count)

@@ -30,6 +30,7 @@ static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_LAYER] = {"layer", "layer", NULL, "layer"},
     [RANK_TRACE_OPERATION] = {"operation", NULL, NULL, NULL},
     [RANK_TRACE_CALLS] = {"overlapped", "exchanges started and moved on", NULL, NULL},
+    [RANK_TRACE_MERGE] = {"other", "gradients added up", NULL, "micro_batch"},
     [RANK_TRACE_OPTIMIZER] = {"optimizer", "optimizer", NULL, NULL},
     [RANK_TRACE_OUTER] = {"optimizer", "outer step", NULL, NULL},
     [RANK_TRACE_REDUCE] = {"exchange", "waiting for bucket", "all-reduce of bucket", "bucket"},

@@ -1,6 +1,7 @@
 /* Gathers the ranks' traces. Called by train/finish.c. */
 #include "trace/gather.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,7 @@
 
 /* What each rank tells all others. */
 typedef struct announcement {
-    char host[RANK_TRACE_HOST_BYTES];
-    int32_t first_on_host;
+    base_host host;
     int32_t steps;           /* that it has whole */
     int32_t operation_steps; /* the same with operations */
     uint64_t count;          /* of the spans that it gives; told second */
@@ -33,17 +33,21 @@ typedef struct gathering {
     announcement told[BASE_COLL_RANKS_MAX];
 } gathering;
 
-/* Only what needs no escape in JSON. */
-static void put_host(char host[RANK_TRACE_HOST_BYTES])
+/* Whether two ranks have one clock. */
+static bool is_one_host(const base_host *a, const base_host *b)
 {
-    base_host here;
-    base_host_get(&here);
-    size_t length = 0;
-    for (const char *at = here.hostname; *at != '\0' && length + 1 < RANK_TRACE_HOST_BYTES; at++) {
+    return a->boot_id[0] != '\0' && strcmp(a->boot_id, b->boot_id) == 0 &&
+           a->pid_namespace == b->pid_namespace && a->net_namespace == b->net_namespace;
+}
+
+/* Only what needs no escape in JSON. */
+static void put_name(const base_host *host, char name[RANK_TRACE_HOST_BYTES])
+{
+    (void)snprintf(name, RANK_TRACE_HOST_BYTES, "%s", host->hostname);
+    for (char *at = name; *at != '\0'; at++) {
         const bool plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
-                           (*at >= '0' && *at <= '9') || *at == '.' || *at == '-' || *at == '_';
-        host[length++] = *at;
-        host[length - 1] = plain ? *at : '_';
+                           (*at >= '0' && *at <= '9') || *at == '.' || *at == '-';
+        *at = plain ? *at : '_';
     }
 }
 
@@ -113,14 +117,15 @@ static void find_clocks(const rank_trace_of_rank *ranks, int count, rank_trace_c
 {
     for (int first = 0; first < count; first++) {
         rank_trace_bounds bounds = RANK_TRACE_UNBOUNDED;
-        if (ranks[first].clock == ranks[0].clock) {
+        if (ranks[first].clock == 0) {
             clocks[first] = (rank_trace_clock){.known = true};
             continue;
         }
-        for (int a = 0; a < count && ranks[a].clock == ranks[0].clock; a++) {
-            for (int b = first; b < count && ranks[b].clock == first; b++) {
-                rank_trace_narrow_all(&bounds, ranks[a].spans, ranks[a].count, ranks[b].spans,
-                                      ranks[b].count);
+        for (int pair = 0; pair < count * count; pair++) {
+            const rank_trace_of_rank *a = &ranks[pair / count];
+            const rank_trace_of_rank *b = &ranks[pair % count];
+            if (a->clock == 0 && b->clock == first) {
+                rank_trace_narrow_all(&bounds, a->spans, a->count, b->spans, b->count);
             }
         }
         clocks[first] = rank_trace_clock_of(&bounds);
@@ -137,14 +142,18 @@ static void write_file(gathering *self, const rank_trace_place *place)
 {
     rank_trace_of_rank ranks[BASE_COLL_RANKS_MAX];
     rank_trace_clock clocks[BASE_COLL_RANKS_MAX];
+    char names[BASE_COLL_RANKS_MAX][RANK_TRACE_HOST_BYTES];
     rank_trace_span *at = self->all;
     base_error error;
     for (int r = 0; r < self->ranks; r++) {
         const announcement *told = &self->told[r];
-        ranks[r] = (rank_trace_of_rank){.host = told->host,
-                                        .clock = told->first_on_host,
-                                        .spans = at,
-                                        .count = (size_t)told->count};
+        int first = 0;
+        while (first < r && !is_one_host(&self->told[first].host, &told->host)) {
+            first++;
+        }
+        put_name(&told->host, names[r]);
+        ranks[r] = (rank_trace_of_rank){
+            .host = names[r], .clock = first, .spans = at, .count = (size_t)told->count};
         at += told->count;
     }
     find_clocks(ranks, self->ranks, clocks);
@@ -171,9 +180,9 @@ base_status rank_trace_gather(const rank_trace *trace, coll_comm *comm,
                       .rank = coll_comm_rank(comm),
                       .ranks = coll_comm_size(comm),
                       .mine = malloc(2 * trace->capacity * sizeof *self.mine)};
-    announcement mine = {.first_on_host = place->first_on_host};
+    announcement mine = {.steps = 0};
     BASE_ASSERT(self.ranks <= BASE_COLL_RANKS_MAX);
-    put_host(mine.host);
+    base_host_get(&mine.host);
     base_status status = self.mine != NULL
                              ? agree(&self, &mine, reterr)
                              : base_fail(reterr, BASE_ERR_MEMORY, "no memory to gather a trace");

@@ -7,7 +7,6 @@
 
 typedef struct rank_trace_place {
     const char *path; /* rank 0's */
-    int first_on_host;
     const char *(*operation_name)(int part);
 } rank_trace_place;
 

@@ -38,6 +38,7 @@ typedef enum rank_trace_kind {
     RANK_TRACE_LAYER,     /* number `index` */
     RANK_TRACE_OPERATION, /* index: a rank_part */
     RANK_TRACE_CALLS,     /* exchanges are started and moved on while backward goes on */
+    RANK_TRACE_MERGE,     /* a micro-batch's gradients are added to those of the ones before */
     RANK_TRACE_OPTIMIZER,
     RANK_TRACE_OUTER,   /* the outer step of a round */
     RANK_TRACE_REDUCE,  /* the all-reduce of bucket `index` */

@@ -59,6 +59,7 @@ static rank_ddp_options ddp_options(const trainer *self)
         .parts = self->parts,
         .part_count = self->part_count,
         .graphs = self->graphs,
+        .trace = self->trace,
     };
 }
 
@@ -255,6 +256,16 @@ static base_status make_context_ranks(trainer *self, base_error *reterr)
                      : BASE_OK;
 }
 
+static void trace_groups(const trainer *self)
+{
+    if (self->cp != NULL) {
+        rank_cp_group_trace(self->cp, self->trace);
+    }
+    if (self->ep != NULL) {
+        rank_ep_group_trace(self->ep, self->trace);
+    }
+}
+
 static base_status make_model(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
@@ -273,12 +284,14 @@ static base_status make_model(trainer *self, base_error *reterr)
     self->own = self->trained;
     self->own_params = self->param_count;
     self->model_params = rank_model_param_count(&self->config);
-    status = trainer_loads_make(self, reterr);
+    status = trainer_trace_make(self, reterr);
+    status = status == BASE_OK ? trainer_loads_make(self, reterr) : status;
     status = status == BASE_OK ? make_context_ranks(self, reterr) : status;
     status = status == BASE_OK ? trainer_make_expert_ranks(self, reterr) : status;
     if (status != BASE_OK) {
         return status;
     }
+    trace_groups(self);
     if (proto_mode_get(job->job.mode)->pipelined) {
         status = trainer_stage_make(self, reterr);
     } else {

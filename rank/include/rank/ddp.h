@@ -61,6 +61,7 @@
 #include "base/status.h"
 #include "coll/coll.h"
 #include "rank/zero.h"
+#include "trace/trace.h"
 
 enum {
     RANK_DDP_MICRO_BATCHES_MAX = 256,
@@ -108,6 +109,8 @@ typedef struct rank_ddp_options {
     const rank_ddp_part *parts;
     int part_count;
     coll_algorithm algorithm;
+    rank_trace
+        *trace; /* borrowed; gets the spans of exchanges, and of what waits for them; NULL: none */
     rank_graphs
         *graphs; /* borrowed, and stopped before destroy; NULL: all-reduces are not captured */
 } rank_ddp_options;

@@ -27,6 +27,7 @@
 #include "parallel/context/cp.h"
 #include "parallel/expert/ep.h"
 #include "parallel/tensor/cut.h"
+#include "trace/trace.h"
 
 enum {
     RANK_MODEL_TOKENS_MAX = 1 << 20, /* of a batch */
@@ -170,6 +171,7 @@ typedef struct rank_hooks {
      * what an earlier pass of the same batch had made ready does not count. */
     void (*begin)(void *ready_user, bool replayed);
     uint64_t ready_key; /* batches with the same one let `ready` enqueue the same operations */
+    rank_trace *trace;  /* gets a span of each pass and layer; NULL: none */
 } rank_hooks;
 
 /* Hooks for parameters in one array in the device's memory. */

@@ -448,6 +448,7 @@ block_state transformer_block(const transformer_pass *pass, int layer)
 void transformer_enter_layer(transformer_pass *pass, int layer)
 {
     pass->layer = layer;
+    pass->layer_ns = rank_trace_begin(pass->run->hooks->trace);
     pass->block = transformer_block(pass, layer);
     for (int i = 0; i < BLOCK_TENSORS; i++) {
         pass->weights[i] =
@@ -459,6 +460,9 @@ void transformer_leave_layer(const transformer_pass *pass)
 {
     transformer_done(pass, transformer_offset(pass, pass->layer, 0),
                      pass->layout.in_block[BLOCK_TENSORS]);
+    rank_trace_add(pass->run->hooks->trace, (rank_trace_span){.kind = RANK_TRACE_LAYER,
+                                                              .begin_ns = pass->layer_ns,
+                                                              .index = pass->layer});
 }
 
 rank_attention transformer_attention(const transformer_pass *pass, const rank_segments *segments,

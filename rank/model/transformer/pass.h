@@ -171,6 +171,7 @@ typedef struct transformer_pass {
     float *head_bias_grad; /* the same; NULL, both: attention has no bias */
     /* the current layer */
     int layer;
+    int64_t layer_ns; /* when the pass came to it, for a trace */
     bool
         again; /* forward is computed again, for backward: norm1.x is there, and no output is needed */
     block_state block;

@@ -9,6 +9,7 @@
 struct rank_cp_group {
     rank_cp cp;
     coll_comm *comm;
+    rank_trace *trace;
     int64_t ns;
     base_status failed;
     base_error error;
@@ -34,6 +35,12 @@ static void exchange(void *user, const float *send, float *received, size_t bloc
         coll_all_to_all(group->comm, send, received, block_floats, COLL_FLOAT32, &error), &error,
         &group->error);
     group->ns += base_now_ns() - begun_ns;
+    rank_trace_add(group->trace, (rank_trace_span){.kind = RANK_TRACE_HEADS,
+                                                   .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE,
+                                                   .begin_ns = begun_ns,
+                                                   .index = -1,
+                                                   .bytes = (size_t)group->cp.ranks * block_floats *
+                                                            sizeof(float)});
 }
 
 base_status rank_cp_group_create(coll_comm *world, int ranks, int apart, size_t tokens_max,
@@ -81,6 +88,11 @@ base_status rank_cp_group_check(const rank_cp_group *group, base_error *reterr)
         *reterr = group->error;
     }
     return group->failed;
+}
+
+void rank_cp_group_trace(rank_cp_group *group, rank_trace *trace)
+{
+    group->trace = trace;
 }
 
 rank_cp_costs rank_cp_group_costs(const rank_cp_group *group)

@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "coll/coll.h"
+#include "trace/trace.h"
 
 /* What the passes of a family need to know. */
 typedef struct rank_cp {
@@ -63,5 +64,8 @@ const rank_cp *rank_cp_group_cp(const rank_cp_group *group);
 BASE_MUST_CHECK base_status rank_cp_group_check(const rank_cp_group *group, base_error *reterr);
 
 rank_cp_costs rank_cp_group_costs(const rank_cp_group *group);
+
+/* From now on exchanges become spans of the trace, which is borrowed; NULL: none do. */
+void rank_cp_group_trace(rank_cp_group *group, rank_trace *trace);
 
 #endif

@@ -1,6 +1,7 @@
 /* Sums gradients over micro-batches and ranks, bucket by bucket, while backward goes on. Called by
  * train/step.c. */
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "parallel/ddp/ddp_parts.h"
 #include "ringfence/coll_error.h"
@@ -11,6 +12,7 @@ static void empty_buckets(rank_ddp *ddp)
         ddp->buckets[i].missing = ddp->buckets[i].count;
     }
     ddp->started_count = 0;
+    ddp->done_count = 0;
     ddp->shards.taken_count = 0;
 }
 
@@ -69,53 +71,91 @@ void rank_ddp_keep(rank_ddp *ddp, base_status status)
     }
 }
 
-void rank_ddp_start(rank_ddp *ddp, coll_op *op)
+void rank_ddp_start(rank_ddp *ddp, rank_ddp_op *op)
 {
     coll_error error;
     const int64_t before_ns = base_now_ns();
+    op->under_way.begin_ns = ddp->trace != NULL ? before_ns : 0;
     if (ddp->failed == BASE_OK) {
-        rank_ddp_keep(ddp, coll_to_base(coll_op_start(op, &error), &error, &ddp->error));
+        rank_ddp_keep(ddp, coll_to_base(coll_op_start(op->op, &error), &error, &ddp->error));
     }
     ddp->inside_ns += base_now_ns() - before_ns;
 }
 
-bool rank_ddp_is_done(rank_ddp *ddp, coll_op *op)
+/* The operation is seen to be done. */
+static void trace_done(const rank_ddp *ddp, rank_ddp_op *op)
+{
+    if (op->under_way.begin_ns != 0) {
+        rank_trace_add(ddp->trace, op->under_way);
+        op->under_way.begin_ns = 0;
+    }
+}
+
+bool rank_ddp_is_done(rank_ddp *ddp, rank_ddp_op *op)
 {
     coll_error error;
     bool done = false;
     const int64_t before_ns = base_now_ns();
     if (ddp->failed == BASE_OK) {
-        rank_ddp_keep(ddp, coll_to_base(coll_op_test(op, &done, &error), &error, &ddp->error));
+        rank_ddp_keep(ddp, coll_to_base(coll_op_test(op->op, &done, &error), &error, &ddp->error));
+    }
+    if (done) {
+        trace_done(ddp, op);
     }
     ddp->inside_ns += base_now_ns() - before_ns;
     return done;
 }
 
-void rank_ddp_wait(rank_ddp *ddp, coll_op *op)
+void rank_ddp_wait(rank_ddp *ddp, rank_ddp_op *op)
 {
     coll_error error;
+    const bool waits = op->under_way.begin_ns != 0;
+    rank_trace_span waiting = {.kind = op->under_way.kind, .index = op->under_way.index};
+    waiting.begin_ns = rank_trace_begin(ddp->trace);
     const int64_t before_ns = base_now_ns();
     const int64_t before_cpu_ns = base_thread_cpu_ns();
     if (ddp->failed == BASE_OK) {
-        rank_ddp_keep(ddp, coll_to_base(coll_op_wait(op, &error), &error, &ddp->error));
+        rank_ddp_keep(ddp, coll_to_base(coll_op_wait(op->op, &error), &error, &ddp->error));
+    }
+    if (waits) { /* else it was seen to be done before */
+        trace_done(ddp, op);
+        rank_trace_add(ddp->trace, waiting);
     }
     ddp->waited_cpu_ns += base_thread_cpu_ns() - before_cpu_ns;
     ddp->waited_ns += base_now_ns() - before_ns;
 }
 
-/* Starts every bucket that is full, in order from the end, and makes progress on the started
- * ones. */
+/* Makes progress on the started buckets, and finds out which are done, in order. */
+static void move_on(rank_ddp *ddp)
+{
+    const size_t last = ddp->started_count - 1;
+    while (rank_ddp_is_done(ddp, &ddp->buckets[base_min_size(ddp->done_count, last)].op) &&
+           ddp->done_count <= last) {
+        ddp->done_count++;
+    }
+}
+
+/* Starts every bucket that is full, in order from the end. */
 static void start_full_buckets(rank_ddp *ddp)
 {
     while (ddp->failed == BASE_OK && ddp->started_count < ddp->bucket_count &&
            ddp->buckets[ddp->started_count].missing == 0) {
-        rank_ddp_start(ddp, ddp->buckets[ddp->started_count++].op);
+        rank_ddp_start(ddp, &ddp->buckets[ddp->started_count++].op);
     }
+}
+
+/* Starts them while backward goes on, and makes progress on those that are started. */
+static void start_in_backward(rank_ddp *ddp)
+{
+    const int64_t begun_ns = rank_trace_begin(ddp->trace);
+    start_full_buckets(ddp);
     if (rank_ddp_shards_gradients(ddp)) {
         rank_ddp_take_units(ddp, RANK_DDP_UNDER_WAY_MAX);
     } else if (ddp->started_count > 0) {
-        (void)rank_ddp_is_done(ddp, ddp->buckets[0].op);
+        move_on(ddp);
     }
+    rank_trace_add(ddp->trace,
+                   (rank_trace_span){.kind = RANK_TRACE_CALLS, .begin_ns = begun_ns, .index = -1});
 }
 
 /* A bucket counts as started when it is full or, of those that are exchanged, under way. */
@@ -156,7 +196,7 @@ static void finish_micro_batch(rank_ddp *ddp)
 {
     start_full_buckets(ddp);
     for (size_t i = 0; i < ddp->started_count; i++) {
-        rank_ddp_wait(ddp, ddp->buckets[i].op);
+        rank_ddp_wait(ddp, &ddp->buckets[i].op);
     }
     if (check_started(ddp, NULL) == BASE_OK && ddp->ranks_first) {
         keep_leaf(ddp);
@@ -226,7 +266,7 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
     if (rank_ddp_on_device(ddp)) {
         rank_ddp_signal_full(ddp);
     } else if (!ddp->bracketed && !ddp->local) {
-        start_full_buckets(ddp);
+        start_in_backward(ddp);
     }
 }
 
@@ -249,6 +289,11 @@ static base_status sum_buckets(rank_ddp *ddp, rank_ddp_times *times, base_error 
     const int64_t barrier_ns = base_now_ns();
     if (ddp->failed == BASE_OK && ddp->bracketed) {
         rank_ddp_keep(ddp, coll_to_base(coll_barrier(ddp->comm, &error), &error, &ddp->error));
+        rank_trace_add(ddp->trace, (rank_trace_span){.kind = RANK_TRACE_BARRIER,
+                                                     .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE |
+                                                           RANK_TRACE_ALL_RANKS,
+                                                     .begin_ns = barrier_ns,
+                                                     .index = -1});
     }
     const int64_t before_ns = base_now_ns();
     const int64_t hidden_ns = ddp->inside_ns;

@@ -87,8 +87,8 @@ static void enqueue_reduces(void *user)
     coll_error error;
     for (size_t i = 0; ddp->failed == BASE_OK && i < ddp->bucket_count; i++) {
         ddp->device.backend->signal_await(ddp->reduces, ddp->buckets[i].full);
-        rank_ddp_keep(ddp,
-                      coll_to_base(coll_op_start(ddp->buckets[i].op, &error), &error, &ddp->error));
+        rank_ddp_keep(
+            ddp, coll_to_base(coll_op_start(ddp->buckets[i].op.op, &error), &error, &ddp->error));
     }
 }
 

@@ -17,7 +17,7 @@ static void name_algorithms(rank_ddp *ddp)
     bool named[COLL_ALGORITHM_NATIVE + 1] = {false};
     size_t length = 0;
     for (size_t i = 0; i < ddp->bucket_count; i++) {
-        const coll_algorithm algorithm = coll_op_algorithm(ddp->buckets[i].op);
+        const coll_algorithm algorithm = coll_op_algorithm(ddp->buckets[i].op.op);
         if (!named[algorithm] && length < sizeof ddp->algorithm) {
             named[algorithm] = true;
             length +=
@@ -53,7 +53,20 @@ static base_status make_op(rank_ddp *ddp, rank_ddp_bucket *made, coll_algorithm 
         desc.recv = ddp->levels[0] + unit.mine.offset;
         desc.counts = counts;
     }
-    return coll_to_base(coll_op_create(made->comm, &desc, &made->op, &error), &error, reterr);
+    return coll_to_base(coll_op_create(made->comm, &desc, &made->op.op, &error), &error, reterr);
+}
+
+/* What a trace says of the operation of bucket `index`. Nobody has a sum before all have begun it. */
+static rank_trace_span describe(const rank_ddp *ddp, const rank_ddp_bucket *made, size_t index)
+{
+    const bool scatters = rank_ddp_is_sharded(ddp);
+    const bool all = !scatters && made->comm == ddp->comm;
+    return (rank_trace_span){.kind = scatters ? RANK_TRACE_SCATTER : RANK_TRACE_REDUCE,
+                             .of =
+                                 (uint8_t)(RANK_TRACE_EXCHANGE | (all ? RANK_TRACE_ALL_RANKS : 0)),
+                             .index = (int32_t)index,
+                             .bytes = made->count * sizeof(float),
+                             .detail = (uint8_t)(1 + coll_op_algorithm(made->op.op))};
 }
 
 /* Where the bucket before `end` begins: in what the same ranks have. Those of ZeRO are counted from the start of
@@ -98,6 +111,9 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
         made->comm = rank_ddp_stretch_of(ddp, made->offset).comm;
         end = made->offset;
         base_status status = make_op(ddp, made, algorithm, reterr);
+        if (status == BASE_OK) {
+            made->op.under_way = describe(ddp, made, i);
+        }
         if (status == BASE_OK && rank_ddp_on_device(ddp)) {
             status = ddp->device.backend->signal_open(ddp->reduces, false, &made->full, reterr);
         }
@@ -268,6 +284,7 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
     made->local = options->local;
     made->ranks_first = options->ranks_first;
     made->graphs = options->graphs;
+    made->trace = options->trace;
     status = make_levels(made, reterr);
     BASE_ASSERT(!made->local || (!rank_ddp_on_device(made) && options->zero == 0));
     if (status == BASE_OK) {
@@ -316,7 +333,7 @@ void rank_ddp_destroy(rank_ddp *ddp)
         return;
     }
     for (size_t i = 0; ddp->buckets != NULL && i < ddp->bucket_count; i++) {
-        coll_op_destroy(ddp->buckets[i].op);
+        coll_op_destroy(ddp->buckets[i].op.op);
         if (ddp->buckets[i].full != NULL) {
             ddp->device.backend->signal_close(ddp->buckets[i].full);
         }

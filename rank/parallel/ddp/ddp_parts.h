@@ -15,13 +15,19 @@ enum {
     RANK_DDP_UNDER_WAY_MAX = 8,
 };
 
+/* An operation on the host. */
+typedef struct rank_ddp_op {
+    coll_op *op;
+    rank_trace_span under_way; /* what a trace says of it; begin_ns 0: it is not under way */
+} rank_ddp_op;
+
 /* One range of the gradient array and its operation. */
 typedef struct rank_ddp_bucket {
     size_t offset;
     size_t count;
     size_t missing;  /* elements that are not ready yet in this step */
     coll_comm *comm; /* of the ranks that add it up */
-    coll_op *op;
+    rank_ddp_op op;
     rank_signal *full; /* on a device */
 } rank_ddp_bucket;
 
@@ -65,9 +71,9 @@ typedef struct rank_ddp_unit {
 typedef struct rank_ddp_shards {
     int stage;
     rank_ddp_units units;
-    size_t unit_count; /* of the gathers; 0: they are not made */
-    rank_zero_cut cut; /* without ranges apart; count 0: there are no shards */
-    coll_op **gathers; /* of the parameters, a unit each */
+    size_t unit_count;    /* of the gathers; 0: they are not made */
+    rank_zero_cut cut;    /* without ranges apart; count 0: there are no shards */
+    rank_ddp_op *gathers; /* of the parameters, a unit each */
     rank_norm_range
         *mine; /* this rank's sums: in stage 1 a piece of each unit, later all of its shard */
     size_t mine_count;
@@ -122,8 +128,10 @@ struct rank_ddp {
     rank_ddp_bucket *buckets;           /* from the end of the array to its start */
     size_t bucket_count;
     size_t started_count; /* on a device: whose signals are set */
+    size_t done_count;    /* of the first of these it is known that they are done */
     bool reducing;        /* on a device: the all-reduces of this step are enqueued */
     rank_graphs *graphs;
+    rank_trace *trace;
     int64_t inside_ns;     /* time of this step inside collective calls, */
     int64_t waited_ns;     /* and of waiting for them before backward has ended, */
     int64_t waited_cpu_ns; /* in this thread's CPU time */
@@ -161,9 +169,9 @@ BASE_MUST_CHECK base_status rank_ddp_check_same(rank_ddp *ddp, const rank_ddp_va
 
 /* Starts an operation on the host, tests one, or waits for it, and counts the time. Does nothing after a
  * failure. */
-void rank_ddp_start(rank_ddp *ddp, coll_op *op);
-bool rank_ddp_is_done(rank_ddp *ddp, coll_op *op);
-void rank_ddp_wait(rank_ddp *ddp, coll_op *op);
+void rank_ddp_start(rank_ddp *ddp, rank_ddp_op *op);
+bool rank_ddp_is_done(rank_ddp *ddp, rank_ddp_op *op);
+void rank_ddp_wait(rank_ddp *ddp, rank_ddp_op *op);
 
 /* ---- ddp_apart.c ---- */
 

@@ -91,7 +91,7 @@ static void start_part(rank_ddp *ddp, int position)
         const unit_span span = span_of(&ddp->shards.cut, part_of(ddp, position)->ranges[i]);
         for (size_t unit = span.first; unit < span.end; unit++) {
             if (window->units[unit] == RANK_DDP_UNIT_ABSENT) {
-                rank_ddp_start(ddp, ddp->shards.gathers[unit]);
+                rank_ddp_start(ddp, &ddp->shards.gathers[unit]);
                 window->units[unit] = RANK_DDP_UNIT_UNDER_WAY;
                 window->used_bytes += unit_bytes(&ddp->shards.cut, unit);
             }
@@ -103,7 +103,7 @@ static void start_part(rank_ddp *ddp, int position)
 static void wait_unit(rank_ddp *ddp, size_t unit)
 {
     if (ddp->window.units[unit] == RANK_DDP_UNIT_UNDER_WAY) {
-        rank_ddp_wait(ddp, ddp->shards.gathers[unit]);
+        rank_ddp_wait(ddp, &ddp->shards.gathers[unit]);
         ddp->window.units[unit] = RANK_DDP_UNIT_PRESENT;
     }
 }

@@ -101,10 +101,10 @@ void rank_ddp_take_units(rank_ddp *ddp, size_t most)
 {
     size_t *taken = &ddp->shards.taken_count;
     while (ddp->failed == BASE_OK && *taken < ddp->started_count) {
-        const rank_ddp_bucket *oldest = &ddp->buckets[*taken];
+        rank_ddp_bucket *oldest = &ddp->buckets[*taken];
         if (ddp->started_count - *taken > most) {
-            rank_ddp_wait(ddp, oldest->op);
-        } else if (!rank_ddp_is_done(ddp, oldest->op)) {
+            rank_ddp_wait(ddp, &oldest->op);
+        } else if (!rank_ddp_is_done(ddp, &oldest->op)) {
             return;
         }
         if (ddp->failed == BASE_OK) {
@@ -172,8 +172,12 @@ static base_status make_gathers(rank_ddp *ddp, float *params, base_error *reterr
         if (windowed) {
             desc.send = (float *)coll_arena_data(ddp->window.shard) + unit.place;
         }
-        status = coll_to_base(coll_op_create(unit.comm, &desc, &made->gathers[unit.number], &error),
-                              &error, reterr);
+        rank_ddp_op *op = &made->gathers[unit.number];
+        status = coll_to_base(coll_op_create(unit.comm, &desc, &op->op, &error), &error, reterr);
+        op->under_way = (rank_trace_span){.kind = RANK_TRACE_GATHER,
+                                          .of = RANK_TRACE_EXCHANGE,
+                                          .index = (int32_t)unit.number,
+                                          .bytes = unit.all.count * sizeof(float)};
     }
     return status;
 }
@@ -185,7 +189,7 @@ base_status rank_ddp_make_shards(rank_ddp *ddp, const rank_ddp_options *options,
     base_status status = BASE_OK;
     made->unit_count =
         rank_ddp_pieces(options, coll_comm_rank(ddp->comm), coll_comm_size(ddp->comm), NULL);
-    made->gathers = calloc(made->unit_count, sizeof(coll_op *));
+    made->gathers = calloc(made->unit_count, sizeof *made->gathers);
     made->mine = calloc(made->unit_count, sizeof *made->mine);
     made->parts = calloc((size_t)options->part_count + 1, sizeof *made->parts);
     if (made->gathers == NULL || made->mine == NULL || made->parts == NULL) {
@@ -209,7 +213,7 @@ void rank_ddp_free_shards(rank_ddp *ddp)
     rank_ddp_shards *shards = &ddp->shards;
     const size_t units = shards->gathers != NULL ? shards->unit_count : 0;
     for (size_t unit = 0; unit < units; unit++) {
-        coll_op_destroy(shards->gathers[unit]);
+        coll_op_destroy(shards->gathers[unit].op);
     }
     for (int level = 0; level < RANK_DDP_LEVELS_MAX; level++) {
         ddp->device.backend->release(ddp->device.queue, shards->sums[level]);
@@ -234,14 +238,20 @@ base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum, base_error *r
 base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr)
 {
     const size_t units = ddp->shards.unit_count;
+    const int64_t begun_ns = rank_trace_begin(ddp->trace);
     coll_error error;
     base_status status = BASE_OK;
     for (size_t unit = 0; status == BASE_OK && unit < units; unit++) {
-        status = coll_to_base(coll_op_start(ddp->shards.gathers[unit], &error), &error, reterr);
+        status = coll_to_base(coll_op_start(ddp->shards.gathers[unit].op, &error), &error, reterr);
     }
     for (size_t unit = 0; status == BASE_OK && unit < units; unit++) {
-        status = coll_to_base(coll_op_wait(ddp->shards.gathers[unit], &error), &error, reterr);
+        status = coll_to_base(coll_op_wait(ddp->shards.gathers[unit].op, &error), &error, reterr);
     }
+    rank_trace_add(ddp->trace, (rank_trace_span){.kind = RANK_TRACE_GATHER,
+                                                 .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE,
+                                                 .begin_ns = begun_ns,
+                                                 .index = -1,
+                                                 .bytes = ddp->param_count * sizeof(float)});
     return status;
 }
 

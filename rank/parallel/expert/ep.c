@@ -15,6 +15,7 @@ struct rank_ep_group {
     int32_t *counts;   /* (E): for each rank those of its experts, */
     int32_t *received; /* (E): and what it got */
     rank_ep_costs costs;
+    rank_trace *trace;
     base_status failed;
     base_error error;
 };
@@ -23,6 +24,19 @@ struct rank_ep_group {
 static uint64_t bytes_to_others(const rank_ep_group *group, size_t each)
 {
     return (uint64_t)(group->ep.cut.ranks - 1) * each * sizeof(int32_t);
+}
+
+/* An exchange ends that sent the others so many bytes. */
+static void count_exchange(rank_ep_group *group, int64_t begun_ns, uint64_t bytes)
+{
+    group->costs.count++;
+    group->costs.bytes += bytes;
+    group->costs.ns += base_now_ns() - begun_ns;
+    rank_trace_add(group->trace, (rank_trace_span){.kind = RANK_TRACE_EXPERTS,
+                                                   .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE,
+                                                   .begin_ns = begun_ns,
+                                                   .index = -1,
+                                                   .bytes = bytes});
 }
 
 static void announce(void *user, const int32_t *sent, int32_t *received)
@@ -44,10 +58,8 @@ static void announce(void *user, const int32_t *sent, int32_t *received)
         group->failed = base_fail(&group->error, BASE_ERR_MISMATCH,
                                   "a rank announced more rows for experts here than it can have");
     }
-    group->costs.count++;
-    group->costs.bytes += bytes_to_others(group, here);
     group->costs.rows += (uint64_t)received[cut->experts];
-    group->costs.ns += base_now_ns() - begun_ns;
+    count_exchange(group, begun_ns, bytes_to_others(group, here));
 }
 
 static void keep(rank_ep_group *group, coll_status status, const coll_error *error)
@@ -76,6 +88,7 @@ static void exchange(void *user, const rank_ep_exchange *args)
     const int own = group->ep.rank;
     coll_request *requests[2 * BASE_COLL_RANKS_MAX] = {NULL};
     size_t count = 0;
+    uint64_t bytes = 0;
     coll_error error;
     const int64_t begun_ns = base_now_ns();
     if (group->failed != BASE_OK) {
@@ -98,14 +111,13 @@ static void exchange(void *user, const rank_ep_exchange *args)
                              .count = go.count * width,
                              .root = to},
               &requests[count++]);
-        group->costs.bytes += go.count * width * sizeof(float);
+        bytes += go.count * width * sizeof(float);
     }
     const rank_ep_places stay = rank_ep_block(cut, args->from_begins, own);
     memcpy(args->to + rank_ep_block(cut, args->to_begins, own).first * width,
            args->from + stay.first * width, stay.count * width * sizeof(float));
     keep(group, coll_request_wait_all(requests, count, &error), &error);
-    group->costs.count++;
-    group->costs.ns += base_now_ns() - begun_ns;
+    count_exchange(group, begun_ns, bytes);
 }
 
 static base_status fill(rank_ep_group *made, coll_comm *world, base_error *reterr)
@@ -186,6 +198,11 @@ base_status rank_ep_group_check(const rank_ep_group *group, base_error *reterr)
         *reterr = group->error;
     }
     return group->failed;
+}
+
+void rank_ep_group_trace(rank_ep_group *group, rank_trace *trace)
+{
+    group->trace = trace;
 }
 
 rank_ep_costs rank_ep_group_costs(const rank_ep_group *group)

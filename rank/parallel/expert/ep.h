@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "coll/coll.h"
 #include "parallel/expert/dispatch.h"
+#include "trace/trace.h"
 
 /* Rows of places: from … of this rank to `to` on the others, each with a table of dispatch.h. A row has
  * `width` floats. Where one table is that of what is sent, the other is that of what is received. */
@@ -65,5 +66,8 @@ coll_comm *rank_ep_group_copies(const rank_ep_group *group);
 BASE_MUST_CHECK base_status rank_ep_group_check(const rank_ep_group *group, base_error *reterr);
 
 rank_ep_costs rank_ep_group_costs(const rank_ep_group *group);
+
+/* From now on exchanges become spans of the trace, which is borrowed; NULL: none do. */
+void rank_ep_group_trace(rank_ep_group *group, rank_trace *trace);
 
 #endif
