@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "proto/checkpoints.h"
+#include "proto/job.h"
 
 /* The files that a run writes, besides those of each rank. A later run may start from the
  * first ones, so they are replaced at the very end. */
@@ -37,6 +38,7 @@ static const char *const OUR_FILES[] = {
     "plots.gp",
     "tokenizer_config.json",
     "flight.html",
+    PROTO_TRACE_FILE,
     "adapter_config.json",
     "adapter_model.safetensors",
     (PROTO_ADAPTER_DIRECTORY "/adapter_config.json"),

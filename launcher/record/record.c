@@ -20,6 +20,7 @@
 #include "record/report.h"
 #include "record/run_figures.h"
 #include "record/timings.h"
+#include "record/trace.h"
 
 enum {
     PATH_BYTES = BASE_PATH_BYTES + 64,
@@ -289,6 +290,10 @@ base_status launch_record_begin(launch_record *record, uint64_t first_step, base
     }
     record->attempts++;
     record->first_step = first_step;
+    if (record->begun ||
+        first_step > 0) { /* an older attempt's, which this one's replaces at its end */
+        (void)unlinkat(record->directory.fd, PROTO_TRACE_FILE, 0);
+    }
     launch_steps_go_on_from(&record->steps, first_step);
     if (!record->begun) {
         return begin_first(record, first_step, reterr);
@@ -431,10 +436,13 @@ static base_status describe_and_write(launch_record *record, const launch_record
     launch_lesson_write(&run, &lesson);
     run.backend = backend.data;
     run.lesson_notes = lesson.data;
+    launch_trace trace;
+    run.trace = launch_trace_find(record->directory.path, &record->job, &trace);
     const base_status status =
         backend.failed || lesson.failed
             ? base_fail(reterr, BASE_ERR_MEMORY, "no memory to write the record")
             : write_results(record, &run, reterr);
+    launch_trace_fini(&trace);
     base_buffer_fini(&lesson);
     base_buffer_fini(&backend);
     return status;

@@ -9,6 +9,7 @@
 
 #include "record/run_figures.h"
 #include "record/stages.h"
+#include "record/trace_timeline.h"
 
 static void put_head(const launch_run *run, base_buffer *text)
 {
@@ -363,6 +364,7 @@ base_status launch_report_write(const launch_run *run, const char *manifest, bas
     base_buffer_put(text, "</div>\n");
     launch_report_lesson(text, run->lesson_notes);
     put_time_sections(run, text);
+    launch_trace_timeline(run, text);
     launch_stages_report(run, text);
     put_curves(run, text);
     launch_report_ranks(run, text);

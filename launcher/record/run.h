@@ -11,6 +11,7 @@
 #include "record/summary.h"
 
 struct launch_sheet;
+struct launch_trace;
 
 enum { LAUNCH_CHART_RANKS_MAX = 32 /* that have bars in a chart */ };
 
@@ -33,6 +34,7 @@ typedef struct launch_run {
     const launch_record_end *end;
     const char *lesson_notes;
     const char *backend;
+    const struct launch_trace *trace; /* one step of it; NULL: there is none */
 } launch_run;
 
 /* The command line, quoted for a shell. */

@@ -1,0 +1,430 @@
+/* Draws one step of a trace, and says what is to be seen in it. Called by report.c. */
+#include "record/trace_timeline.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "chart/axis.h"
+#include "record/report.h"
+#include "record/trace.h"
+
+enum {
+    THREAD_HEIGHT = 24,
+    ROW_HEIGHT = 9, /* of exchanges */
+    ROWS_MAX = 6,   /* of them for each rank */
+    LANE_GAP = 12,
+    BARS_MAX = 8000, /* in the picture, about */
+    LEFT = 66,
+};
+
+static const double GAP_UNITS = 0.4;       /* between two bars, so that both are seen */
+static const double NAME_WIDTH_MIN = 74;   /* a bar narrower than this has no name inside, */
+static const double NUMBER_WIDTH_MIN = 15; /* and narrower than this no number of its micro-batch */
+static const double DIVIDE_WIDTH_MIN = 5;  /* a layer narrower than this has no line at its begin */
+
+/* Bars of one category that are too narrow to be seen alone, and touch. */
+typedef struct pending {
+    int count; /* 0: none */
+    const launch_trace_span *first;
+    double begin_ms;
+    double end_ms;
+} pending;
+
+typedef struct timeline {
+    const launch_trace *trace;
+    chart_plot plot;
+    double least; /* a bar narrower than this waits for more, in SVG units */
+    bool numbers; /* micro-batches have their numbers */
+    pending pendings[LAUNCH_TRACE_CATEGORIES];
+    base_buffer *text;
+} timeline;
+
+/* In the colours of the bars above. */
+static const char *const classes[LAUNCH_TRACE_CATEGORIES] = {
+    [LAUNCH_TRACE_FORWARD] = "compute\" fill-opacity=\".62",
+    [LAUNCH_TRACE_BACKWARD] = "compute",
+    [LAUNCH_TRACE_LAYER] = "hint",
+    [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
+    [LAUNCH_TRACE_WAITING] = "waiting",
+    [LAUNCH_TRACE_EXCHANGE] = "exchange",
+    [LAUNCH_TRACE_OPTIMIZER] = "optimizer",
+    [LAUNCH_TRACE_OTHER] = "other",
+};
+
+static double x_of(const timeline *made, double ms)
+{
+    return chart_plot_x(&made->plot, ms);
+}
+
+/* A bar, up to its title's text. */
+static void begin_bar(const timeline *made, const pending *bar, double y, double height)
+{
+    const double x = x_of(made, bar->begin_ms);
+    const double width = fmax(x_of(made, bar->end_ms) - x - GAP_UNITS, 0.6);
+    base_buffer_printf(
+        made->text,
+        "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\"><title>",
+        classes[bar->first->category], x, y, width, height);
+}
+
+static void put_title(const timeline *made, const pending *bar)
+{
+    const launch_trace_span *span = bar->first;
+    base_buffer *text = made->text;
+    if (bar->count > 1) {
+        base_buffer_printf(text, "%d short ones, the first: ", bar->count);
+    }
+    base_buffer_html(text, span->name);
+    base_buffer_printf(text, ", rank %d: %.3f ms, from %.3f to %.3f ms", span->rank,
+                       bar->end_ms - bar->begin_ms, bar->begin_ms, bar->end_ms);
+    if (span->bytes > 0 && bar->count == 1) {
+        base_buffer_printf(text, "; %" PRId64 " bytes", span->bytes);
+    }
+    base_buffer_put(text, "</title></rect>");
+}
+
+/* What fits into a bar: its name, or the number of its micro-batch. */
+static void put_label(const timeline *made, const launch_trace_span *span, double y)
+{
+    const double x = x_of(made, span->begin_ms);
+    const double width = x_of(made, span->end_ms) - x;
+    const bool pass =
+        span->category == LAUNCH_TRACE_FORWARD || span->category == LAUNCH_TRACE_BACKWARD;
+    const bool numbered = made->numbers && span->micro_batch >= 0;
+    if (!pass || width < (numbered ? NUMBER_WIDTH_MIN : NAME_WIDTH_MIN)) {
+        return;
+    }
+    base_buffer_printf(made->text,
+                       "<text class=\"inside\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">",
+                       x + width / 2, y + 16);
+    if (numbered) {
+        base_buffer_printf(made->text, "%" PRId64 "</text>", span->micro_batch);
+    } else {
+        base_buffer_printf(made->text, "%s</text>",
+                           span->category == LAUNCH_TRACE_FORWARD ? "forward" : "backward");
+    }
+}
+
+static void flush(timeline *made, launch_trace_category category, double y, double height)
+{
+    pending *bar = &made->pendings[category];
+    if (bar->count > 0) {
+        begin_bar(made, bar, y, height);
+        put_title(made, bar);
+        bar->count = 0;
+    }
+}
+
+/* Adds a span to a lane. Narrow ones that touch become one bar. */
+static void put_span(timeline *made, const launch_trace_span *span, double y, double height)
+{
+    pending *bar = &made->pendings[span->category];
+    const double width = x_of(made, span->end_ms) - x_of(made, span->begin_ms);
+    const bool touches =
+        bar->count > 0 && x_of(made, span->begin_ms) - x_of(made, bar->end_ms) < made->least;
+    if (width < made->least && touches) {
+        bar->count++;
+        bar->end_ms = fmax(bar->end_ms, span->end_ms);
+        return;
+    }
+    flush(made, span->category, y, height);
+    *bar = (pending){1, span, span->begin_ms, span->end_ms};
+    if (width >= made->least) {
+        flush(made, span->category, y, height);
+    }
+}
+
+/* A layer is a place that says its name, and a line. */
+static void put_layer(timeline *made, const launch_trace_span *span, double y, double height)
+{
+    const double x = x_of(made, span->begin_ms);
+    if (x_of(made, span->end_ms) - x >= fmax(DIVIDE_WIDTH_MIN, made->least)) {
+        put_span(made, span, y, height);
+        base_buffer_printf(made->text,
+                           "<line stroke=\"var(--card)\" stroke-opacity=\".55\" x1=\"%.2f\" "
+                           "x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\"/>",
+                           x, x, y, y + height);
+    }
+}
+
+/* How many rows the rank's exchanges take. */
+static int rows_of(const launch_trace *trace, int rank)
+{
+    int rows = 0;
+    for (size_t i = 0; i < trace->count; i++) {
+        const launch_trace_span *span = &trace->spans[i];
+        if (span->rank == rank && span->lane > rows && span->lane <= ROWS_MAX) {
+            rows = span->lane;
+        }
+    }
+    return rows;
+}
+
+static void put_lane(timeline *made, int rank, int lane, double y)
+{
+    const double height = lane == 0 ? THREAD_HEIGHT : ROW_HEIGHT - 1;
+    for (size_t i = 0; i < made->trace->count; i++) {
+        const launch_trace_span *span = &made->trace->spans[i];
+        if (span->rank != rank || span->lane != lane) {
+            continue;
+        }
+        if (span->category == LAUNCH_TRACE_LAYER) {
+            put_layer(made, span, y, height);
+        } else if (span->category != LAUNCH_TRACE_STEP) {
+            put_span(made, span, y, height);
+        }
+    }
+    for (int category = 0; category < LAUNCH_TRACE_CATEGORIES; category++) {
+        flush(made, (launch_trace_category)category, y, height);
+    }
+    for (size_t i = 0; i < made->trace->count && lane == 0; i++) {
+        const launch_trace_span *span = &made->trace->spans[i];
+        if (span->rank == rank && span->lane == 0) {
+            put_label(made, span, y);
+        }
+    }
+}
+
+static void put_rank(timeline *made, int rank, double top)
+{
+    const int rows = rows_of(made->trace, rank);
+    base_buffer_printf(made->text,
+                       "<line class=\"grid\" x1=\"0\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                       "<text class=\"row\" x=\"4\" y=\"%.1f\">rank %d</text>",
+                       made->plot.left + made->plot.width, top - LANE_GAP / 2.0,
+                       top - LANE_GAP / 2.0, top + 16, rank);
+    for (int lane = 0; lane <= rows; lane++) {
+        put_lane(made, rank, lane,
+                 lane == 0 ? top : top + THREAD_HEIGHT + 2 + (lane - 1) * ROW_HEIGHT);
+    }
+}
+
+static int ranks_of(const launch_run *run)
+{
+    const int ranks = (int)run->job->job.world_size;
+    return ranks < LAUNCH_CHART_RANKS_MAX ? ranks : LAUNCH_CHART_RANKS_MAX;
+}
+
+static double rank_height(const launch_trace *trace, int rank)
+{
+    const int rows = rows_of(trace, rank);
+    return THREAD_HEIGHT + LANE_GAP + (rows > 0 ? 2 + rows * ROW_HEIGHT : 0);
+}
+
+static void draw(const launch_run *run, base_buffer *text)
+{
+    const launch_trace *trace = run->trace;
+    const int ranks = ranks_of(run);
+    double height = 0;
+    double end_ms = 0;
+    int lanes = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        height += rank_height(trace, rank);
+        lanes += 1 + rows_of(trace, rank);
+    }
+    for (size_t i = 0; i < trace->count; i++) {
+        end_ms = fmax(end_ms, trace->spans[i].end_ms);
+    }
+    timeline made = {.trace = trace,
+                     .plot = {.left = LEFT,
+                              .top = 8,
+                              .width = CHART_WIDTH - LEFT - CHART_PLOT_RIGHT,
+                              .height = height,
+                              .x = chart_axis_make(0, fmax(end_ms, 1e-3), 8, false),
+                              .x_label = "ms since the step began"},
+                     .numbers = run->job->train.micro_batches > 1,
+                     .text = text};
+    made.least = fmax(1.0, made.plot.width * lanes / BARS_MAX);
+    chart_svg_begin(text, "", CHART_WIDTH, made.plot.top + height + CHART_PLOT_BELOW,
+                    "What each rank did in one step, against time");
+    chart_plot_x_axis(text, &made.plot);
+    double top = made.plot.top;
+    for (int rank = 0; rank < ranks; rank++) {
+        put_rank(&made, rank, top);
+        top += rank_height(trace, rank);
+    }
+    chart_svg_end(text);
+}
+
+/* ---- what is to be seen ---- */
+
+/* What a rank did in the step. */
+typedef struct rank_sums {
+    double forward_begin_ms;
+    double backward_end_ms;
+    double passes_ms;
+    double waited_ms;
+    int buckets;
+    int buckets_early; /* whose exchange ended before the last backward did */
+} rank_sums;
+
+static rank_sums sums_of(const launch_trace *trace, int rank)
+{
+    rank_sums sums = {.forward_begin_ms = INFINITY};
+    for (size_t i = 0; i < trace->count; i++) {
+        const launch_trace_span *span = &trace->spans[i];
+        const double took_ms = span->end_ms - span->begin_ms;
+        const bool forward = span->category == LAUNCH_TRACE_FORWARD;
+        if (span->rank != rank) {
+            continue;
+        }
+        if (forward) {
+            sums.forward_begin_ms = fmin(sums.forward_begin_ms, span->begin_ms);
+        }
+        if (forward || span->category == LAUNCH_TRACE_BACKWARD) {
+            sums.backward_end_ms = fmax(sums.backward_end_ms, span->end_ms);
+            sums.passes_ms += took_ms;
+        }
+        sums.waited_ms += span->category == LAUNCH_TRACE_WAITING ? took_ms : 0;
+    }
+    for (size_t i = 0; i < trace->count; i++) {
+        const launch_trace_span *span = &trace->spans[i];
+        if (span->rank == rank && span->category == LAUNCH_TRACE_EXCHANGE && span->bucket >= 0) {
+            sums.buckets++;
+            sums.buckets_early += span->end_ms <= sums.backward_end_ms;
+        }
+    }
+    return sums;
+}
+
+/* The rank of which the least number of buckets had been exchanged when its backward ended. */
+static void say_buckets(const launch_run *run, base_buffer *text)
+{
+    rank_sums least = {.buckets = 0};
+    int least_rank = 0;
+    for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
+        const rank_sums sums = sums_of(run->trace, rank);
+        if (sums.buckets > 0 && (least.buckets == 0 || sums.buckets_early < least.buckets_early)) {
+            least = sums;
+            least_rank = rank;
+        }
+    }
+    if (least.buckets > 0) {
+        base_buffer_printf(
+            text, "%s%d of %d buckets&rsquo; exchanges had ended before backward did%s",
+            run->job->job.world_size > 1 ? "On every rank at least " : "", least.buckets_early,
+            least.buckets, run->job->job.world_size > 1 ? "" : ".");
+    }
+    if (least.buckets > 0 && run->job->job.world_size > 1) {
+        base_buffer_printf(text, " (so many on rank %d).", least_rank);
+    }
+}
+
+/* How much of the time between the first forward and the last backward stages were in no pass. */
+static void say_idle(const launch_run *run, base_buffer *text)
+{
+    double begin_ms = INFINITY;
+    double end_ms = 0;
+    double passes_ms = 0;
+    int ranks = 0;
+    for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
+        const rank_sums sums = sums_of(run->trace, rank);
+        begin_ms = fmin(begin_ms, sums.forward_begin_ms);
+        end_ms = fmax(end_ms, sums.backward_end_ms);
+        passes_ms += sums.passes_ms;
+        ranks += isfinite(sums.forward_begin_ms) ? 1 : 0;
+    }
+    if (ranks > 0 && end_ms > begin_ms) {
+        base_buffer_printf(text,
+                           "From the first forward to the last backward a rank was in a pass for "
+                           "%.0f&nbsp;%% of the time in the mean. The rest is the bubble, in which "
+                           "it waits for its neighbours.",
+                           100 * passes_ms / (ranks * (end_ms - begin_ms)));
+    }
+}
+
+/* Who waited longest. */
+static void say_waiting(const launch_run *run, base_buffer *text)
+{
+    double most_ms = -1;
+    int most_rank = 0;
+    for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
+        const double waited_ms = sums_of(run->trace, rank).waited_ms;
+        if (waited_ms > most_ms) {
+            most_ms = waited_ms;
+            most_rank = rank;
+        }
+    }
+    if (run->job->job.world_size > 1) {
+        base_buffer_printf(text, " Rank %d waited longest, ", most_rank);
+        launch_report_ms(text, most_ms, 2);
+        base_buffer_put(text, ".");
+    }
+}
+
+/* What the picture does not show, or not exactly. */
+static void say_limits(const launch_run *run, base_buffer *text)
+{
+    const launch_trace *trace = run->trace;
+    if (!trace->whole) {
+        base_buffer_put(text, "<p class=\"none\">One step has more spans than are kept: this is "
+                              "the end of it.</p>\n");
+    } else if (!trace->operations) {
+        base_buffer_put(text, "<p class=\"none\">Of the first of these steps the file has no "
+                              "single operations: they are more than are kept.</p>\n");
+    }
+    int hidden = 0;
+    for (size_t i = 0; i < trace->count; i++) {
+        hidden += trace->spans[i].lane > ROWS_MAX ? 1 : 0;
+    }
+    if (hidden > 0) {
+        base_buffer_printf(text,
+                           "<p class=\"none\">Of more than %d exchanges of a rank at one time so "
+                           "many are drawn; %d are not.</p>\n",
+                           ROWS_MAX, hidden);
+    }
+    if (ranks_of(run) < (int)run->job->job.world_size) {
+        base_buffer_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n", ranks_of(run),
+                           (int)run->job->job.world_size);
+    }
+    double uncertainty_ms = 0;
+    for (int i = 0; i < trace->clock_count; i++) {
+        const launch_trace_clock *clock = &trace->clocks[i];
+        uncertainty_ms = fmax(uncertainty_ms, clock->known ? clock->uncertainty_ms : 0);
+        if (!clock->known) {
+            base_buffer_put(text, "<p class=\"none\">How the clock of ");
+            base_buffer_html(text, clock->host);
+            base_buffer_put(text, " differs could not be found: its ranks are left out.</p>\n");
+        }
+    }
+    if (uncertainty_ms > 0) {
+        base_buffer_printf(text,
+                           "<p class=\"none\">Each host has a clock of its own. They were aligned "
+                           "by the exchanges of all ranks, to ±%.3g ms.</p>\n",
+                           uncertainty_ms);
+    }
+}
+
+void launch_trace_timeline(const launch_run *run, base_buffer *text)
+{
+    static const char KEY[] =
+        "<ul class=\"key\"><li><i class=\"compute\" style=\"opacity:.62\"></i>forward</li><li><i "
+        "class=\"compute\"></i>backward</li><li><i class=\"overlapped\"></i>exchanges moved on in "
+        "backward</li><li><i class=\"waiting\"></i>waiting</li><li><i class=\"exchange\"></i>"
+        "exchange under way</li><li><i class=\"optimizer\"></i>optimizer</li><li><i "
+        "class=\"other\"></i>other</li></ul>\n";
+    if (run->trace == NULL) {
+        return;
+    }
+    base_buffer_printf(text,
+                       "<section><h2>One step</h2><p class=\"hintline\">Step %" PRId64
+                       ", of median length among the last %d. Each rank has a lane of what it did, "
+                       "and below it what was exchanged meanwhile. ",
+                       run->trace->step, run->trace->steps);
+    if (proto_mode_get(run->job->job.mode)->pipelined) {
+        say_idle(run, text);
+    } else {
+        say_buckets(run, text);
+    }
+    say_waiting(run, text);
+    base_buffer_put(text, "</p>\n");
+    base_buffer_put(text, KEY);
+    base_buffer_put(text, "<div class=\"scroll wide\">");
+    draw(run, text);
+    base_buffer_put(text, "</div>");
+    say_limits(run, text);
+    base_buffer_put(text, "<p class=\"none\">trace.json has these steps with every layer and "
+                          "operation: open it at ui.perfetto.dev, or in chrome://tracing.</p>\n"
+                          "</section>\n");
+}
