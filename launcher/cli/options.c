@@ -334,7 +334,7 @@ static base_status check_together(launch_options *options, base_error *reterr)
         job->parallel.bucket_bytes = mode->bucket_bytes;
     }
     if (!options->trace_given && options->job_file[0] == '\0') {
-        job->output.trace = mode->trace;
+        job->output.trace = job->infer.unrecorded ? 0 : mode->trace;
     }
     if (job->infer.eval_every > 0 && options->job_file[0] == '\0') {
         job->infer.eval = true;

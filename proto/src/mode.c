@@ -39,6 +39,7 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
             .tensor_parallel = true,
             .record = PROTO_RECORD_INFERENCE,
             .lab = "02-tp-inference-cloud",
+            .trace = TRACE_STEPS,
             .out = "experiments/35-tp-inference",
             .checkpoint = "experiments/35-ddp-cpu",
             .seed = 35200,

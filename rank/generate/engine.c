@@ -173,6 +173,18 @@ static base_status decode(rank_engine *engine, base_error *reterr)
                              : status;
 }
 
+/* A part of the step ends: an exchange of all ranks, or what this thread has done. */
+static void trace_part(rank_engine *engine, rank_trace_kind kind, int64_t begun_ns, int index,
+                       size_t bytes)
+{
+    const uint8_t all = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE | RANK_TRACE_ALL_RANKS;
+    rank_trace_add(engine->timeline, (rank_trace_span){.kind = kind,
+                                                       .of = bytes > 0 ? all : RANK_TRACE_THREAD,
+                                                       .begin_ns = begun_ns,
+                                                       .index = index,
+                                                       .bytes = bytes});
+}
+
 static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *reterr)
 {
     coll_error error;
@@ -188,6 +200,7 @@ static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *
                      &error, reterr);
     span.end_ns = base_now_ns();
     engine->costs.gather_ns += engine->entry_count > 0 ? span.end_ns - span.begin_ns : 0;
+    trace_part(engine, RANK_TRACE_CANDIDATES, span.begin_ns, -1, size_bytes);
     if (engine->trace != NULL) {
         rank_exchange_log_add(rank_step_trace_log(engine->trace), span);
     }
@@ -282,7 +295,14 @@ static base_status compute(rank_engine *engine, base_error *reterr)
     }
     gather_rows(engine);
     engine->drawn_on_device = false;
-    return engine->entry_count > 0 ? decode(engine, reterr) : BASE_OK;
+    if (engine->entry_count == 0) {
+        return BASE_OK;
+    }
+    const int64_t begun_ns = base_now_ns();
+    rank_trace_step_begin(engine->timeline, begun_ns);
+    const base_status status = decode(engine, reterr);
+    trace_part(engine, RANK_TRACE_DECODE, begun_ns, engine->batch_start[engine->entry_count], 0);
+    return status;
 }
 
 /* Passes the drawn tokens to the schedule. */
@@ -340,12 +360,14 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
     if (status == BASE_OK) {
         status = compare_rows(engine, head.rows, size_bytes, reterr);
     }
+    const int64_t drawing_ns = rank_trace_begin(engine->timeline);
     if (status == BASE_OK) {
         status = rank_engine_draw(engine, size_bytes, reterr);
     }
     if (status == BASE_OK) {
         status = accept_tokens(engine, reterr);
     }
+    trace_part(engine, RANK_TRACE_DRAW, drawing_ns, -1, 0);
     if (status != BASE_OK) {
         return status;
     }
@@ -354,13 +376,23 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
         return base_fail(reterr, BASE_ERR_PEER, "rank 0 sent no head of a step");
     }
     if (head.record_bytes > 0) {
+        const int64_t begun_ns = rank_trace_begin(engine->timeline);
         status = change(engine, head.record_bytes, reterr);
+        rank_trace_add(engine->timeline,
+                       (rank_trace_span){.kind = RANK_TRACE_RECORD,
+                                         .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE,
+                                         .begin_ns = begun_ns,
+                                         .index = -1,
+                                         .bytes = head.record_bytes});
     }
     *ended = head.last != 0;
     const int64_t now_ns = base_now_ns();
     if (engine->entry_count > 0) {
         engine->costs.steps++;
         engine->costs.step_ns += now_ns - before_ns;
+        if (engine->timeline != NULL) {
+            rank_trace_step_end(engine->timeline, engine->timeline->next_step++, now_ns);
+        }
     }
     rank_step_trace_end(engine->trace, now_ns, (int32_t)(engine->costs.tokens - tokens_before),
                         (int32_t)(engine->costs.sampled - drawn_before));

@@ -54,6 +54,7 @@ typedef struct rank_engine_options {
     void (*on_begin)(void *user, uint64_t request_id, int32_t cached);
     void *user;
     rank_step_trace *trace; /* borrowed: every step is logged in it; NULL: none is */
+    rank_trace *timeline;   /* the same; of each step it gets the layers, the exchanges and so on */
     /* Borrowed: this rank is alone, and others wait until it has ended. They hear of it while it loads
      * and at each step. NULL: nobody waits. */
     rank_alone *alone;

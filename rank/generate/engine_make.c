@@ -140,6 +140,7 @@ static base_status make_run(rank_engine *engine, const rank_engine_options *opti
     const rank_family *family = options->config->family;
     rank_shape *shape = &engine->run.shape;
     engine->hooks = rank_shards_hooks(engine->shards);
+    engine->hooks.trace = engine->timeline;
     engine->run.hooks = &engine->hooks;
     const size_t cache_bytes = engine->planned.bytes[RANK_MEMORY_CACHE];
     const size_t work_floats = family->work_floats(shape);
@@ -291,6 +292,7 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
         return status;
     }
     rank_tp_group_log(engine->group, rank_step_trace_log(options->trace));
+    rank_tp_group_trace(engine->group, options->timeline);
     shape->tp = rank_tp_group_tp(engine->group);
     engine->vocab = (rank_sample_vocab){
         .vocab_size = options->config->vocab_size,
@@ -325,6 +327,7 @@ base_status rank_engine_create(const rank_engine_options *options, rank_engine *
     made->on_event = options->on_event;
     made->on_begin = options->on_begin;
     made->trace = options->trace;
+    made->timeline = options->timeline;
     made->alone = options->alone;
     made->user = options->user;
     const base_status status = make(made, options, reterr);

@@ -33,6 +33,7 @@ struct rank_engine {
                      int32_t cached); /* NULL: nobody wants to know */
     void *user;
     rank_step_trace *trace; /* NULL: none */
+    rank_trace *timeline;   /* the same */
     rank_alone *alone;      /* NULL: nobody waits */
     rank_tp_group *group;
     rank_shards *shards;

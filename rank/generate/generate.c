@@ -305,6 +305,7 @@ static base_status warm_up(generation *g, base_error *reterr)
         g->cold = rank_engine_get_costs(g->engine);
     }
     rank_step_trace_reset(g->trace);
+    rank_trace_reset(options->timeline);
     return status;
 }
 
@@ -348,6 +349,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .on_begin = on_begin,
                                .user = g,
                                .trace = g->trace,
+                               .timeline = options->timeline,
                                .alone = options->alone},
         &g->engine, reterr);
     if (host != NULL) {

@@ -96,6 +96,7 @@ typedef struct rank_generate_options {
      * rank alone has: what the steps have cost one by one. NULL: nobody wants to know. */
     void (*on_steps)(void *user, const rank_step_cost *steps, size_t count);
     void *steps_user;
+    rank_trace *timeline; /* borrowed: gets the steps behind the warm-up; NULL: nobody wants it */
     /* Called with the error before what is on the device is released; NULL: nothing is to be done. */
     void (*on_failure)(void *user, base_status status, const base_error *error);
     void *failure_user;

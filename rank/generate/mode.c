@@ -25,6 +25,7 @@
 #include "rank/tokenizer.h"
 #include "ringfence/coll_error.h"
 #include "worker/finished.h"
+#include "worker/traced.h"
 
 _Static_assert((int)PROTO_DRAFT_TOKENS_MAX == (int)RANK_DRAFT_TOKENS_MAX, "one limit");
 _Static_assert((int)PROTO_LOGPROBS_MAX == (int)RANK_LOGPROBS_MAX, "one limit");
@@ -150,6 +151,24 @@ static void put_report(rank_generate_report *report, Ringfence__Control__Finishe
     finished->capture_failure = report->capture_failure;
 }
 
+/* Answers the prompts, and with --trace writes down the last steps of that. */
+static base_status generate_traced(const rank_worker *worker, rank_generate_options *options,
+                                   const rank_dealt *all, rank_generate_report *report,
+                                   base_error *reterr)
+{
+    rank_traced traced;
+    base_status status = rank_traced_begin(worker, options->device, &traced, reterr);
+    options->timeline = traced.trace;
+    if (status == BASE_OK) {
+        status = rank_generate(options, all->mine, all->count, report, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_traced_write(worker, &traced, reterr);
+    }
+    rank_traced_end(&traced, options->device);
+    return status;
+}
+
 static base_status answer(rank_worker *worker, const rank_generate_options *options,
                           base_error *reterr)
 {
@@ -188,7 +207,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         answering.warm_user = worker;
     }
     if (status == BASE_OK) {
-        status = rank_generate(&answering, all.mine, all.count, &own.report, reterr);
+        status = generate_traced(worker, &answering, &all, &own.report, reterr);
         rank_progress_end(&progress);
         own.max_rss_bytes = rank_worker_max_rss_bytes();
     }

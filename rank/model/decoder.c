@@ -470,10 +470,14 @@ void rank_decoder_decode(const rank_run *run, const rank_decode_args *args)
     begin(&step, run, args);
     begin_stream(&step);
     for (step.layer = 0; step.layer < layers && rows > 0; step.layer++) {
+        const int64_t begun_ns = rank_trace_begin(run->hooks->trace);
         rows = run_layer(&step);
         if (rows > 0) {
             end_layer(&step, step.layer + 1, rows);
         }
+        rank_trace_add(
+            run->hooks->trace,
+            (rank_trace_span){.kind = RANK_TRACE_LAYER, .begin_ns = begun_ns, .index = step.layer});
     }
     if (rows > 0) {
         make_logits(&step);

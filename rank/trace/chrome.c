@@ -20,18 +20,21 @@ typedef struct kind_row {
     const char *thread;
     const char *exchange;
     const char *argument; /* the index's name; NULL: it has none */
+    const char *between;  /* name and index; NULL: nothing but a blank */
 } kind_row;
 
 static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_STEP] = {"step", "step", NULL, "step"},
     [RANK_TRACE_BATCH] = {"other", "next batch", NULL, "micro_batch"},
-    [RANK_TRACE_FORWARD] = {"forward", "forward", NULL, "micro_batch"},
-    [RANK_TRACE_BACKWARD] = {"backward", "backward", NULL, "micro_batch"},
+    [RANK_TRACE_FORWARD] = {"forward", "forward", NULL, "micro_batch", ", micro-batch"},
+    [RANK_TRACE_BACKWARD] = {"backward", "backward", NULL, "micro_batch", ", micro-batch"},
+    [RANK_TRACE_DECODE] = {"forward", "forward", NULL, "tokens", ", tokens:"},
     [RANK_TRACE_LAYER] = {"layer", "layer", NULL, "layer"},
     [RANK_TRACE_OPERATION] = {"operation", NULL, NULL, NULL},
     [RANK_TRACE_CALLS] = {"overlapped", "exchanges started and moved on", NULL, NULL},
     [RANK_TRACE_MERGE] = {"other", "gradients added up", NULL, "micro_batch"},
     [RANK_TRACE_OPTIMIZER] = {"optimizer", "optimizer", NULL, NULL},
+    [RANK_TRACE_DRAW] = {"other", "tokens drawn", NULL, NULL},
     [RANK_TRACE_OUTER] = {"optimizer", "outer step", NULL, NULL},
     [RANK_TRACE_REDUCE] = {"exchange", "waiting for bucket", "all-reduce of bucket", "bucket"},
     [RANK_TRACE_SCATTER] = {"exchange", "waiting for bucket", "reduce-scatter of bucket", "bucket"},
@@ -45,6 +48,9 @@ static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_EXPERTS] = {"exchange", "waiting for rows of experts", "rows to experts and back",
                             NULL},
     [RANK_TRACE_PARTS] = {"exchange", "waiting for parts of a layer", "all-reduce of parts", NULL},
+    [RANK_TRACE_CANDIDATES] = {"exchange", "waiting for candidates", "all-gather of candidates",
+                               NULL},
+    [RANK_TRACE_RECORD] = {"exchange", "waiting for rank 0's record", "rank 0's record", NULL},
     [RANK_TRACE_RECEIVE] = {"waiting", "waiting for stage", NULL, "stage"},
     [RANK_TRACE_SEND] = {"exchange", "sending to stage", "message to stage", "stage"},
     [RANK_TRACE_SENT] = {"waiting", "waiting until messages are taken", NULL, NULL},
@@ -158,8 +164,8 @@ static void put_name(writer *self, const rank_trace_span *span, bool exchange)
     }
     base_buffer_put(text, exchange ? row->exchange : row->thread);
     if (row->argument != NULL && span->index >= 0) {
-        const bool counted = span->kind != RANK_TRACE_FORWARD && span->kind != RANK_TRACE_BACKWARD;
-        base_buffer_printf(text, "%s %d", counted ? "" : ", micro-batch", (int)span->index);
+        base_buffer_printf(text, "%s %d", row->between != NULL ? row->between : "",
+                           (int)span->index);
     }
 }
 

@@ -1,9 +1,10 @@
-/* Gathers the ranks' traces. Called by train/finish.c. */
+/* Gathers the ranks' traces. Called by worker/traced.c. */
 #include "trace/gather.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/host.h"
@@ -54,6 +55,10 @@ static void put_name(const base_host *host, char name[RANK_TRACE_HOST_BYTES])
 static base_status tell(gathering *self, const announcement *mine, base_error *reterr)
 {
     coll_error error;
+    if (self->comm == NULL) {
+        self->told[0] = *mine;
+        return BASE_OK;
+    }
     return coll_to_base(
         coll_all_gather(self->comm, mine, self->told, sizeof *mine, COLL_UINT8, &error), &error,
         reterr);
@@ -100,6 +105,10 @@ static base_status collect(gathering *self, base_error *reterr)
         if (self->all == NULL) {
             return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the spans of all ranks");
         }
+    }
+    if (self->comm == NULL) {
+        memcpy(self->all, self->mine, bytes);
+        return BASE_OK;
     }
     return coll_to_base(coll_run(self->comm,
                                  &(coll_op_desc){.size = sizeof(coll_op_desc),
@@ -166,6 +175,7 @@ static void write_file(gathering *self, const rank_trace_place *place)
                                 .algorithm_name = algorithm_name};
     if (rank_trace_write(&all, place->path, &error) != BASE_OK) {
         base_log(BASE_LOG_WARNING, "no trace of the last steps: %s", error.message);
+        (void)unlink(place->path); /* one of an older run */
     }
 }
 
@@ -177,8 +187,8 @@ base_status rank_trace_gather(const rank_trace *trace, coll_comm *comm,
     }
     gathering self = {.trace = trace,
                       .comm = comm,
-                      .rank = coll_comm_rank(comm),
-                      .ranks = coll_comm_size(comm),
+                      .rank = comm != NULL ? coll_comm_rank(comm) : 0,
+                      .ranks = comm != NULL ? coll_comm_size(comm) : 1,
                       .mine = malloc(2 * trace->capacity * sizeof *self.mine)};
     announcement mine = {.steps = 0};
     BASE_ASSERT(self.ranks <= BASE_COLL_RANKS_MAX);

@@ -10,7 +10,7 @@ typedef struct rank_trace_place {
     const char *(*operation_name)(int part);
 } rank_trace_place;
 
-/* Collective over comm, behind the last step: rank 0 writes the last steps that all ranks have whole. Without a trace
+/* Collective over comm (NULL: one rank alone), behind the last step: rank 0 writes the last steps that all ranks have whole. Without a trace
  * it does nothing. A file that cannot be written is a warning, and no error. */
 BASE_MUST_CHECK base_status rank_trace_gather(const rank_trace *trace, coll_comm *comm,
                                               const rank_trace_place *place, base_error *reterr);

@@ -35,6 +35,15 @@ void rank_trace_destroy(rank_trace *trace)
     }
 }
 
+void rank_trace_reset(rank_trace *trace)
+{
+    if (trace != NULL) {
+        trace->spans.count = trace->operations.count = 0;
+        trace->spans.lost_ns = trace->operations.lost_ns = 0;
+        trace->next_step = 0;
+    }
+}
+
 static void put(const rank_trace *trace, rank_trace_ring *ring, rank_trace_span span)
 {
     rank_trace_span *place = &ring->spans[ring->count % trace->capacity];

@@ -35,25 +35,29 @@ typedef enum rank_trace_kind {
     RANK_TRACE_BATCH,     /* the next micro-batch is read */
     RANK_TRACE_FORWARD,   /* of micro-batch `index`; detail: the stage's chunk */
     RANK_TRACE_BACKWARD,  /* the same */
+    RANK_TRACE_DECODE,    /* a step of decoding: forward of `index` tokens */
     RANK_TRACE_LAYER,     /* number `index` */
     RANK_TRACE_OPERATION, /* index: a rank_part */
     RANK_TRACE_CALLS,     /* exchanges are started and moved on while backward goes on */
     RANK_TRACE_MERGE,     /* a micro-batch's gradients are added to those of the ones before */
     RANK_TRACE_OPTIMIZER,
+    RANK_TRACE_DRAW,    /* tokens are drawn */
     RANK_TRACE_OUTER,   /* the outer step of a round */
     RANK_TRACE_REDUCE,  /* the all-reduce of bucket `index` */
     RANK_TRACE_SCATTER, /* with ZeRO its reduce-scatter */
     RANK_TRACE_GATHER,  /* the parameters of unit `index`, or of all units */
     RANK_TRACE_BARRIER,
-    RANK_TRACE_SUMS,    /* the step's losses and counts, over all ranks */
-    RANK_TRACE_NORM,    /* the norm of what ranks share */
-    RANK_TRACE_HEADS,   /* rows for heads, between ranks that share a micro-batch */
-    RANK_TRACE_EXPERTS, /* rows for experts */
-    RANK_TRACE_PARTS,   /* sums of the parts of a layer */
-    RANK_TRACE_RECEIVE, /* a message of stage `index` */
-    RANK_TRACE_SEND,    /* a message to stage `index` */
-    RANK_TRACE_SENT,    /* messages that are not taken yet */
-    RANK_TRACE_TIED,    /* the gradient of the matrix that the first stage and the last both have */
+    RANK_TRACE_SUMS,       /* the step's losses and counts, over all ranks */
+    RANK_TRACE_NORM,       /* the norm of what ranks share */
+    RANK_TRACE_HEADS,      /* rows for heads, between ranks that share a micro-batch */
+    RANK_TRACE_EXPERTS,    /* rows for experts */
+    RANK_TRACE_PARTS,      /* sums of the parts of a layer */
+    RANK_TRACE_CANDIDATES, /* the most probable tokens of each rank's part of the vocabulary */
+    RANK_TRACE_RECORD,     /* what rank 0 has decided: texts that begin or are cancelled */
+    RANK_TRACE_RECEIVE,    /* a message of stage `index` */
+    RANK_TRACE_SEND,       /* a message to stage `index` */
+    RANK_TRACE_SENT,       /* messages that are not taken yet */
+    RANK_TRACE_TIED, /* the gradient of the matrix that the first stage and the last both have */
     RANK_TRACE_KINDS,
 } rank_trace_kind;
 
@@ -87,6 +91,7 @@ typedef struct rank_trace {
     int64_t last_ns;     /* the end of the last span: where an operation begins */
     int64_t step_ns;     /* when the current step began */
     int32_t micro_batch; /* the current one */
+    int32_t next_step;   /* of an engine, which counts its steps here */
     int steps_wanted;    /* the last ones, for the file */
     bool on;             /* a step is under way */
 } rank_trace;
@@ -95,6 +100,9 @@ typedef struct rank_trace {
 BASE_MUST_CHECK base_status rank_trace_create(int steps, int ranks, rank_trace **trace,
                                               base_error *reterr);
 void rank_trace_destroy(rank_trace *trace); /* NULL is fine, here and below */
+
+/* Forgets all steps so far. */
+void rank_trace_reset(rank_trace *trace);
 
 void rank_trace_step_begin(rank_trace *trace, int64_t now_ns);
 void rank_trace_step_end(rank_trace *trace, int32_t step, int64_t now_ns);

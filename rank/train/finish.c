@@ -214,7 +214,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
         status = trainer_await_files(self, FILES, reterr);
     }
     if (status == BASE_OK) {
-        status = trainer_trace_write(self, reterr);
+        status = rank_traced_write(self->worker, &self->traced, reterr);
     }
     if (status == BASE_OK && self->job->infer.eval && !self->stopping) {
         status = trainer_heldout(self, true, &heldout, reterr);

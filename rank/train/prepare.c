@@ -59,7 +59,7 @@ static rank_ddp_options ddp_options(const trainer *self)
         .parts = self->parts,
         .part_count = self->part_count,
         .graphs = self->graphs,
-        .trace = self->trace,
+        .trace = self->traced.trace,
     };
 }
 
@@ -259,10 +259,10 @@ static base_status make_context_ranks(trainer *self, base_error *reterr)
 static void trace_groups(const trainer *self)
 {
     if (self->cp != NULL) {
-        rank_cp_group_trace(self->cp, self->trace);
+        rank_cp_group_trace(self->cp, self->traced.trace);
     }
     if (self->ep != NULL) {
-        rank_ep_group_trace(self->ep, self->trace);
+        rank_ep_group_trace(self->ep, self->traced.trace);
     }
 }
 
@@ -284,7 +284,7 @@ static base_status make_model(trainer *self, base_error *reterr)
     self->own = self->trained;
     self->own_params = self->param_count;
     self->model_params = rank_model_param_count(&self->config);
-    status = trainer_trace_make(self, reterr);
+    status = rank_traced_begin(self->worker, &self->device, &self->traced, reterr);
     status = status == BASE_OK ? trainer_loads_make(self, reterr) : status;
     status = status == BASE_OK ? make_context_ranks(self, reterr) : status;
     status = status == BASE_OK ? trainer_make_expert_ranks(self, reterr) : status;

@@ -21,7 +21,7 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
         .recompute = job->train.recompute,
         .loads = self->loads.step,
         .cp = self->cp,
-        .trace = self->trace,
+        .trace = self->traced.trace,
     };
     void *params = NULL;
     base_status status =

@@ -85,7 +85,7 @@ static void begin(trainer *self, training_step *step)
     step->context_ns = -context_ns(self);
     step->experts_before = expert_costs(self);
     step->start_ns = base_now_ns();
-    rank_trace_step_begin(self->trace, step->start_ns);
+    rank_trace_step_begin(self->traced.trace, step->start_ns);
     step->start_cpu_ns = base_thread_cpu_ns();
     if (self->epoch_ended) {
         rank_data_next_epoch(self->data);
@@ -114,7 +114,7 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
                            ? (rank_hooks){.need = rank_ddp_need, .weights = self->ddp}
                            : rank_hooks_flat(trainer_adapts(self) ? self->frozen : self->params);
     rank_batch batch;
-    const int64_t begun_ns = rank_trace_begin(self->trace);
+    const int64_t begun_ns = rank_trace_begin(self->traced.trace);
     const base_status found = trainer_next_batch(self, slot, &batch, reterr);
     trainer_trace_part(self, RANK_TRACE_BATCH, begun_ns, slot);
     if (found != BASE_OK) {
@@ -127,7 +127,7 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
     hooks.ready_user = self->ddp;
     hooks.begin = rank_ddp_pass;
     hooks.ready_key = rank_ddp_key(self->ddp);
-    hooks.trace = self->trace;
+    hooks.trace = self->traced.trace;
     step->tokens += trainer_tokens_here(self, &batch);
     base_status enqueued = rank_model_enqueue(self->model, &hooks, &batch, grads, reterr);
     if (enqueued == BASE_OK && self->ep != NULL) {
@@ -304,7 +304,7 @@ static base_status sum_global(const trainer *self, training_step *step, base_err
     const int slots = (int)self->job->train.micro_batches;
     const size_t values = self->loads.step != NULL ? 2 * (size_t)slots : (size_t)slots;
     const bool each = slots > 1 && proto_job_sums_replicas_first(self->job);
-    const int64_t begun_ns = rank_trace_begin(self->trace);
+    const int64_t begun_ns = rank_trace_begin(self->traced.trace);
     const base_status status = sum_up_to(self, step, STEP_SUMS, each ? values : 0, reterr);
     trainer_trace_exchange(self, RANK_TRACE_SUMS, begun_ns);
     if (each) {
@@ -345,7 +345,7 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
     step->computed_cpu_ns -= step->times.waited_cpu_ns;
     const int64_t sum_ns = base_now_ns();
     if (status == BASE_OK && (trainer_is_sharded(self) || trainer_shares_experts(self))) {
-        const int64_t begun_ns = rank_trace_begin(self->trace);
+        const int64_t begun_ns = rank_trace_begin(self->traced.trace);
         status = rank_ddp_sum_squares(self->ddp, &step->sum_squares, reterr);
         trainer_trace_exchange(self, RANK_TRACE_NORM, begun_ns);
     }
@@ -386,7 +386,7 @@ static base_status join(trainer *self, training_step *step, base_error *reterr)
     if (!trainer_is_local(self) || !trainer_ends_round(self, (int64_t)self->steps_done + 1)) {
         return BASE_OK;
     }
-    const int64_t begun_ns = rank_trace_begin(self->trace);
+    const int64_t begun_ns = rank_trace_begin(self->traced.trace);
     const base_status status = trainer_outer_step(self, &times, &update_ns, reterr);
     trainer_trace_part(self, RANK_TRACE_OUTER, begun_ns, -1);
     step->ended_ns = base_now_ns();
@@ -402,7 +402,7 @@ static base_status update(trainer *self, training_step *step, base_error *reterr
 {
     base_status status = BASE_OK;
     int64_t device_ns = -1;
-    const int64_t begun_ns = rank_trace_begin(self->trace);
+    const int64_t begun_ns = rank_trace_begin(self->traced.trace);
     if (update_targets(self, step) > 0.0) {
         if (!step->updating) {
             enqueue_update(self, step);
@@ -480,7 +480,7 @@ base_status trainer_step(trainer *self, base_error *reterr)
         status = join(self, &step, reterr);
     }
     if (status == BASE_OK) {
-        rank_trace_step_end(self->trace, (int32_t)self->steps_done, step.ended_ns);
+        rank_trace_step_end(self->traced.trace, (int32_t)self->steps_done, step.ended_ns);
     }
     trainer_exchanges_end(self, &before);
     step.bytes_sent = coll_context_bytes_sent(self->worker->context) - step.bytes_before;

@@ -9,7 +9,7 @@
 
 static void trainer_fini(trainer *self)
 {
-    trainer_trace_free(self);
+    rank_traced_end(&self->traced, &self->device);
     rank_graphs_destroy(self->graphs);
     trainer_outer_free(self);
     trainer_best_free(self);

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "backend/graphs.h"
-#include "backend/profile.h"
 #include "control.pb-c.h"
 #include "data/chat.h"
 #include "pipeline/pipeline.h"
@@ -17,9 +16,8 @@
 #include "rank/model.h"
 #include "rank/optim.h"
 #include "rank/tokenizer.h"
-#include "trace/trace.h"
 #include "train/training_state.h"
-#include "worker/worker.h"
+#include "worker/traced.h"
 
 /* What steps exchange, by kind: trainer_exchange_kinds. */
 enum { TRAINER_EXCHANGE_KINDS = 4 };
@@ -79,8 +77,7 @@ typedef struct trainer {
     rank_cp_group *cp;  /* ranks that share micro-batches with this one; NULL: there are none */
     rank_ep_group *ep;  /* ranks that share out the experts with this one; NULL: there are none */
     rank_zero_range *apart; /* of own: the experts, layer by layer */
-    rank_trace *trace;      /* of the last steps; NULL: none is wanted */
-    rank_profile profile;   /* gives it the operations */
+    rank_traced traced;     /* the last steps */
     rank_model *model;
     rank_optimizer *optimizer;
     rank_ddp *ddp;
@@ -150,20 +147,13 @@ BASE_MUST_CHECK base_status trainer_spread_shards(const trainer *self, const flo
 BASE_MUST_CHECK base_status trainer_collect_shards(const trainer *self, const float *shard,
                                                    float *whole, base_error *reterr);
 
-/* ---- traced.c: the trace of the last steps. Each does nothing without --trace. ---- */
-
-/* Makes it, once the queue is open. */
-BASE_MUST_CHECK base_status trainer_trace_make(trainer *self, base_error *reterr);
+/* ---- traced.c: what a step adds to the trace ---- */
 
 /* A part of the step on this thread ends. Behind RANK_TRACE_BATCH come the passes of that micro-batch. */
 void trainer_trace_part(const trainer *self, rank_trace_kind kind, int64_t begun_ns, int index);
 
 /* An exchange ends that this thread was in from its begin. */
 void trainer_trace_exchange(const trainer *self, rank_trace_kind kind, int64_t begun_ns);
-
-/* Collective, behind the last step: rank 0 writes it into OUT. */
-BASE_MUST_CHECK base_status trainer_trace_write(const trainer *self, base_error *reterr);
-void trainer_trace_free(trainer *self);
 
 /* prepare.c: makes the ddp, with these parameters. */
 BASE_MUST_CHECK base_status trainer_wrap(trainer *self, float *params, base_error *reterr);

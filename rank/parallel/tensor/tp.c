@@ -37,6 +37,7 @@ struct rank_tp_group {
     int64_t ns;             /* in all-reduces */
     rank_tp_costs before;   /* libcoll's counters when the group was made */
     rank_exchange_log *log; /* NULL: none */
+    rank_trace *trace;      /* the same */
     base_status failed;
     base_error error;
 };
@@ -147,6 +148,12 @@ static void all_reduce(void *user, float *at, size_t count)
     if (group->log != NULL) {
         rank_exchange_log_add(group->log, span);
     }
+    rank_trace_add(group->trace, (rank_trace_span){.kind = RANK_TRACE_PARTS,
+                                                   .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE |
+                                                         RANK_TRACE_ALL_RANKS,
+                                                   .begin_ns = before_ns,
+                                                   .index = -1,
+                                                   .bytes = count * sizeof *at});
 }
 
 /* A rank alone has memory of its device, ranks of a CPU an arena, and those of devices memory that
@@ -296,4 +303,9 @@ void rank_tp_group_recount(rank_tp_group *group, uint64_t count, uint64_t bytes)
 void rank_tp_group_log(rank_tp_group *group, rank_exchange_log *log)
 {
     group->log = log;
+}
+
+void rank_tp_group_trace(rank_tp_group *group, rank_trace *trace)
+{
+    group->trace = trace;
 }

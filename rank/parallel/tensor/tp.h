@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "coll/coll.h"
 #include "parallel/tensor/exchange_log.h"
+#include "trace/trace.h"
 
 enum { RANK_TP_LEAVES = 16 };
 
@@ -92,5 +93,8 @@ void rank_tp_group_recount(rank_tp_group *group, uint64_t count, uint64_t bytes)
 /* From now on each all-reduce adds its span to the log, which the caller keeps until the group has
  * gone. NULL: to none. */
 void rank_tp_group_log(rank_tp_group *group, rank_exchange_log *log);
+
+/* The same of a trace, which is borrowed. */
+void rank_tp_group_trace(rank_tp_group *group, rank_trace *trace);
 
 #endif
