@@ -67,7 +67,7 @@ static bool has_file(const char *out, const char *name, const char *key, const c
 static base_status check_out(const char *out, base_error *reterr)
 {
     static const char *const written[] = {"timings.jsonl", "report.html", "scaling-curve.dat",
-                                          "scaling-curve.svg"};
+                                          "scaling-curve.svg", PROTO_TRACE_FILE};
     bool ours = true;
     const bool described = has_file(out, "manifest.json", "lab", INFERENCE_LAB, &ours);
     if ((described && !ours) || is_there(out, PROTO_CHECKPOINTS_DIRECTORY) ||
@@ -271,8 +271,8 @@ static char *describe(const launch_inference_view *view, const base_buffer *less
     return text;
 }
 
-/* Removes the curve's files of an older run. */
-static base_status remove_curve(const char *out, base_error *reterr)
+/* Removes the curve's files of an older run, and its trace, if this one has none. */
+static base_status remove_older(const char *out, bool traced, base_error *reterr)
 {
     /* the last two: of older records */
     static const char *const names[] = {"scaling-curve.svg", "scaling-curve.dat",
@@ -284,6 +284,9 @@ static base_status remove_curve(const char *out, base_error *reterr)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         (void)unlinkat(directory_fd, names[i], 0);
     }
+    if (!traced) {
+        (void)unlinkat(directory_fd, PROTO_TRACE_FILE, 0);
+    }
     (void)close(directory_fd);
     return BASE_OK;
 }
@@ -291,7 +294,7 @@ static base_status remove_curve(const char *out, base_error *reterr)
 static base_status write_curve(const launch_inference_view *view, base_error *reterr)
 {
     const char *out = view->run->job->output.directory;
-    const base_status status = remove_curve(out, reterr);
+    const base_status status = remove_older(out, view->run->job->output.trace > 0, reterr);
     if (status != BASE_OK || view->figures->curve.point_count == 0) {
         return status;
     }
@@ -362,7 +365,10 @@ base_status launch_inference_write(const launch_inference *run, base_buffer *lin
     info.steal_share = launch_steal_share(run->cpu_before, launch_cpu_times_now());
     launch_inference_view view = {
         .run = run, .figures = &figures, .results = results, .info = &info};
+    launch_trace trace;
+    view.trace = launch_trace_find(run->job->output.directory, run->job, &trace);
     const base_status written = write_all(&view, reterr);
+    launch_trace_fini(&trace);
     launch_inference_lines(&figures, results, lines);
     json_decref(results);
     return written;

@@ -9,6 +9,7 @@
 
 #include "record/inference_lesson.h"
 #include "record/report.h"
+#include "record/trace_timeline.h"
 
 enum { PROMPTS_SHOWN = 256, PARTS = 5 };
 
@@ -415,6 +416,7 @@ base_status launch_inference_report(const launch_inference_view *view, base_buff
     launch_report_lesson(text, view->lesson_notes);
     put_prompts(view, text);
     put_ranks(view, text);
+    launch_trace_timeline(view->run->job, view->trace, text);
     put_comparison(view, text);
     put_curve(view, text);
     launch_report_terms(text, terms, sizeof terms / sizeof terms[0]);

@@ -6,6 +6,7 @@
 #include "record/inference.h"
 #include "record/inference_figures.h"
 #include "record/run_info.h"
+#include "record/trace.h"
 
 typedef struct launch_inference_view {
     const launch_inference *run;
@@ -13,7 +14,8 @@ typedef struct launch_inference_view {
     const json_t *results;
     const launch_run_info *info;
     const char *lesson_notes;
-    const char *manifest; /* manifest.json's text */
+    const char *manifest;      /* manifest.json's text */
+    const launch_trace *trace; /* one step of it; NULL: there is none */
 } launch_inference_view;
 
 /* The page. */

@@ -364,7 +364,7 @@ base_status launch_report_write(const launch_run *run, const char *manifest, bas
     base_buffer_put(text, "</div>\n");
     launch_report_lesson(text, run->lesson_notes);
     put_time_sections(run, text);
-    launch_trace_timeline(run, text);
+    launch_trace_timeline(run->job, run->trace, text);
     launch_stages_report(run, text);
     put_curves(run, text);
     launch_report_ranks(run, text);

@@ -7,7 +7,7 @@
 
 #include "chart/axis.h"
 #include "record/report.h"
-#include "record/trace.h"
+#include "record/run.h"
 
 enum {
     THREAD_HEIGHT = 24,
@@ -35,22 +35,25 @@ typedef struct timeline {
     const launch_trace *trace;
     chart_plot plot;
     double least; /* a bar narrower than this waits for more, in SVG units */
-    bool numbers; /* micro-batches have their numbers */
+    bool named;   /* passes have their names in their bars, */
+    bool numbers; /* or the numbers of their micro-batches */
     pending pendings[LAUNCH_TRACE_CATEGORIES];
     base_buffer *text;
 } timeline;
 
-/* In the colours of the bars above. */
-static const char *const classes[LAUNCH_TRACE_CATEGORIES] = {
-    [LAUNCH_TRACE_FORWARD] = "compute\" fill-opacity=\".62",
-    [LAUNCH_TRACE_BACKWARD] = "compute",
-    [LAUNCH_TRACE_LAYER] = "hint",
-    [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
-    [LAUNCH_TRACE_WAITING] = "waiting",
-    [LAUNCH_TRACE_EXCHANGE] = "exchange",
-    [LAUNCH_TRACE_OPTIMIZER] = "optimizer",
-    [LAUNCH_TRACE_OTHER] = "other",
+/* Those of the bars above. Forward's is fainter than backward's. */
+static const char *const colours[LAUNCH_TRACE_CATEGORIES] = {
+    [LAUNCH_TRACE_FORWARD] = "compute",     [LAUNCH_TRACE_BACKWARD] = "compute",
+    [LAUNCH_TRACE_LAYER] = "hint",          [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
+    [LAUNCH_TRACE_WAITING] = "waiting",     [LAUNCH_TRACE_EXCHANGE] = "exchange",
+    [LAUNCH_TRACE_OPTIMIZER] = "optimizer", [LAUNCH_TRACE_OTHER] = "other",
 };
+
+/* What is drawn, of which job. */
+typedef struct view {
+    const proto_job *job;
+    const launch_trace *trace;
+} view;
 
 static double x_of(const timeline *made, double ms)
 {
@@ -62,10 +65,11 @@ static void begin_bar(const timeline *made, const pending *bar, double y, double
 {
     const double x = x_of(made, bar->begin_ms);
     const double width = fmax(x_of(made, bar->end_ms) - x - GAP_UNITS, 0.6);
+    const bool forward = bar->first->category == LAUNCH_TRACE_FORWARD;
     base_buffer_printf(
         made->text,
-        "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\"><title>",
-        classes[bar->first->category], x, y, width, height);
+        "<rect class=\"%s\"%s x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\"><title>",
+        colours[bar->first->category], forward ? " fill-opacity=\".62\"" : "", x, y, width, height);
 }
 
 static void put_title(const timeline *made, const pending *bar)
@@ -92,7 +96,8 @@ static void put_label(const timeline *made, const launch_trace_span *span, doubl
     const bool pass =
         span->category == LAUNCH_TRACE_FORWARD || span->category == LAUNCH_TRACE_BACKWARD;
     const bool numbered = made->numbers && span->micro_batch >= 0;
-    if (!pass || width < (numbered ? NUMBER_WIDTH_MIN : NAME_WIDTH_MIN)) {
+    if (!pass || !(numbered || made->named) ||
+        width < (numbered ? NUMBER_WIDTH_MIN : NAME_WIDTH_MIN)) {
         return;
     }
     base_buffer_printf(made->text,
@@ -200,9 +205,9 @@ static void put_rank(timeline *made, int rank, double top)
     }
 }
 
-static int ranks_of(const launch_run *run)
+static int ranks_of(const view *of)
 {
-    const int ranks = (int)run->job->job.world_size;
+    const int ranks = (int)of->job->job.world_size;
     return ranks < LAUNCH_CHART_RANKS_MAX ? ranks : LAUNCH_CHART_RANKS_MAX;
 }
 
@@ -212,10 +217,10 @@ static double rank_height(const launch_trace *trace, int rank)
     return THREAD_HEIGHT + LANE_GAP + (rows > 0 ? 2 + rows * ROW_HEIGHT : 0);
 }
 
-static void draw(const launch_run *run, base_buffer *text)
+static void draw(const view *of, base_buffer *text)
 {
-    const launch_trace *trace = run->trace;
-    const int ranks = ranks_of(run);
+    const launch_trace *trace = of->trace;
+    const int ranks = ranks_of(of);
     double height = 0;
     double end_ms = 0;
     int lanes = 0;
@@ -233,7 +238,8 @@ static void draw(const launch_run *run, base_buffer *text)
                               .height = height,
                               .x = chart_axis_make(0, fmax(end_ms, 1e-3), 8, false),
                               .x_label = "ms since the step began"},
-                     .numbers = run->job->train.micro_batches > 1,
+                     .named = proto_mode_get(of->job->job.mode)->trains,
+                     .numbers = of->job->train.micro_batches > 1,
                      .text = text};
     made.least = fmax(1.0, made.plot.width * lanes / BARS_MAX);
     chart_svg_begin(text, "", CHART_WIDTH, made.plot.top + height + CHART_PLOT_BELOW,
@@ -289,12 +295,12 @@ static rank_sums sums_of(const launch_trace *trace, int rank)
 }
 
 /* The rank of which the least number of buckets had been exchanged when its backward ended. */
-static void say_buckets(const launch_run *run, base_buffer *text)
+static void say_buckets(const view *of, base_buffer *text)
 {
     rank_sums least = {.buckets = 0};
     int least_rank = 0;
-    for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
-        const rank_sums sums = sums_of(run->trace, rank);
+    for (int rank = 0; rank < (int)of->job->job.world_size; rank++) {
+        const rank_sums sums = sums_of(of->trace, rank);
         if (sums.buckets > 0 && (least.buckets == 0 || sums.buckets_early < least.buckets_early)) {
             least = sums;
             least_rank = rank;
@@ -303,23 +309,23 @@ static void say_buckets(const launch_run *run, base_buffer *text)
     if (least.buckets > 0) {
         base_buffer_printf(
             text, "%s%d of %d buckets&rsquo; exchanges had ended before backward did%s",
-            run->job->job.world_size > 1 ? "On every rank at least " : "", least.buckets_early,
-            least.buckets, run->job->job.world_size > 1 ? "" : ".");
+            of->job->job.world_size > 1 ? "On every rank at least " : "", least.buckets_early,
+            least.buckets, of->job->job.world_size > 1 ? "" : ".");
     }
-    if (least.buckets > 0 && run->job->job.world_size > 1) {
+    if (least.buckets > 0 && of->job->job.world_size > 1) {
         base_buffer_printf(text, " (so many on rank %d).", least_rank);
     }
 }
 
 /* How much of the time between the first forward and the last backward stages were in no pass. */
-static void say_idle(const launch_run *run, base_buffer *text)
+static void say_idle(const view *of, base_buffer *text)
 {
     double begin_ms = INFINITY;
     double end_ms = 0;
     double passes_ms = 0;
     int ranks = 0;
-    for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
-        const rank_sums sums = sums_of(run->trace, rank);
+    for (int rank = 0; rank < (int)of->job->job.world_size; rank++) {
+        const rank_sums sums = sums_of(of->trace, rank);
         begin_ms = fmin(begin_ms, sums.forward_begin_ms);
         end_ms = fmax(end_ms, sums.backward_end_ms);
         passes_ms += sums.passes_ms;
@@ -334,19 +340,44 @@ static void say_idle(const launch_run *run, base_buffer *text)
     }
 }
 
+/* How many exchanges a step of decoding has, and what part of it they take. */
+static void say_exchanges(const view *of, base_buffer *text)
+{
+    const launch_trace *trace = of->trace;
+    double exchanges_ms = 0;
+    double steps_ms = 0;
+    int count = 0;
+    int ranks = 0;
+    for (size_t i = 0; i < trace->count; i++) {
+        const launch_trace_span *span = &trace->spans[i];
+        const double took_ms = span->end_ms - span->begin_ms;
+        const bool exchange = span->category == LAUNCH_TRACE_EXCHANGE;
+        ranks += span->category == LAUNCH_TRACE_STEP ? 1 : 0;
+        steps_ms += span->category == LAUNCH_TRACE_STEP ? took_ms : 0;
+        exchanges_ms += exchange ? took_ms : 0;
+        count += exchange && span->rank == trace->spans[0].rank ? 1 : 0;
+    }
+    if (steps_ms > 0 && ranks > 1) {
+        base_buffer_printf(text,
+                           "A rank was in one of the step&rsquo;s %d exchanges for "
+                           "%.0f&nbsp;%% of the time in the mean.",
+                           count, 100 * exchanges_ms / steps_ms);
+    }
+}
+
 /* Who waited longest. */
-static void say_waiting(const launch_run *run, base_buffer *text)
+static void say_waiting(const view *of, base_buffer *text)
 {
     double most_ms = -1;
     int most_rank = 0;
-    for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
-        const double waited_ms = sums_of(run->trace, rank).waited_ms;
+    for (int rank = 0; rank < (int)of->job->job.world_size; rank++) {
+        const double waited_ms = sums_of(of->trace, rank).waited_ms;
         if (waited_ms > most_ms) {
             most_ms = waited_ms;
             most_rank = rank;
         }
     }
-    if (run->job->job.world_size > 1) {
+    if (of->job->job.world_size > 1) {
         base_buffer_printf(text, " Rank %d waited longest, ", most_rank);
         launch_report_ms(text, most_ms, 2);
         base_buffer_put(text, ".");
@@ -354,9 +385,9 @@ static void say_waiting(const launch_run *run, base_buffer *text)
 }
 
 /* What the picture does not show, or not exactly. */
-static void say_limits(const launch_run *run, base_buffer *text)
+static void say_limits(const view *of, base_buffer *text)
 {
-    const launch_trace *trace = run->trace;
+    const launch_trace *trace = of->trace;
     if (!trace->whole) {
         base_buffer_put(text, "<p class=\"none\">One step has more spans than are kept: this is "
                               "the end of it.</p>\n");
@@ -374,9 +405,9 @@ static void say_limits(const launch_run *run, base_buffer *text)
                            "many are drawn; %d are not.</p>\n",
                            ROWS_MAX, hidden);
     }
-    if (ranks_of(run) < (int)run->job->job.world_size) {
-        base_buffer_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n", ranks_of(run),
-                           (int)run->job->job.world_size);
+    if (ranks_of(of) < (int)of->job->job.world_size) {
+        base_buffer_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n", ranks_of(of),
+                           (int)of->job->job.world_size);
     }
     double uncertainty_ms = 0;
     for (int i = 0; i < trace->clock_count; i++) {
@@ -396,34 +427,60 @@ static void say_limits(const launch_run *run, base_buffer *text)
     }
 }
 
-void launch_trace_timeline(const launch_run *run, base_buffer *text)
+/* What the colours mean, of those that are in the picture. */
+static void put_key(const launch_trace *trace, base_buffer *text)
 {
-    static const char KEY[] =
-        "<ul class=\"key\"><li><i class=\"compute\" style=\"opacity:.62\"></i>forward</li><li><i "
-        "class=\"compute\"></i>backward</li><li><i class=\"overlapped\"></i>exchanges moved on in "
-        "backward</li><li><i class=\"waiting\"></i>waiting</li><li><i class=\"exchange\"></i>"
-        "exchange under way</li><li><i class=\"optimizer\"></i>optimizer</li><li><i "
-        "class=\"other\"></i>other</li></ul>\n";
-    if (run->trace == NULL) {
+    static const char *const meanings[LAUNCH_TRACE_CATEGORIES] = {
+        [LAUNCH_TRACE_FORWARD] = "forward",
+        [LAUNCH_TRACE_BACKWARD] = "backward",
+        [LAUNCH_TRACE_OVERLAPPED] = "exchanges moved on in backward",
+        [LAUNCH_TRACE_WAITING] = "waiting",
+        [LAUNCH_TRACE_EXCHANGE] = "exchange under way",
+        [LAUNCH_TRACE_OPTIMIZER] = "optimizer",
+        [LAUNCH_TRACE_OTHER] = "other",
+    };
+    bool there[LAUNCH_TRACE_CATEGORIES] = {false};
+    for (size_t i = 0; i < trace->count; i++) {
+        there[trace->spans[i].category] = true;
+    }
+    base_buffer_put(text, "<ul class=\"key\">");
+    for (int i = 0; i < LAUNCH_TRACE_CATEGORIES; i++) {
+        if (there[i] && meanings[i] != NULL) {
+            base_buffer_printf(text, "<li><i class=\"%s\"%s></i>%s</li>", colours[i],
+                               i == LAUNCH_TRACE_FORWARD ? " style=\"opacity:.62\"" : "",
+                               meanings[i]);
+        }
+    }
+    base_buffer_put(text, "</ul>\n");
+}
+
+void launch_trace_timeline(const proto_job *job, const launch_trace *trace, base_buffer *text)
+{
+    const view own = {.job = job, .trace = trace};
+    const view *of = &own;
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    if (trace == NULL) {
         return;
     }
     base_buffer_printf(text,
                        "<section><h2>One step</h2><p class=\"hintline\">Step %" PRId64
                        ", of median length among the last %d. Each rank has a lane of what it did, "
                        "and below it what was exchanged meanwhile. ",
-                       run->trace->step, run->trace->steps);
-    if (proto_mode_get(run->job->job.mode)->pipelined) {
-        say_idle(run, text);
+                       of->trace->step, of->trace->steps);
+    if (mode->pipelined) {
+        say_idle(of, text);
+    } else if (mode->trains) {
+        say_buckets(of, text);
     } else {
-        say_buckets(run, text);
+        say_exchanges(of, text);
     }
-    say_waiting(run, text);
+    say_waiting(of, text);
     base_buffer_put(text, "</p>\n");
-    base_buffer_put(text, KEY);
+    put_key(trace, text);
     base_buffer_put(text, "<div class=\"scroll wide\">");
-    draw(run, text);
+    draw(of, text);
     base_buffer_put(text, "</div>");
-    say_limits(run, text);
+    say_limits(of, text);
     base_buffer_put(text, "<p class=\"none\">trace.json has these steps with every layer and "
                           "operation: open it at ui.perfetto.dev, or in chrome://tracing.</p>\n"
                           "</section>\n");
