@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buffer.h"
 #include "base/file.h"
@@ -127,18 +128,18 @@ static int by_begin(const void *left, const void *right)
 static void put_arguments(writer *self, const rank_trace_span *span, const char *between)
 {
     base_buffer *text = &self->text;
+    const char *own = span->index >= 0 ? kinds[span->kind].argument : NULL;
     for (int i = 0; i < self->open_count; i++) {
         const rank_trace_span *around = self->open[i];
         const char *name = kinds[around->kind].argument;
         const bool known = (around->of & RANK_TRACE_EXCHANGE) == 0 && around->index >= 0;
-        if (around != span && known && name != NULL) {
+        if (around != span && known && name != NULL && (own == NULL || strcmp(own, name) != 0)) {
             base_buffer_printf(text, "%s\"%s\":%d", between, name, (int)around->index);
             between = ",";
         }
     }
-    if (kinds[span->kind].argument != NULL && span->index >= 0) {
-        base_buffer_printf(text, "%s\"%s\":%d", between, kinds[span->kind].argument,
-                           (int)span->index);
+    if (own != NULL) {
+        base_buffer_printf(text, "%s\"%s\":%d", between, own, (int)span->index);
         between = ",";
     }
     if (span->detail > 0 && (span->of & RANK_TRACE_EXCHANGE) != 0) {
