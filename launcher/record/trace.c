@@ -226,12 +226,14 @@ base_status launch_trace_read(const char *directory, int world_size, launch_trac
         at += bytes + 1;
     }
     free(file);
-    if (status == BASE_OK) {
+    if (status == BASE_OK && self.described && trace->count > 0) {
         qsort(trace->spans, trace->count, sizeof *trace->spans, by_place);
-        if (self.described && choose(trace)) {
+        if (choose(trace)) {
             keep_step(trace);
             return BASE_OK;
         }
+    }
+    if (status == BASE_OK) {
         status = base_fail(reterr, BASE_ERR_INVALID, "it has no step");
     }
     launch_trace_fini(trace);

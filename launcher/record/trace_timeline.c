@@ -1,4 +1,4 @@
-/* Draws one step of a trace, and says what is to be seen in it. Called by report.c. */
+/* Draws one step of a trace. Called by report.c and inference_report.c. */
 #include "record/trace_timeline.h"
 
 #include <inttypes.h>
@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "chart/axis.h"
-#include "record/report.h"
 #include "record/run.h"
+#include "record/trace_sentences.h"
 
 enum {
     THREAD_HEIGHT = 24,
@@ -253,137 +253,6 @@ static void draw(const view *of, base_buffer *text)
     chart_svg_end(text);
 }
 
-/* ---- what is to be seen ---- */
-
-/* What a rank did in the step. */
-typedef struct rank_sums {
-    double forward_begin_ms;
-    double backward_end_ms;
-    double passes_ms;
-    double waited_ms;
-    int buckets;
-    int buckets_early; /* whose exchange ended before the last backward did */
-} rank_sums;
-
-static rank_sums sums_of(const launch_trace *trace, int rank)
-{
-    rank_sums sums = {.forward_begin_ms = INFINITY};
-    for (size_t i = 0; i < trace->count; i++) {
-        const launch_trace_span *span = &trace->spans[i];
-        const double took_ms = span->end_ms - span->begin_ms;
-        const bool forward = span->category == LAUNCH_TRACE_FORWARD;
-        if (span->rank != rank) {
-            continue;
-        }
-        if (forward) {
-            sums.forward_begin_ms = fmin(sums.forward_begin_ms, span->begin_ms);
-        }
-        if (forward || span->category == LAUNCH_TRACE_BACKWARD) {
-            sums.backward_end_ms = fmax(sums.backward_end_ms, span->end_ms);
-            sums.passes_ms += took_ms;
-        }
-        sums.waited_ms += span->category == LAUNCH_TRACE_WAITING ? took_ms : 0;
-    }
-    for (size_t i = 0; i < trace->count; i++) {
-        const launch_trace_span *span = &trace->spans[i];
-        if (span->rank == rank && span->category == LAUNCH_TRACE_EXCHANGE && span->bucket >= 0) {
-            sums.buckets++;
-            sums.buckets_early += span->end_ms <= sums.backward_end_ms;
-        }
-    }
-    return sums;
-}
-
-/* The rank of which the least number of buckets had been exchanged when its backward ended. */
-static void say_buckets(const view *of, base_buffer *text)
-{
-    rank_sums least = {.buckets = 0};
-    int least_rank = 0;
-    for (int rank = 0; rank < (int)of->job->job.world_size; rank++) {
-        const rank_sums sums = sums_of(of->trace, rank);
-        if (sums.buckets > 0 && (least.buckets == 0 || sums.buckets_early < least.buckets_early)) {
-            least = sums;
-            least_rank = rank;
-        }
-    }
-    if (least.buckets > 0) {
-        base_buffer_printf(
-            text, "%s%d of %d buckets&rsquo; exchanges had ended before backward did%s",
-            of->job->job.world_size > 1 ? "On every rank at least " : "", least.buckets_early,
-            least.buckets, of->job->job.world_size > 1 ? "" : ".");
-    }
-    if (least.buckets > 0 && of->job->job.world_size > 1) {
-        base_buffer_printf(text, " (so many on rank %d).", least_rank);
-    }
-}
-
-/* How much of the time between the first forward and the last backward stages were in no pass. */
-static void say_idle(const view *of, base_buffer *text)
-{
-    double begin_ms = INFINITY;
-    double end_ms = 0;
-    double passes_ms = 0;
-    int ranks = 0;
-    for (int rank = 0; rank < (int)of->job->job.world_size; rank++) {
-        const rank_sums sums = sums_of(of->trace, rank);
-        begin_ms = fmin(begin_ms, sums.forward_begin_ms);
-        end_ms = fmax(end_ms, sums.backward_end_ms);
-        passes_ms += sums.passes_ms;
-        ranks += isfinite(sums.forward_begin_ms) ? 1 : 0;
-    }
-    if (ranks > 0 && end_ms > begin_ms) {
-        base_buffer_printf(text,
-                           "From the first forward to the last backward a rank was in a pass for "
-                           "%.0f&nbsp;%% of the time in the mean. The rest is the bubble, in which "
-                           "it waits for its neighbours.",
-                           100 * passes_ms / (ranks * (end_ms - begin_ms)));
-    }
-}
-
-/* How many exchanges a step of decoding has, and what part of it they take. */
-static void say_exchanges(const view *of, base_buffer *text)
-{
-    const launch_trace *trace = of->trace;
-    double exchanges_ms = 0;
-    double steps_ms = 0;
-    int count = 0;
-    int ranks = 0;
-    for (size_t i = 0; i < trace->count; i++) {
-        const launch_trace_span *span = &trace->spans[i];
-        const double took_ms = span->end_ms - span->begin_ms;
-        const bool exchange = span->category == LAUNCH_TRACE_EXCHANGE;
-        ranks += span->category == LAUNCH_TRACE_STEP ? 1 : 0;
-        steps_ms += span->category == LAUNCH_TRACE_STEP ? took_ms : 0;
-        exchanges_ms += exchange ? took_ms : 0;
-        count += exchange && span->rank == trace->spans[0].rank ? 1 : 0;
-    }
-    if (steps_ms > 0 && ranks > 1) {
-        base_buffer_printf(text,
-                           "A rank was in one of the step&rsquo;s %d exchanges for "
-                           "%.0f&nbsp;%% of the time in the mean.",
-                           count, 100 * exchanges_ms / steps_ms);
-    }
-}
-
-/* Who waited longest. */
-static void say_waiting(const view *of, base_buffer *text)
-{
-    double most_ms = -1;
-    int most_rank = 0;
-    for (int rank = 0; rank < (int)of->job->job.world_size; rank++) {
-        const double waited_ms = sums_of(of->trace, rank).waited_ms;
-        if (waited_ms > most_ms) {
-            most_ms = waited_ms;
-            most_rank = rank;
-        }
-    }
-    if (of->job->job.world_size > 1) {
-        base_buffer_printf(text, " Rank %d waited longest, ", most_rank);
-        launch_report_ms(text, most_ms, 2);
-        base_buffer_put(text, ".");
-    }
-}
-
 /* What the picture does not show, or not exactly. */
 static void say_limits(const view *of, base_buffer *text)
 {
@@ -458,7 +327,6 @@ void launch_trace_timeline(const proto_job *job, const launch_trace *trace, base
 {
     const view own = {.job = job, .trace = trace};
     const view *of = &own;
-    const proto_mode_row *mode = proto_mode_get(job->job.mode);
     if (trace == NULL) {
         return;
     }
@@ -467,14 +335,7 @@ void launch_trace_timeline(const proto_job *job, const launch_trace *trace, base
                        ", of median length among the last %d. Each rank has a lane of what it did, "
                        "and below it what was exchanged meanwhile. ",
                        of->trace->step, of->trace->steps);
-    if (mode->pipelined) {
-        say_idle(of, text);
-    } else if (mode->trains) {
-        say_buckets(of, text);
-    } else {
-        say_exchanges(of, text);
-    }
-    say_waiting(of, text);
+    launch_trace_say(job, trace, text);
     base_buffer_put(text, "</p>\n");
     put_key(trace, text);
     base_buffer_put(text, "<div class=\"scroll wide\">");
