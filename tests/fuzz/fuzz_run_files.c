@@ -1,6 +1,6 @@
 /* Any bytes are what ranks reported of a run, or are left out. The first byte says what they are: lines of
- * timings.jsonl, with the times of stages or without; or the flight records of two ranks, with a NUL
- * between them. No text of a flight record becomes a tag of the page. */
+ * timings.jsonl, with the times of stages or without; the flight records of two ranks, with a NUL
+ * between them; or a trace. No text of a flight record or a trace becomes a tag of the page. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "directory.h"
 #include "record/flight_page.h"
 #include "record/timings.h"
+#include "record/trace_timeline.h"
 
 enum { RANKS = 2, PAGE_BYTES_MAX = 64 << 20 };
 
@@ -53,9 +54,27 @@ static void write_flight(const fuzz_directory *directory, const char *text, size
     free(page);
 }
 
+static void draw_trace(const fuzz_directory *directory, const char *file, size_t file_bytes)
+{
+    proto_job job;
+    launch_trace trace;
+    base_buffer page = {0};
+    char path[FUZZ_PATH_BYTES];
+    proto_job_defaults(&job);
+    job.job.world_size = RANKS;
+    fuzz_directory_put(directory, PROTO_TRACE_FILE, file, file_bytes, path);
+    if (launch_trace_read(directory->path, RANKS, &trace, NULL) == BASE_OK) {
+        launch_trace_timeline(&job, &trace, &page);
+        BASE_ASSERT(!page.failed);
+        BASE_ASSERT(strstr(page.data, "<mark") == NULL);
+        launch_trace_fini(&trace);
+    }
+    base_buffer_fini(&page);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-    enum { TIMINGS, TIMINGS_OF_STAGES, FLIGHT, KINDS };
+    enum { TIMINGS, TIMINGS_OF_STAGES, FLIGHT, TRACE, KINDS };
     fuzz_directory directory;
     if (size_bytes == 0) {
         return 0;
@@ -68,6 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     fuzz_directory_make(&directory);
     if (kind == FLIGHT) {
         write_flight(&directory, text, text_bytes);
+    } else if (kind == TRACE) {
+        draw_trace(&directory, text, text_bytes);
     } else {
         read_timings(&directory, text, text_bytes, kind == TIMINGS_OF_STAGES);
     }
