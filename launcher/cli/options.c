@@ -314,6 +314,13 @@ static base_status check_training(const launch_options *options, base_error *ret
     return BASE_OK;
 }
 
+/* None where there is no record, nor where its time would count: what --baseline and --curve compare is measured alike. */
+static int64_t default_trace(const proto_job *job)
+{
+    const bool compares = job->infer.baseline || job->infer.curve[0] != '\0';
+    return job->infer.unrecorded || compares ? 0 : proto_mode_get(job->job.mode)->trace;
+}
+
 /* Checks what several flags must have in common. */
 static base_status check_together(launch_options *options, base_error *reterr)
 {
@@ -334,7 +341,7 @@ static base_status check_together(launch_options *options, base_error *reterr)
         job->parallel.bucket_bytes = mode->bucket_bytes;
     }
     if (!options->trace_given && options->job_file[0] == '\0') {
-        job->output.trace = job->infer.unrecorded ? 0 : mode->trace;
+        job->output.trace = default_trace(job);
     }
     if (job->infer.eval_every > 0 && options->job_file[0] == '\0') {
         job->infer.eval = true;

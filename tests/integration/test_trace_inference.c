@@ -86,6 +86,10 @@ static void a_trace_changes_no_token(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     free(traced);
     free(plain);
+    json_decref(inference_measure("2", "compared", FLAGS(PROMPTS, "--baseline"))); /* alike */
+    name_out("compared");
+    (void)snprintf(path, sizeof path, "%s/trace.json", run.out);
+    assert_int_not_equal(access(path, F_OK), 0);
 }
 
 int main(void)
