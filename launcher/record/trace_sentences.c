@@ -56,14 +56,21 @@ static void say_buckets(const launch_trace *trace, int ranks, base_buffer *text)
             least_rank = rank;
         }
     }
-    if (least.buckets > 0) {
-        base_buffer_printf(text,
-                           "%s%d of %d buckets&rsquo; exchanges had ended before backward did%s",
-                           ranks > 1 ? "On every rank at least " : "", least.buckets_early,
-                           least.buckets, ranks > 1 ? "" : ".");
+    if (least.buckets == 0) {
+        return;
     }
-    if (least.buckets > 0 && ranks > 1) {
-        base_buffer_printf(text, " (so many on rank %d).", least_rank);
+    if (least.buckets == 1 && least.buckets_early == 0) {
+        base_buffer_put(text, "The one exchange of gradients ended after backward.");
+    } else if (ranks == 1 || least.buckets_early == 0) {
+        base_buffer_printf(text,
+                           "On rank %d %d of %d buckets&rsquo; exchanges had ended before backward "
+                           "did.",
+                           least_rank, least.buckets_early, least.buckets);
+    } else {
+        base_buffer_printf(text,
+                           "On every rank at least %d of %d buckets&rsquo; exchanges had ended "
+                           "before backward did (so many on rank %d).",
+                           least.buckets_early, least.buckets, least_rank);
     }
 }
 

@@ -129,6 +129,24 @@ static void the_step_of_median_length_is_drawn(void **state)
     free(page);
 }
 
+static void an_exchange_behind_backward_is_said(void **state)
+{
+    (void)state;
+    lines made = {.text = NULL};
+    put(&made, "{\"traceEvents\":[\n");
+    for (int rank = 0; rank < RANKS; rank++) {
+        put_span(&made, "step", "step", rank, 1, 0, 10, "\"step\":0");
+        put_span(&made, "backward", "backward", rank, 1, 3, 5, "\"step\":0");
+        put_span(&made, "all-reduce of bucket 0", "exchange", rank, 2, 8, 1,
+                 "\"step\":0,\"bucket\":0");
+    }
+    put_end(&made, 1, "");
+    char *page = report_with("behind", made);
+    assert_has(page, "The one exchange of gradients ended after backward.");
+    assert_null(strstr(page, "On every rank"));
+    free(page);
+}
+
 static void what_is_not_there_is_said(void **state)
 {
     (void)state;
@@ -244,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_step_of_median_length_is_drawn),
+        cmocka_unit_test(an_exchange_behind_backward_is_said),
         cmocka_unit_test(what_is_not_there_is_said),
         cmocka_unit_test(one_step_is_kept),
         cmocka_unit_test(foreign_spans_are_left_out),
