@@ -290,8 +290,7 @@ base_status launch_record_begin(launch_record *record, uint64_t first_step, base
     }
     record->attempts++;
     record->first_step = first_step;
-    if (record->begun ||
-        first_step > 0) { /* an older attempt's, which this one's replaces at its end */
+    if (record->begun || first_step > 0) { /* the trace is of an older attempt */
         (void)unlinkat(record->directory.fd, PROTO_TRACE_FILE, 0);
     }
     launch_steps_go_on_from(&record->steps, first_step);
