@@ -23,7 +23,6 @@
 #include "job/session.h"
 #include "job/signals.h"
 #include "job/writer.h"
-#include "record/summary.h"
 
 enum {
     NO_FD = -1,
@@ -341,74 +340,6 @@ static void session_close(launch_session *session)
     free(session->ranks);
 }
 
-static void deliver_tails(const launch_session *session)
-{
-    const launch_job_options *options = session->options;
-    for (int rank = 0; session->cause.blame != 0 && rank < session->world_size; rank++) {
-        const launch_tail *tail = &session->ranks[rank].tail;
-        if (options->on_tail != NULL && tail->used > 0) {
-            options->on_tail(options->user, rank, tail->data, tail->used);
-        }
-    }
-}
-
-/* The figures of a job whose ranks were ready. They follow the same rules as the record's. */
-static base_status fill_figures(const launch_session *session, launch_job_result *result,
-                                base_error *reterr)
-{
-    const launch_record_end end = {0};
-    launch_summary summary;
-    const base_status status = launch_summary_init(
-        &summary, session->steps, launch_session_first_index(session), &end, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    result->steps_done = (int64_t)(session->steps->first + summary.steps_done);
-    result->loss_first = summary.loss_first;
-    result->loss_last = summary.loss_last;
-    result->tokens_per_second = summary.tokens_per_second;
-    result->allreduce_ms_p50 = summary.allreduce_ms.p50;
-    result->allreduce_ms_p95 = summary.allreduce_ms.p95;
-    result->steps_measured = summary.steps_done - summary.measured_first;
-    result->mean_step = summary.mean_step;
-    launch_summary_fini(&summary);
-    return BASE_OK;
-}
-
-static base_status fill_result(launch_session *session, base_error *reterr)
-{
-    launch_job_result *result = session->result;
-    const base_status status = result->ready ? fill_figures(session, result, reterr) : BASE_OK;
-    result->stop_signal = session->stop_signal;
-    const bool partial = session->stop_signal != 0 || session->cause.blame != 0;
-    for (int rank = 0; rank < session->world_size && partial; rank++) {
-        result->ranks[rank].eval_total = 0; /* a part of the ranks gives no accuracy */
-        result->ranks[rank].eval_correct = 0;
-    }
-    if (session->cause.blame != 0) {
-        result->cause = session->cause.error;
-        result->fails_again = session->cause.fails_again;
-        const int own =
-            session->cause.rank >= 0 ? session->ranks[session->cause.rank].exit_code : 0;
-        result->exit_status = own != 0 ? own : session->cause.exit_status;
-    } else if (session->stop_signal != 0) {
-        result->exit_status = BASE_EXIT_SIGNAL_BASE + session->stop_signal;
-    }
-    return status;
-}
-
-/* Warns of a training whose loss grew, although nothing failed. */
-static void warn_of_growth(launch_session *session)
-{
-    const launch_job_result *result = session->result;
-    if (session->cause.blame == 0 && session->options->label == NULL &&
-        launch_loss_grew(result->loss_first, result->loss_last)) {
-        char message[LAUNCH_LOSS_MESSAGE_BYTES];
-        launch_loss_message(result->loss_first, result->loss_last, message);
-        launch_screen_say(&session->screen, "warning: %s", message);
-    }
-}
-
 /* All that is not zero at the start. */
 static void session_init(launch_session *session, const launch_job_options *options,
                          launch_job_result *result)
@@ -462,13 +393,13 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     if (status == BASE_OK) {
         launch_progress_update(session, base_now_ns(), true);
         launch_flights_deliver(session, true);
-        deliver_tails(session);
+        launch_result_deliver_tails(session);
         launch_feed_abandon(session);
-        status = fill_result(session, reterr);
+        status = launch_result_fill(session, reterr);
         session->over = status == BASE_OK;
     }
     if (status == BASE_OK) {
-        warn_of_growth(session);
+        launch_result_warn_of_growth(session);
     } else if (session->cause.blame == 0) {
         session->cause.error = *reterr; /* for the other hosts */
     }

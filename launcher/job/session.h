@@ -208,6 +208,17 @@ BASE_MUST_CHECK base_status launch_start_job_file(launch_session *session, base_
 /* Makes all keys, listens, and starts all ranks. If it fails, some ranks may be running. */
 BASE_MUST_CHECK base_status launch_start_ranks(launch_session *session, base_error *reterr);
 
+/* ---- result.c ---- */
+
+/* Fills the result when all ranks have ended. */
+BASE_MUST_CHECK base_status launch_result_fill(launch_session *session, base_error *reterr);
+
+/* Hands on the last output of each rank of a job that has failed. */
+void launch_result_deliver_tails(const launch_session *session);
+
+/* Warns of a training whose loss grew, although nothing failed. */
+void launch_result_warn_of_growth(launch_session *session);
+
 /* ---- lease.c ---- */
 
 /* Redeems the job's lease, if it has one. The paid time begins here, so all hosts must be there. */
