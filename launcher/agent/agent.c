@@ -49,6 +49,14 @@ void agent_end_ranks(launch_agent *agent, int exit_code)
     }
 }
 
+void agent_end_attempt(launch_agent *agent)
+{
+    if (agent->state != AGENT_ENDING) {
+        agent_end_ranks(agent, BASE_EXIT_SIGNAL_BASE + agent->asked_signal);
+        agent->again = !agent->asked; /* else its user has ended it meanwhile */
+    }
+}
+
 void agent_give_up(launch_agent *agent, const base_error *why)
 {
     char reason[BASE_ERROR_MESSAGE_BYTES];
@@ -93,9 +101,15 @@ static int64_t prepare(launch_agent *agent, int64_t now_ns)
 
 static void lose_head(launch_agent *agent, const char *what)
 {
-    base_log(BASE_LOG_ERROR, "the head at %s is lost: %s; this host's ranks are ended",
-             agent_head_name(agent), what);
-    agent_end_ranks(agent, BASE_EXIT_ERROR);
+    const bool again = agent->part.tried_again;
+    base_log(again ? BASE_LOG_WARNING : BASE_LOG_ERROR,
+             "the head at %s is lost: %s; this host's ranks are ended%s", agent_head_name(agent),
+             what, again ? ", and it is called again, in case that it lives" : "");
+    if (again) {
+        agent_end_attempt(agent);
+    } else {
+        agent_end_ranks(agent, BASE_EXIT_ERROR);
+    }
 }
 
 /* Takes all messages that have come; of a file that is fetched fast, only so many at once. */
@@ -212,6 +226,10 @@ static void stop(launch_agent *agent, int signal_number)
         base_log(BASE_LOG_INFO, "the head is asked to end the job; once more ends it at once");
         return;
     }
+    if (agent->again) { /* between two attempts */
+        agent->again = false;
+        agent->exit_code = BASE_EXIT_SIGNAL_BASE + signal_number;
+    }
     agent_end_ranks(agent, BASE_EXIT_SIGNAL_BASE + signal_number);
     agent->kill_ns = base_now_ns();
 }
@@ -293,7 +311,11 @@ static base_status run_loop(launch_agent *agent, base_error *reterr)
         agent->sent = false;
         const int64_t next_ns = handle_due(agent);
         if (agent->state == AGENT_ENDING && !agent_ranks_run(agent)) {
-            break;
+            if (!agent->again) {
+                break;
+            }
+            agent_call_again(agent);
+            continue;
         }
         fill_polls(agent, polls);
         const int ranks = agent->ranks != NULL ? agent->part.ranks : 0;

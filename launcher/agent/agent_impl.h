@@ -58,6 +58,7 @@ typedef struct agent_part {
     int ranks;
     int world_size;
     int64_t host_timeout_ns;
+    bool tried_again;              /* after a failure of this attempt there may be another */
     char ports[BASE_PORTS_BYTES];  /* where its ranks may listen; empty: anywhere */
     char keyring[BASE_PATH_BYTES]; /* of this host, in a mode that may cost money */
 } agent_part;
@@ -66,6 +67,7 @@ typedef struct launch_agent {
     const launch_options *options;
     const char *rank_path;
     agent_state state;
+    bool again; /* AGENT_ENDING: when its ranks have ended, it enrols for the next attempt */
     int exit_code;
     int signal_fd;
     /* the head */
@@ -115,6 +117,9 @@ void agent_give_up(launch_agent *agent, const base_error *why);
 /* Ends what runs here: politely, and soon not. The agent then exits with this code. */
 void agent_end_ranks(launch_agent *agent, int exit_code);
 
+/* The same, but then the agent enrols with the head again. */
+void agent_end_attempt(launch_agent *agent);
+
 /* ---- messages.c ---- */
 
 /* Handles a message of the head. */
@@ -128,6 +133,9 @@ const char *agent_head_name(const launch_agent *agent);
 /* Makes the next attempt to reach the head, if it is due. Returns when to call again. After the
  * join timeout the agent ends. */
 int64_t agent_call(launch_agent *agent, int64_t now_ns);
+
+/* Forgets the attempt that has ended, none of whose ranks runs any more, and calls the head for the next one. */
+void agent_call_again(launch_agent *agent);
 
 /* An event of the connection. */
 void agent_event(launch_agent *agent, const proto_bus_event *event);

@@ -109,6 +109,29 @@ int64_t agent_call(launch_agent *agent, int64_t now_ns)
                                                                           : agent->join_deadline_ns;
 }
 
+void agent_call_again(launch_agent *agent)
+{
+    agent_ranks_close(agent);
+    agent_files_close(&agent->files);
+    proto_bus_close(agent->bus);
+    if (agent->job_fd >= 0) {
+        (void)close(agent->job_fd);
+    }
+    agent->bus = NULL;
+    agent->job_fd = -1;
+    agent->part.tried_again = false;
+    agent->again = agent->connected = agent->waits = agent->put_off = agent->silent = false;
+    agent->more = false;
+    agent->pending.waits = false;
+    agent->printed_bytes = agent->taken_bytes = 0;
+    agent->trouble.message[0] = '\0';
+    agent->call_ns = base_now_ns();
+    agent->retry_ms = LAUNCH_RETRY_MIN_MS;
+    agent->join_deadline_ns =
+        base_deadline_after_ns(agent->options->job.parallel.join_timeout_ms * BASE_NS_PER_MS);
+    agent->state = AGENT_CALLING;
+}
+
 /* What the head compares with its own: all flags where the command line has any, else the program,
  * which has to stand on each host. */
 static ProtobufCBinaryData digests_of(const launch_options *options)

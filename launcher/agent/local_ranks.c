@@ -402,5 +402,6 @@ void agent_ranks_close(launch_agent *agent)
     launch_oom_close(&agent->oom);
     if (agent->lifeline_fd >= 0) {
         (void)close(agent->lifeline_fd);
+        agent->lifeline_fd = NO_FD;
     }
 }

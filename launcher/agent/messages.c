@@ -61,6 +61,7 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
     (void)snprintf(part->ports, sizeof part->ports, "%s",
                    own_ports[0] != '\0' ? own_ports : assign->ports);
     part->host_timeout_ns = assign->host_timeout_ms * BASE_NS_PER_MS;
+    part->tried_again = assign->tried_again;
     if (status == BASE_OK) {
         status = launch_descriptors_ensure(part->world_size, agent->options->hosts.nodes, reterr);
     }
@@ -122,6 +123,11 @@ static void handle_signal(launch_agent *agent, const Ringfence__Control__Signal 
 
 static void handle_end(launch_agent *agent, const Ringfence__Control__End *end)
 {
+    if (end->again) {
+        base_log(BASE_LOG_WARNING, "%s; this host joins again for the next attempt", end->reason);
+        agent_end_attempt(agent);
+        return;
+    }
     if (end->reason[0] != '\0' && !is_beside_head(agent)) {
         base_log(BASE_LOG_ERROR, "%s", end->reason);
     } else if (end->exit_code == 0 && !is_beside_head(agent) && !agent->options->quiet) {

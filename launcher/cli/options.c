@@ -177,7 +177,9 @@ static base_status check_restarts(const launch_options *options, base_error *ret
     if (options->max_restarts == 0 || mode->may_restart) {
         return BASE_OK;
     }
-    if (mode->trains && (train->save_every == 0 || !train->resume)) {
+    const bool here =
+        options->hosts.node_rank == 0; /* another host's launcher takes the job from the head */
+    if (mode->trains && here && (train->save_every == 0 || !train->resume)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--max-restarts of a training needs --save-every N and --resume: else "
                          "it would begin anew");

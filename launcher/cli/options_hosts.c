@@ -61,10 +61,12 @@ static base_status check_one_host(launch_options *options, base_error *reterr)
 
 static base_status check_alone(const launch_options *options, base_error *reterr)
 {
-    if (options->max_restarts > 0) {
+    if (options->max_restarts > 0 && launch_engine_ends_others(options->hosts.place.engine)) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--max-restarts is for one launcher, and here are %" PRId64 ": %s",
-                         options->hosts.nodes, launch_place_again(&options->hosts.place));
+                         "--max-restarts does not go with %s, which ends all %" PRId64
+                         " launchers as soon as one fails: %s",
+                         launch_engine_name(options->hosts.place.engine), options->hosts.nodes,
+                         launch_place_again(&options->hosts.place));
     }
     if (options->scaling_count > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,

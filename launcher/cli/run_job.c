@@ -17,7 +17,6 @@
 #include "engine/place.h"
 #include "gpus/watch.h"
 #include "job/writer.h"
-#include "proto/checkpoints.h"
 #include "record/flight_page.h"
 #include "record/inference.h"
 #include "serve/server.h"
@@ -158,8 +157,7 @@ static base_status open_requests(const launch_options *options, requests_source 
     return status;
 }
 
-/* Runs the job once. If the launcher itself fails, that is in the result as well. */
-static base_status run_once(launch_cli_run *run)
+base_status launch_cli_run_once(launch_cli_run *run)
 {
     const launch_options *options = run->options;
     const bool on_gpus = proto_mode_get(options->job.job.mode)->on_gpus;
@@ -178,6 +176,9 @@ static base_status run_once(launch_cli_run *run)
         .steps = run->record != NULL ? launch_record_steps(run->record) : NULL,
         .lease = run->lease,
         .attempt = run->attempt,
+        .tried_again = launch_cli_has_restarts(run),
+        .goes_on = launch_cli_goes_on,
+        .kept_head = &run->head,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,
         .quiet = options->quiet,
@@ -216,80 +217,6 @@ static base_status run_once(launch_cli_run *run)
     }
     log_flights(&run->flights);
     return status;
-}
-
-/* Whether a job that ended so may be started again. It may not if the user ended it, if it never
- * began, or if it would be refused again. */
-static bool may_restart(const launch_cli_run *run, int attempt)
-{
-    const launch_job_result *result = &run->result;
-    const int status = result->exit_status;
-    /* a program's exit codes are its own */
-    const bool refused =
-        run->options->program == NULL &&
-        (result->fails_again || status == BASE_EXIT_USAGE || status == BASE_EXIT_OVER_CAP ||
-         status == BASE_EXIT_REFUSED || status == BASE_EXIT_BAD_TOKEN);
-    const int attempts_max = run->lease != NULL ? launch_lease_attempts_max(run->lease)
-                                                : (int)run->options->max_restarts + 1;
-    return status != 0 && result->started && !refused && result->stop_signal == 0 &&
-           attempt <= run->options->max_restarts && attempt < attempts_max;
-}
-
-/* Says how a training that ended early goes on. */
-static void say_resume(const launch_cli_run *run)
-{
-    const proto_job *job = &run->options->job;
-    bool found = false;
-    uint64_t step = 0;
-    if (run->result.exit_status != 0 && run->recording && job->train.save_every > 0 &&
-        proto_checkpoints_newest(job->output.directory, &found, &step, NULL) == BASE_OK && found) {
-        base_log(BASE_LOG_INFO, "%sthe same command%s goes on after step %" PRIu64,
-                 run->result.fails_again ? "once that is mended, " : "",
-                 job->train.resume         ? ""
-                 : run->options->overwrite ? " with --resume in place of --overwrite"
-                                           : " with --resume",
-                 step);
-    }
-}
-
-/* What is left of a checkpoint that was being written takes room, and nobody reads it. After a good end
- * it may be of a launcher that was killed. */
-static void discard_partial_checkpoint(const launch_cli_run *run)
-{
-    const proto_job *job = &run->options->job;
-    base_error error;
-    if (run->recording && job->train.save_every > 0 &&
-        proto_checkpoint_discard_partial(job->output.directory, &error) != BASE_OK) {
-        base_log(BASE_LOG_WARNING, "a part of a checkpoint is left: %s", error.message);
-    }
-}
-
-/* Of an attempt that is followed by another: the record is about the last one that was ready. */
-static void keep_result(launch_cli_run *run)
-{
-    if (run->result.ready) {
-        launch_job_result_fini(&run->earlier);
-        run->earlier = run->result;
-    } else {
-        launch_job_result_fini(&run->result);
-    }
-}
-
-/* Runs all attempts. The result is the last one's. */
-static void run_attempts(launch_cli_run *run)
-{
-    for (int attempt = 1;; attempt++) {
-        run->attempt = attempt;
-        const base_status status = run_once(run);
-        discard_partial_checkpoint(run);
-        if (status != BASE_OK || !may_restart(run, attempt)) {
-            say_resume(run);
-            return;
-        }
-        base_log(BASE_LOG_WARNING, "starting again: attempt %d of at most %d", attempt + 1,
-                 (int)run->options->max_restarts + 1);
-        keep_result(run);
-    }
 }
 
 /* One line says what has started this launcher, unless that was the user. */
@@ -376,7 +303,7 @@ static int run_whole(launch_cli_run *run)
         launch_lease_cost(run->lease, &run->cost);
     }
     block_stops();
-    run_attempts(run);
+    launch_cli_run_attempts(run);
     note_lost_output(run);
     if (run->result.cause.message[0] == '\0') {
         measure_scaling(run);

@@ -27,6 +27,7 @@ typedef struct launch_cli_run {
     launch_job_result result;      /* of the last attempt */
     launch_job_result earlier;     /* of the last one before that was ready; ranks NULL: none */
     struct launch_gpu_watch *gpus; /* while a job on GPUs runs */
+    struct launch_head *head;      /* the other hosts, between two attempts */
     launch_scaling scaling;
     base_error flights; /* the line about the flight records, which follows the error's */
     launch_rank_logs rank_logs;
@@ -60,7 +61,22 @@ BASE_MUST_CHECK base_status launch_cli_finish_inference(const launch_cli_run *ru
                                                         const launch_inference *begun,
                                                         base_error *reterr);
 
+/* ---- attempts.c ---- */
+
+/* Runs the job, again after each failure as long as that may help. The result is the last attempt's. */
+void launch_cli_run_attempts(launch_cli_run *run);
+
+/* Whether a failure of the present attempt may be followed by another one. */
+bool launch_cli_has_restarts(const launch_cli_run *run);
+
+/* Of launch_job_options, with a launch_cli_run: whether a job that ended so is started again. It is not if the
+ * user ended it, if it never began, or if it would be refused again. */
+bool launch_cli_goes_on(void *user, const launch_job_result *result);
+
 /* ---- run_job.c ---- */
+
+/* Runs one attempt. If the launcher itself fails, that is in the result as well. */
+BASE_MUST_CHECK base_status launch_cli_run_once(launch_cli_run *run);
 
 /* Opens the record, runs the job with its restarts, measures scaling, writes the record, and prints
  * the summary. Returns the exit status. Frees what run owns. */

@@ -47,12 +47,14 @@ void head_refuse_second(launch_session *session, int node)
     Ringfence__Control__Refuse refuse = RINGFENCE__CONTROL__REFUSE__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     (void)snprintf(reason, sizeof reason,
-                   first->state == LAUNCH_NODE_LOST
-                       ? "node %d (host %s) was given up: the job goes on without it, or has ended"
-                       : "node %d is in the job already: host %s",
+                   first->state != LAUNCH_NODE_LOST ? "node %d is in the job already: host %s"
+                   : session->options->tried_again
+                       ? "node %d (host %s) was given up, and this attempt ends"
+                       : "node %d (host %s) was given up: the job goes on without it, or has ended",
                    node, first->hostname);
     fill_refusal(&envelope, &refuse, reason);
-    refuse.for_now = head->gathering; /* the first may turn out to be gone */
+    /* the first may turn out to be gone */
+    refuse.for_now = head->gathering || session->options->tried_again;
     (void)!proto_bus_answer_second(head->bus, &envelope, &ignored);
     session->sent = true;
 }
@@ -120,6 +122,7 @@ static base_status send_assign(launch_session *session, int node, base_error *re
         assign.job = (ProtobufCBinaryData){text_bytes, (uint8_t *)text};
         assign.ports = (char *)(uintptr_t)session->head->options->ports;
         assign.host_timeout_ms = session->head->options->host_timeout_ms;
+        assign.tried_again = options->tried_again;
         proto_set_body(&envelope.base, &assign.base);
         status = proto_bus_send(session->head->bus, node, &envelope, reterr);
         session->sent = true;
@@ -159,6 +162,7 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     from->net_namespace = enroll->net_namespace;
     from->pid = enroll->pid;
     from->state = LAUNCH_NODE_ENROLLED;
+    from->returning = false;
     from->silent = false;
     from->files_bytes = 0;
     head->show_files_ns = from->last_message_ns + LAUNCH_FILES_SHOWN_MS * BASE_NS_PER_MS;
@@ -221,8 +225,11 @@ static int64_t check_missing(launch_session *session, int64_t now_ns)
 {
     char missing[512];
     const int count = list_missing(session->head, missing, sizeof missing);
-    if (count == 0 || now_ns < session->head->join_deadline_ns) {
-        return count == 0 ? BASE_NO_DEADLINE : session->head->join_deadline_ns;
+    if (count == 0 || session->cause.blame != 0) {
+        return BASE_NO_DEADLINE;
+    }
+    if (now_ns < session->head->join_deadline_ns) {
+        return session->head->join_deadline_ns;
     }
     launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
                  "%d of %d hosts have not joined within %g s: %s (launcher --node-rank K with the "
@@ -233,17 +240,43 @@ static int64_t check_missing(launch_session *session, int64_t now_ns)
     return now_ns;
 }
 
+void head_stop_gathering(launch_session *session, int signal_number)
+{
+    session->stop_signal = signal_number;
+    session->head->farewell_ns = base_deadline_after_ns(LAUNCH_FAREWELL_MS * BASE_NS_PER_MS);
+    launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_SIGNAL_BASE + signal_number,
+                 session->options->attempt > 1 ? "ended before all hosts had joined again"
+                                               : "ended before all hosts had joined");
+}
+
 static void take_signals(launch_session *session)
 {
     struct signalfd_siginfo info;
     while (read(session->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) {
-            session->stop_signal = (int)info.ssi_signo;
-            launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK,
-                         BASE_EXIT_SIGNAL_BASE + (int)info.ssi_signo,
-                         "ended before all hosts had joined");
+            if (session->stop_signal != 0) {
+                session->head->farewell_ns = base_now_ns(); /* again: at once */
+            } else {
+                head_stop_gathering(session, (int)info.ssi_signo);
+            }
         }
     }
+}
+
+/* Whether to wait on for agents. After the user has ended the job: for those that are about to enrol again, as they
+ * would call in vain later on. */
+static bool is_awaited(const launch_session *session)
+{
+    const launch_head *head = session->head;
+    if (session->cause.blame == 0) {
+        return !all_prepared(head);
+    }
+    int node = 1;
+    while (node < head->node_count && !head->nodes[node].returning) {
+        node++;
+    }
+    return session->stop_signal != 0 && node < head->node_count &&
+           base_now_ns() < head->farewell_ns;
 }
 
 void launch_head_gather(launch_session *session)
@@ -257,17 +290,16 @@ void launch_head_gather(launch_session *session)
                           head->node_count - 1, head->node_count == 2 ? "host" : "hosts",
                           head->others);
     }
-    while (session->cause.blame == 0) {
+    for (launch_head_drain(session); is_awaited(session); launch_head_drain(session)) {
         struct pollfd polls[PROTO_BUS_FDS + 1];
-        launch_head_drain(session);
-        if (all_prepared(head) || session->cause.blame != 0) {
-            break;
-        }
         session->sent = false;
         const int64_t now_ns = base_now_ns();
         int64_t due_ns = launch_head_due(session, now_ns);
         const int64_t missing_ns = check_missing(session, now_ns);
         due_ns = missing_ns < due_ns ? missing_ns : due_ns;
+        if (session->stop_signal != 0 && head->farewell_ns < due_ns) {
+            due_ns = head->farewell_ns;
+        }
         launch_head_polls(session, polls);
         polls[PROTO_BUS_FDS] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
         /* sending may have consumed the bus's wake-up: then look again before sleeping */

@@ -106,9 +106,10 @@ static void describe_nodes(launch_session *session, launch_head *head)
     own->net_namespace = host.net_namespace;
     own->state = LAUNCH_NODE_BEGUN;
     for (int node = 0; node < head->node_count; node++) {
-        head->nodes[node].first_rank = node * ranks;
-        head->nodes[node].ranks = ranks;
-        proto_random_key(head->nodes[node].seed);
+        launch_node *one = &head->nodes[node];
+        one->first_rank = node * ranks;
+        one->ranks = ranks;
+        proto_random_key(one->seed);
     }
     for (int rank = 0; rank < session->world_size; rank++) {
         session->ranks[rank].node = rank / ranks;
@@ -144,6 +145,14 @@ static base_status meet(launch_session *session, launch_head *head, base_error *
 base_status launch_head_open(launch_session *session, base_error *reterr)
 {
     const launch_hosts_options *options = session->options->hosts;
+    launch_head **kept = session->options->kept_head;
+    if (kept != NULL && *kept != NULL) {
+        session->head = *kept;
+        *kept = NULL;
+        session->head->seen_ns = base_now_ns();
+        describe_nodes(session, session->head);
+        return BASE_OK;
+    }
     launch_head *head = calloc(1, sizeof *head);
     if (head == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the other hosts");
@@ -220,6 +229,7 @@ base_status launch_head_begin(launch_session *session,
         launch_node *to = &head->nodes[node];
         Ringfence__Control__Begin begin = RINGFENCE__CONTROL__BEGIN__INIT;
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+        base_error gone;
         begin.port = (uint32_t)launch_address_port(proto_bus_endpoint(session->bus));
         begin.launcher_public_key =
             (ProtobufCBinaryData){PROTO_KEY_BYTES, (uint8_t *)(uintptr_t)launcher_public_key};
@@ -230,13 +240,14 @@ base_status launch_head_begin(launch_session *session,
         begin.local_first = (uint32_t)ranks_between(head, node, 0, node);
         begin.local_ranks = (uint32_t)launch_head_local_ranks(head, node);
         proto_set_body(&envelope.base, &begin.base);
-        base_status status =
+        const base_status status =
             session->options->lease != NULL ? head_send_leases(session, node, reterr) : BASE_OK;
-        if (status == BASE_OK) {
-            status = proto_bus_send(head->bus, node, &envelope, reterr);
-        }
         if (status != BASE_OK) {
             return base_error_prepend(reterr, status, NODE_FORMAT, NODE_ARGS(head, node));
+        }
+        if (proto_bus_send(head->bus, node, &envelope, &gone) != BASE_OK) {
+            head_lose(session, node, gone.message); /* it has just gone */
+            continue;
         }
         to->state = LAUNCH_NODE_BEGUN;
         for (int rank = to->first_rank; rank < to->first_rank + to->ranks; rank++) {

@@ -15,8 +15,8 @@
 
 typedef struct launch_head launch_head;
 
-/* Reads the job key, and listens at the rendezvous. session->head is set, and the nodes of ranks
- * are. */
+/* Reads the job key, and listens at the rendezvous; in a later attempt that is done. session->head is set, and
+ * the nodes of ranks are. */
 BASE_MUST_CHECK base_status launch_head_open(launch_session *session, base_error *reterr);
 
 /* Waits until all agents have enrolled and taken the job. If the user has ended it,
@@ -59,6 +59,10 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns);
 void launch_head_polls(const launch_session *session, struct pollfd *polls);
 
 void launch_head_signal(launch_head *head, int node, int rank, int signal_number);
+
+/* Tells the agents that this attempt has ended, and that they are to enrol for the next one. What is kept for
+ * that is in options->kept_head: the socket, and nothing of the agents. NULL is fine. */
+void launch_head_leave_attempt(launch_session *session);
 
 /* Tells the agents how the job has ended, waits a moment until they have left, and frees. NULL is
  * fine. */

@@ -34,6 +34,7 @@ typedef struct launch_node {
     int64_t heartbeat_due_ns;
     uint64_t printed_bytes; /* that its ranks have printed, */
     uint64_t taken_bytes;   /* and for which it has been given room again */
+    bool returning;         /* it was told to enrol again, and has not yet */
     bool asked;             /* its user has asked for the end */
     bool silent;            /* the user has been warned */
     /* files */
@@ -59,6 +60,7 @@ struct launch_head {
     bool more;                /* messages wait that were not handled yet */
     bool has_event;           /* `event` waits until these are */
     proto_bus_event event;
+    int64_t farewell_ns; /* the user has ended it: agents that return are told so, up to then */
     bool gathering;
     bool refused_warned;
 };
@@ -82,6 +84,9 @@ void head_lose(launch_session *session, int node, const char *what);
 
 /* An agent presents itself. */
 void head_enroll(launch_session *session, int node, const Ringfence__Control__Enroll *enroll);
+
+/* The user ends the job before all hosts have joined. */
+void head_stop_gathering(launch_session *session, int signal_number);
 
 /* Refuses a launcher that is not in the job, and says why: to it, and here. */
 void head_refuse(launch_session *session, int node, const char *hostname, const base_error *why);

@@ -179,6 +179,9 @@ void head_handle(launch_session *session, int node, const envelope_type *envelop
     const bool enrolls = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
     if (absent && enrolls && head->gathering) {
         head_enroll(session, node, envelope->enroll);
+    } else if (absent && envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED &&
+               head->gathering) { /* when the attempt before had just ended */
+        head_stop_gathering(session, (int)envelope->asked->signal);
     } else if (absent) {
         proto_bus_forget(head->bus, node); /* its next connection may do better */
     } else if (enrolls || !handle_any(session, node, envelope)) {

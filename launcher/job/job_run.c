@@ -313,11 +313,15 @@ static void close_fd(int fd)
 static void session_close(launch_session *session)
 {
     kill_all(session);
-    launch_head_close(session,
-                      session->result->exit_status != 0 ? session->result->exit_status
-                      : session->over                   ? BASE_EXIT_DONE
-                                                        : BASE_EXIT_ERROR,
-                      session->cause.error.message);
+    if (session->result->goes_on) {
+        launch_head_leave_attempt(session);
+    } else {
+        launch_head_close(session,
+                          session->result->exit_status != 0 ? session->result->exit_status
+                          : session->over                   ? BASE_EXIT_DONE
+                                                            : BASE_EXIT_ERROR,
+                          session->cause.error.message);
+    }
     launch_screen_clear(&session->screen);
     launch_lines_destroy(session->lines);
     proto_bus_close(session->bus);
@@ -397,6 +401,8 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         launch_feed_abandon(session);
         status = launch_result_fill(session, reterr);
         session->over = status == BASE_OK;
+        result->goes_on =
+            session->over && options->goes_on != NULL && options->goes_on(options->user, result);
     }
     if (status == BASE_OK) {
         launch_result_warn_of_growth(session);

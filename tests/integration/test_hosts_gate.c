@@ -444,6 +444,35 @@ static void a_lost_host_stays_reserved(void **state)
     BUDGET(0, "terminated", "lost", "--evidence", evidence, "--key", "request");
 }
 
+/* The second attempt has receipts of its own, of the same token. */
+static void a_second_attempt_passes_the_gate(void **state)
+{
+    (void)state;
+    several_make_key("twice");
+    const several job = {
+        several_address,
+        "2",
+        NULL,
+        {"--mode",         "gate-check", "--ranks",     "2",      "--authorize",     "1",
+         "--label",        "twice",      "--vendor",    "runpod", "--instance-type", "X",
+         "--max-price",    "0.1",        "--max-hours", "1",      "--budget-dir",    service_dir,
+         "--max-restarts", "1",          NULL}};
+    several_launchers[1] = held_launcher;
+    start_all(&job);
+    several_launchers[1] = NULL;
+    several_wait_says(0, "[rank 1] held");
+    (void)kill(several_runs[1].program.pid, SIGKILL);
+    several_expect(1, 128 + SIGKILL);
+    start_agent(1, &job);
+    expect_all(&job, 0);
+    several_assert_says(0, "nobody saw the end of 1 rank on host host-1 (node 1)");
+    several_assert_says(0, "starting again: attempt 2 of at most 2");
+    assert_has(several_runs[0].program.text[TEST_STDOUT],
+               "the gate let all 2 ranks in: label twice");
+    wait_for_the_service_alone();
+    BUDGET(0, "audit");
+}
+
 static void the_loss_of_the_head_releases_nothing(void **state)
 {
     (void)state;
@@ -476,6 +505,7 @@ int main(void)
         cmocka_unit_test(receipts_may_be_fetched_beforehand),
         cmocka_unit_test(a_service_that_does_not_answer_starts_nothing),
         cmocka_unit_test(a_lost_host_stays_reserved),
+        cmocka_unit_test(a_second_attempt_passes_the_gate),
         cmocka_unit_test(the_loss_of_the_head_releases_nothing),
     };
     if (access("/etc/ringfence/keyring.json", F_OK) == 0) {

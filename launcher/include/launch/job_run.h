@@ -18,6 +18,8 @@
 #include "proto/pin.h"
 #include "record/record.h"
 
+struct launch_job_result;
+
 typedef struct launch_job_options {
     const proto_job *job;
     const char *root;      /* of JOB.json's relative paths; NULL or "": none */
@@ -34,6 +36,12 @@ typedef struct launch_job_options {
                                  * that of Ready; NULL: they are forgotten when the job is over */
     struct launch_lease *lease; /* of a mode that may cost money; NULL: the ranks get none */
     int attempt;                /* for which the lease is redeemed, once all hosts are there */
+    bool tried_again;           /* a failure of this attempt may be followed by another one */
+    /* Asked once, with the result of a job that has ended: whether another attempt follows, so that the other
+     * hosts stay. NULL: none does. */
+    bool (*goes_on)(void *user, const struct launch_job_result *result);
+    /* The other hosts as one attempt leaves them to the next; the first one finds NULL there. Of `hosts` alone. */
+    struct launch_head **kept_head;
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
     bool bind;           /* ranks get CPUs of their own if there are enough */
     bool quiet;          /* no progress, and only stderr of the ranks' output */
@@ -68,6 +76,7 @@ typedef struct launch_job_result {
     base_error cause;    /* the first cause of failure; an empty message: none */
     bool fails_again;    /* the same job would: its input is wrong, or it has no room */
     bool started;        /* ranks were */
+    bool goes_on;        /* another attempt follows */
     bool ready;          /* all ranks were about to train */
     uint64_t first_step; /* of the checkpoint from which the training went on; else 0 */
     uint64_t model_params;
