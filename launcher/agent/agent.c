@@ -174,7 +174,7 @@ static int64_t heartbeat(launch_agent *agent, int64_t now_ns)
 {
     const bool slept = now_ns - agent->seen_ns > LAUNCH_SLEPT_MS * BASE_NS_PER_MS;
     agent->seen_ns = now_ns;
-    if (agent->state < AGENT_FETCHING || agent->state > AGENT_RUNNING) {
+    if (agent->state < AGENT_WAITING || agent->state > AGENT_RUNNING) {
         return BASE_NO_DEADLINE;
     }
     agent->last_message_ns =
@@ -223,7 +223,9 @@ static void stop(launch_agent *agent, int signal_number)
         proto_set_body(&envelope.base, &asked.base);
         (void)agent_send(agent, &envelope);
         agent->asked = true;
-        base_log(BASE_LOG_INFO, "the head is asked to end the job; once more ends it at once");
+        base_log(BASE_LOG_INFO, "the head is asked to %s",
+                 agent->part.may_leave ? "let this host go, and to go on without it"
+                                       : "end the job; once more ends it at once");
         return;
     }
     if (agent->again) { /* between two attempts */

@@ -17,6 +17,7 @@
 typedef enum agent_state {
     AGENT_CALLING,  /* trying to reach the head */
     AGENT_ENROLLED, /* the head has this host's Enroll */
+    AGENT_WAITING,  /* this attempt goes on without it */
     AGENT_FETCHING, /* has the job, and gets its files */
     AGENT_PREPARED, /* waiting for the others */
     AGENT_RUNNING,
@@ -58,6 +59,7 @@ typedef struct agent_part {
     int ranks;
     int world_size;
     int64_t host_timeout_ns;
+    bool may_leave;                /* the job may go on without this host */
     bool tried_again;              /* after a failure of this attempt there may be another */
     char ports[BASE_PORTS_BYTES];  /* where its ranks may listen; empty: anywhere */
     char keyring[BASE_PATH_BYTES]; /* of this host, in a mode that may cost money */

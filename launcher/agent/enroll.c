@@ -187,7 +187,7 @@ void agent_event(launch_agent *agent, const proto_bus_event *event)
                                            "connections";
     (void)base_fail(&agent->trouble, BASE_ERR_PEER, "%s", why);
     if (!agent->refused) {
-        if (agent->state >= AGENT_FETCHING) { /* it was in the job: the wait begins anew */
+        if (agent->state >= AGENT_WAITING) { /* it was in the job: the wait begins anew */
             agent->join_deadline_ns = base_deadline_after_ns(
                 agent->options->job.parallel.join_timeout_ms * BASE_NS_PER_MS);
         }

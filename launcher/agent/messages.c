@@ -62,6 +62,7 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
                    own_ports[0] != '\0' ? own_ports : assign->ports);
     part->host_timeout_ns = assign->host_timeout_ms * BASE_NS_PER_MS;
     part->tried_again = assign->tried_again;
+    part->may_leave = assign->may_leave;
     if (status == BASE_OK) {
         status = launch_descriptors_ensure(part->world_size, agent->options->hosts.nodes, reterr);
     }
@@ -96,6 +97,15 @@ static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign 
     agent->state = AGENT_FETCHING;
 }
 
+static void handle_wait(launch_agent *agent, const Ringfence__Control__Wait *wait)
+{
+    agent->part.host_timeout_ns = wait->host_timeout_ms * BASE_NS_PER_MS;
+    agent->part.tried_again = true;
+    agent->state = AGENT_WAITING;
+    base_log(BASE_LOG_INFO, "the job runs on other hosts: this one waits, and may join the next "
+                            "attempt");
+}
+
 static void handle_lease(launch_agent *agent, const Ringfence__Control__Lease *lease)
 {
     base_error error;
@@ -124,7 +134,8 @@ static void handle_signal(launch_agent *agent, const Ringfence__Control__Signal 
 static void handle_end(launch_agent *agent, const Ringfence__Control__End *end)
 {
     if (end->again) {
-        base_log(BASE_LOG_WARNING, "%s; this host joins again for the next attempt", end->reason);
+        base_log(BASE_LOG_WARNING, "%s%s", end->reason,
+                 agent->asked ? "" : "; this host joins again for the next attempt");
         agent_end_attempt(agent);
         return;
     }
@@ -168,6 +179,9 @@ void agent_handle(launch_agent *agent, const envelope_type *envelope)
     } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN &&
                agent->state == AGENT_ENROLLED) {
         handle_assign(agent, envelope->assign);
+    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_WAIT &&
+               agent->state == AGENT_ENROLLED) {
+        handle_wait(agent, envelope->wait);
     } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_LEASE &&
                agent->state == AGENT_PREPARED) {
         handle_lease(agent, envelope->lease);

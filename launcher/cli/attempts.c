@@ -2,11 +2,17 @@
  * run_job.c. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/assert.h"
 #include "base/exitcode.h"
+#include "base/grow.h"
 #include "base/log.h"
 #include "cli/run_job.h"
+#include "cli/share.h"
 #include "proto/checkpoints.h"
+
+enum { ATTEMPTS_AT_FIRST = 4 };
 
 bool launch_cli_has_restarts(const launch_cli_run *run)
 {
@@ -68,12 +74,82 @@ static void keep_result(launch_cli_run *run)
     }
 }
 
+/* The ranks and micro-batches of the next attempt, on so many hosts. */
+static void share_out(launch_cli_run *run, const launch_share *share)
+{
+    run->host_count = share->hosts;
+    run->options->job.job.world_size = share->ranks;
+    run->options->job.train.micro_batches = share->micro_batches;
+}
+
+/* Says with what a job goes on when hosts are missing. */
+static void say_share(const launch_cli_run *run, const launch_share *share)
+{
+    const proto_job *job = &run->options->job;
+    const launch_job_result *result = &run->result;
+    const bool several = strchr(result->hosts_absent, ',') != NULL;
+    char from[48] = "";
+    bool found = false;
+    uint64_t step = 0;
+    if (proto_checkpoints_newest(job->output.directory, &found, &step, NULL) == BASE_OK && found) {
+        (void)snprintf(from, sizeof from, " from step %" PRIu64, step);
+    }
+    base_log(BASE_LOG_WARNING,
+             "attempt %d of at most %d: %s %s missing; %s with %d %s, %d %s x %" PRId64 " %s%s",
+             run->attempt, (int)run->options->max_restarts + 1, result->hosts_absent,
+             several ? "are" : "is", found ? "going on" : "beginning", share->hosts,
+             share->hosts == 1 ? "host" : "hosts", share->ranks,
+             share->ranks == 1 ? "rank" : "ranks", share->micro_batches,
+             share->micro_batches == 1 ? "micro-batch" : "micro-batches", from);
+}
+
+/* One attempt: on all hosts (`whole`), or where some do not come, on those that do. */
+static base_status run_attempt(launch_cli_run *run, const proto_job *whole)
+{
+    const int nodes = (int)run->options->hosts.nodes;
+    launch_share share = {nodes, (int)whole->job.world_size, whole->train.micro_batches};
+    share_out(run, &share);
+    base_status status = launch_cli_run_once(run);
+    while (status == BASE_OK && run->result.hosts_present > 0) {
+        const bool found = launch_share_find(whole, nodes, run->result.hosts_present, &share);
+        BASE_ASSERT(found); /* as for --min-nodes, which the options' check has tried */
+        say_share(run, &share);
+        share_out(run, &share);
+        launch_job_result_fini(&run->result);
+        status = launch_cli_run_once(run);
+    }
+    return status;
+}
+
+/* For the record. Without memory it lacks the attempt. */
+static void note_attempt(launch_cli_run *run)
+{
+    const launch_job_result *result = &run->result;
+    launch_attempt *grown = base_grow(run->attempts, run->attempt_count, &run->attempt_capacity,
+                                      ATTEMPTS_AT_FIRST, sizeof *grown);
+    if (grown == NULL) {
+        return;
+    }
+    run->attempts = grown;
+    run->attempts[run->attempt_count++] =
+        (launch_attempt){.number = run->attempt,
+                         .hosts = run->host_count,
+                         .ranks = (int)run->options->job.job.world_size,
+                         .micro_batches = run->options->job.train.micro_batches,
+                         .ready = result->ready,
+                         .first_step = result->first_step,
+                         .failure = result->cause};
+}
+
 void launch_cli_run_attempts(launch_cli_run *run)
 {
+    static proto_job whole; /* large */
+    whole = run->options->job;
     for (int attempt = 1;; attempt++) {
         run->attempt = attempt;
-        const base_status status = launch_cli_run_once(run);
+        const base_status status = run_attempt(run, &whole);
         discard_partial_checkpoint(run);
+        note_attempt(run);
         if (status != BASE_OK || !run->result.goes_on) {
             say_resume(run);
             return;

@@ -194,6 +194,10 @@ static const base_field rows[] = {
      .help = "of launcher make-job-key; each host has a copy"},
     {HOSTS(INT, ranks_per_node), .least = 1, .most = BASE_RANKS_MAX, .optional = true,
      .option = "ranks-per-node", .value = "N", .help = "in place of --ranks, which counts all"},
+    {HOSTS(INT, min_nodes), .least = 1, .most = PROTO_NODES_MAX, .optional = true,
+     .option = "min-nodes", .value = "M",
+     .help = "with --max-restarts: where hosts do not come, go on with those that do, M at least, "
+             "and with the same bits (all)"},
     {HOSTS(SECONDS, host_timeout_ms), .least = LAUNCH_HOST_TIMEOUT_MIN_MS,
      .most = PROTO_HOST_TIMEOUT_MAX_MS, .option = "host-timeout", .value = "SECONDS",
      .help = "a host that says nothing so long is lost"},

@@ -12,6 +12,7 @@
 #include "cli/options_hosts.h"
 #include "cli/options_modes.h"
 #include "cli/other_names.h"
+#include "cli/share.h"
 #include "ringfence/coll_error.h"
 #include "ringfence/interface.h"
 #include "serve/server.h"
@@ -166,6 +167,16 @@ static base_status check_restarts(const launch_options *options, base_error *ret
 {
     const proto_mode_row *mode = proto_mode_get(options->job.job.mode);
     const proto_job_train *train = &options->job.train;
+    const launch_hosts_options *hosts = &options->hosts;
+    const bool here =
+        hosts->node_rank == 0; /* another host's launcher takes the job from the head */
+    if (hosts->min_nodes > 0 && here) {
+        const base_status status =
+            launch_share_check(&options->job, (int)hosts->nodes, (int)hosts->min_nodes, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
     if (train->keep > 0 && train->save_every == 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "--keep goes with --save-every");
     }
@@ -177,8 +188,6 @@ static base_status check_restarts(const launch_options *options, base_error *ret
     if (options->max_restarts == 0 || mode->may_restart) {
         return BASE_OK;
     }
-    const bool here =
-        options->hosts.node_rank == 0; /* another host's launcher takes the job from the head */
     if (mode->trains && here && (train->save_every == 0 || !train->resume)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--max-restarts of a training needs --save-every N and --resume: else "

@@ -59,6 +59,28 @@ static base_status check_one_host(launch_options *options, base_error *reterr)
                      options->hosts_flag);
 }
 
+/* --min-nodes. Other hosts' launchers may have it, too. */
+static base_status check_fewer(const launch_options *options, base_error *reterr)
+{
+    const launch_hosts_options *hosts = &options->hosts;
+    if (hosts->min_nodes == 0 || hosts->node_rank > 0) {
+        return BASE_OK;
+    }
+    if (hosts->min_nodes > hosts->nodes) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--min-nodes %" PRId64 " of --nodes %" PRId64,
+                         hosts->min_nodes, hosts->nodes);
+    }
+    if (options->program != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--min-nodes is for trainings: a program would have to know how to share "
+                         "its work out anew");
+    }
+    return options->max_restarts > 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--min-nodes goes with --max-restarts, --save-every and --resume");
+}
+
 static base_status check_alone(const launch_options *options, base_error *reterr)
 {
     if (options->max_restarts > 0 && launch_engine_ends_others(options->hosts.place.engine)) {
@@ -67,6 +89,10 @@ static base_status check_alone(const launch_options *options, base_error *reterr
                          " launchers as soon as one fails: %s",
                          launch_engine_name(options->hosts.place.engine), options->hosts.nodes,
                          launch_place_again(&options->hosts.place));
+    }
+    const base_status fewer = check_fewer(options, reterr);
+    if (fewer != BASE_OK) {
+        return fewer;
     }
     if (options->scaling_count > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,

@@ -178,6 +178,8 @@ base_status launch_cli_run_once(launch_cli_run *run)
         .attempt = run->attempt,
         .tried_again = launch_cli_has_restarts(run),
         .goes_on = launch_cli_goes_on,
+        .host_count = run->host_count,
+        .min_hosts = (int)options->hosts.min_nodes,
         .kept_head = &run->head,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,
@@ -322,6 +324,7 @@ static int run_whole(launch_cli_run *run)
         (void)close(lock_fd);
     }
     free(run->files);
+    free(run->attempts);
     launch_job_result_fini(&run->earlier);
     launch_job_result_fini(&run->result);
     return exit_status;

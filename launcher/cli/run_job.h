@@ -13,17 +13,21 @@
 #include "record/record.h"
 
 typedef struct launch_cli_run {
-    const launch_options *options;
+    launch_options *options; /* where hosts are missing, with the ranks of the present attempt */
     const char *rank_path;
     int argc;
     char **argv;
     char engine[LAUNCH_PLACE_TEXT_BYTES]; /* what has started this launcher; empty: the user */
     launch_record *record;                /* NULL: the job has no record */
     bool recording;                       /* the record has begun, so its directory is this job's */
-    bool streamed;                 /* stdout shows the beginning of a text whose end has not come */
-    launch_lease *lease;           /* of a mode that may cost money */
-    launch_cost cost;              /* with a lease */
-    int attempt;                   /* the present one, from 1 */
+    bool streamed;            /* stdout shows the beginning of a text whose end has not come */
+    launch_lease *lease;      /* of a mode that may cost money */
+    launch_cost cost;         /* with a lease */
+    int attempt;              /* the present one, from 1 */
+    int host_count;           /* that take part in it; 0: all */
+    launch_attempt *attempts; /* (attempt_count) that have ended */
+    size_t attempt_count;
+    size_t attempt_capacity;
     launch_job_result result;      /* of the last attempt */
     launch_job_result earlier;     /* of the last one before that was ready; ranks NULL: none */
     struct launch_gpu_watch *gpus; /* while a job on GPUs runs */

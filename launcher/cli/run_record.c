@@ -91,6 +91,10 @@ base_status launch_cli_on_ready(void *user, base_error *reterr)
         &(launch_record_params){run->result.model_params, run->result.trained_params},
         run->result.first_step, reterr);
     if (status == BASE_OK) {
+        status = launch_record_share_out(run->record, &run->options->job, run->result.first_step,
+                                         reterr);
+    }
+    if (status == BASE_OK) {
         status = launch_record_begin(run->record, run->result.first_step, reterr);
     }
     run->recording = run->recording || status == BASE_OK;
@@ -148,8 +152,10 @@ base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr)
         .scaling_failed = run->scaling.failures,
         .scaling_failed_count = run->scaling.failure_count,
         .job_seconds = result->wall_seconds,
+        .attempts = run->attempts,
+        .attempt_count = run->attempt_count,
         .cost = run->lease != NULL ? &run->cost : NULL,
-        .nvlink = launch_cli_find_nvlink(result, run->options->job.job.world_size),
+        .nvlink = launch_cli_find_nvlink(result, result->world_size),
     };
     return launch_record_finish(run->record, &end, reterr);
 }

@@ -64,7 +64,7 @@ static base_status check_enrolment(const launch_session *session, int node,
                                    const Ringfence__Control__Enroll *enroll, base_error *reterr)
 {
     const launch_head *head = session->head;
-    const int ranks = head->nodes[node].ranks;
+    const int ranks = head->ranks_per_node;
     if (strcmp(enroll->run_id, head->bootstrap.run_id) != 0 || enroll->node != (uint32_t)node) {
         return base_fail(reterr, BASE_ERR_AUTH, "it presents itself as node %u of run %s",
                          enroll->node, enroll->run_id);
@@ -123,12 +123,24 @@ static base_status send_assign(launch_session *session, int node, base_error *re
         assign.ports = (char *)(uintptr_t)session->head->options->ports;
         assign.host_timeout_ms = session->head->options->host_timeout_ms;
         assign.tried_again = options->tried_again;
+        assign.may_leave = options->tried_again && options->min_hosts > 0;
         proto_set_body(&envelope.base, &assign.base);
         status = proto_bus_send(session->head->bus, node, &envelope, reterr);
         session->sent = true;
     }
     free(text);
     return status;
+}
+
+/* Lets an agent wait for the next attempt, or the job's end. */
+static base_status send_wait(launch_session *session, int node, base_error *reterr)
+{
+    Ringfence__Control__Wait wait = RINGFENCE__CONTROL__WAIT__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    wait.host_timeout_ms = session->head->options->host_timeout_ms;
+    proto_set_body(&envelope.base, &wait.base);
+    session->sent = true;
+    return proto_bus_send(session->head->bus, node, &envelope, reterr);
 }
 
 const char *launch_head_hostname(const launch_head *head, int node)
@@ -149,7 +161,8 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     base_error error;
     base_status status = check_enrolment(session, node, enroll, &error);
     if (status == BASE_OK) {
-        status = send_assign(session, node, &error);
+        status =
+            from->ranks > 0 ? send_assign(session, node, &error) : send_wait(session, node, &error);
     }
     if (status != BASE_OK) {
         head_refuse(session, node, enroll->hostname, &error);
@@ -161,13 +174,18 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     from->pid_namespace = enroll->pid_namespace;
     from->net_namespace = enroll->net_namespace;
     from->pid = enroll->pid;
-    from->state = LAUNCH_NODE_ENROLLED;
+    from->state = from->ranks > 0 ? LAUNCH_NODE_ENROLLED : LAUNCH_NODE_WAITING;
     from->returning = false;
+    from->left = false;
     from->silent = false;
     from->files_bytes = 0;
     head->show_files_ns = from->last_message_ns + LAUNCH_FILES_SHOWN_MS * BASE_NS_PER_MS;
     from->last_message_ns = base_now_ns();
-    if (!session->options->quiet) {
+    if (from->ranks == 0 && !session->options->quiet) {
+        launch_screen_say(&session->screen,
+                          NODE_FORMAT " is there: it waits, and may join the next attempt",
+                          NODE_ARGS(head, node));
+    } else if (!session->options->quiet) {
         char last[24] = "";
         if (from->ranks > 1) {
             (void)snprintf(last, sizeof last, " to %d", from->first_rank + from->ranks - 1);
@@ -182,7 +200,10 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
 void head_leave(launch_session *session, int node, const char *why)
 {
     launch_head *head = session->head;
-    if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
+    if (head->nodes[node].state == LAUNCH_NODE_WAITING) {
+        launch_screen_say(&session->screen, NODE_FORMAT " does not wait any longer: %s",
+                          NODE_ARGS(head, node), why);
+    } else if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
         launch_screen_say(&session->screen, NODE_FORMAT " has left before the job began: %s",
                           NODE_ARGS(head, node), why);
         set_join_deadline(session);
@@ -194,7 +215,8 @@ void head_leave(launch_session *session, int node, const char *why)
 static bool all_prepared(const launch_head *head)
 {
     int node = 1;
-    while (node < head->node_count && head->nodes[node].state == LAUNCH_NODE_PREPARED) {
+    while (node < head->node_count &&
+           (head->nodes[node].ranks == 0 || head->nodes[node].state == LAUNCH_NODE_PREPARED)) {
         node++;
     }
     return node == head->node_count;
@@ -207,7 +229,7 @@ static int list_missing(const launch_head *head, char *text, size_t size_bytes)
     size_t used = 0;
     text[0] = '\0';
     for (int node = 1; node < head->node_count; node++) {
-        if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
+        if (head->nodes[node].ranks == 0 || head->nodes[node].state != LAUNCH_NODE_ABSENT) {
             continue;
         }
         if (used + 16 < size_bytes) {
@@ -224,19 +246,27 @@ static int list_missing(const launch_head *head, char *text, size_t size_bytes)
 static int64_t check_missing(launch_session *session, int64_t now_ns)
 {
     char missing[512];
+    char enough[48] = "";
     const int count = list_missing(session->head, missing, sizeof missing);
     if (count == 0 || session->cause.blame != 0) {
         return BASE_NO_DEADLINE;
     }
-    if (now_ns < session->head->join_deadline_ns) {
+    if (now_ns < session->head->join_deadline_ns && !head_waits_in_vain(session)) {
         return session->head->join_deadline_ns;
     }
-    launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
-                 "%d of %d hosts have not joined within %g s: %s (launcher --node-rank K with the "
-                 "key of run %s)",
-                 count, session->head->node_count,
-                 (double)session->job->parallel.join_timeout_ms / 1000, missing,
-                 session->head->bootstrap.run_id);
+    if (head_do_with_fewer(session)) {
+        return now_ns;
+    }
+    if (session->options->min_hosts > 0) {
+        (void)snprintf(enough, sizeof enough, ", and --min-nodes is %d",
+                       session->options->min_hosts);
+    }
+    launch_blame(
+        session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+        "%d of %d hosts have not joined within %g s%s: %s (launcher --node-rank K with the "
+        "key of run %s)",
+        count, session->head->node_count, (double)session->job->parallel.join_timeout_ms / 1000,
+        enough, missing, session->head->bootstrap.run_id);
     return now_ns;
 }
 
@@ -269,7 +299,7 @@ static bool is_awaited(const launch_session *session)
 {
     const launch_head *head = session->head;
     if (session->cause.blame == 0) {
-        return !all_prepared(head);
+        return !session->is_short && !all_prepared(head);
     }
     int node = 1;
     while (node < head->node_count && !head->nodes[node].returning) {
@@ -284,11 +314,12 @@ void launch_head_gather(launch_session *session)
     launch_head *head = session->head;
     set_join_deadline(session);
     head->gathering = true;
-    if (!session->options->quiet) {
+    char missing[512];
+    const int count = list_missing(head, missing, sizeof missing);
+    if (count > 0 && !session->options->quiet) {
         launch_screen_say(&session->screen, "run %s: waiting at %s for %d more %s%s",
-                          head->bootstrap.run_id, proto_bus_endpoint(head->bus),
-                          head->node_count - 1, head->node_count == 2 ? "host" : "hosts",
-                          head->others);
+                          head->bootstrap.run_id, proto_bus_endpoint(head->bus), count,
+                          count == 1 ? "host" : "hosts", head->others);
     }
     for (launch_head_drain(session); is_awaited(session); launch_head_drain(session)) {
         struct pollfd polls[PROTO_BUS_FDS + 1];

@@ -10,7 +10,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/host.h"
 #include "job/head_impl.h"
 #include "job/writer.h"
 #include "proto/body.h"
@@ -94,28 +93,6 @@ static base_status listen_somewhere(launch_head *head, const launch_wait *wait, 
     return listen_everywhere(head, address.port, reterr);
 }
 
-static void describe_nodes(launch_session *session, launch_head *head)
-{
-    base_host host;
-    launch_node *own = &head->nodes[0];
-    const int ranks = session->world_size / head->node_count;
-    base_host_get(&host);
-    (void)snprintf(own->hostname, sizeof own->hostname, "%s", host.hostname);
-    (void)snprintf(own->boot_id, sizeof own->boot_id, "%s", host.boot_id);
-    own->pid_namespace = host.pid_namespace;
-    own->net_namespace = host.net_namespace;
-    own->state = LAUNCH_NODE_BEGUN;
-    for (int node = 0; node < head->node_count; node++) {
-        launch_node *one = &head->nodes[node];
-        one->first_rank = node * ranks;
-        one->ranks = ranks;
-        proto_random_key(one->seed);
-    }
-    for (int rank = 0; rank < session->world_size; rank++) {
-        session->ranks[rank].node = rank / ranks;
-    }
-}
-
 /* Gets the keys, listens, and says where. */
 static base_status meet(launch_session *session, launch_head *head, base_error *reterr)
 {
@@ -150,7 +127,7 @@ base_status launch_head_open(launch_session *session, base_error *reterr)
         session->head = *kept;
         *kept = NULL;
         session->head->seen_ns = base_now_ns();
-        describe_nodes(session, session->head);
+        head_share_out(session);
         return BASE_OK;
     }
     launch_head *head = calloc(1, sizeof *head);
@@ -160,12 +137,13 @@ base_status launch_head_open(launch_session *session, base_error *reterr)
     session->head = head;
     head->options = options;
     head->node_count = (int)options->nodes;
+    head->ranks_per_node = session->world_size / head->node_count;
     head->seen_ns = base_now_ns();
     head->nodes = calloc((size_t)head->node_count, sizeof head->nodes[0]);
     if (head->nodes == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the other hosts");
     }
-    describe_nodes(session, head);
+    head_share_out(session);
     return meet(session, head, reterr);
 }
 
@@ -174,6 +152,11 @@ base_status launch_head_open(launch_session *session, base_error *reterr)
 const uint8_t *launch_head_seed(const launch_head *head, int node)
 {
     return head->nodes[node].seed;
+}
+
+int launch_head_own_ranks(const launch_head *head)
+{
+    return head->nodes[0].ranks;
 }
 
 const char *launch_head_address(const launch_head *head)
@@ -188,7 +171,7 @@ void launch_head_own_endpoint(const launch_head *head, const char *bound,
                               ? "127.0.0.1"
                               : head->address;
     for (int node = 1; node < head->node_count && launch_address_is_loopback(numeric); node++) {
-        numeric = head->nodes[node].head_address;
+        numeric = head->nodes[node].ranks > 0 ? head->nodes[node].head_address : numeric;
     }
     launch_address_endpoint(numeric, launch_address_port(bound), endpoint);
 }
@@ -227,6 +210,9 @@ base_status launch_head_begin(launch_session *session,
     launch_head *head = session->head;
     for (int node = 1; node < head->node_count; node++) {
         launch_node *to = &head->nodes[node];
+        if (to->ranks == 0) {
+            continue;
+        }
         Ringfence__Control__Begin begin = RINGFENCE__CONTROL__BEGIN__INIT;
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         base_error gone;
@@ -304,6 +290,16 @@ void head_lose(launch_session *session, int node, const char *what)
     }
 }
 
+void head_drop(launch_session *session, int node, const char *what)
+{
+    const launch_head *head = session->head;
+    if (head->gathering || head->nodes[node].state == LAUNCH_NODE_WAITING) {
+        head_leave(session, node, what);
+    } else {
+        head_lose(session, node, what);
+    }
+}
+
 static void note_message(launch_session *session, int node)
 {
     launch_node *from = &session->head->nodes[node];
@@ -332,6 +328,8 @@ static void drain_messages(launch_session *session)
         } else if (status != BASE_OK && node != PROTO_NO_RANK) {
             if (head->nodes[node].state == LAUNCH_NODE_ABSENT) {
                 head_refuse(session, node, "?", &error);
+            } else if (head->nodes[node].state == LAUNCH_NODE_WAITING) {
+                head_leave(session, node, error.message);
             } else {
                 head_lose(session, node, error.message);
             }
@@ -363,11 +361,7 @@ static void handle_event(launch_session *session, const proto_bus_event *event)
     if (event->kind != PROTO_BUS_DISCONNECTED || event->rank == PROTO_NO_RANK) {
         return;
     }
-    if (head->gathering) {
-        head_leave(session, event->rank, "its launcher's connection has ended");
-    } else {
-        head_lose(session, event->rank, "its launcher's connection has ended");
-    }
+    head_drop(session, event->rank, "its launcher's connection has ended");
 }
 
 void launch_head_drain(launch_session *session)
@@ -412,11 +406,7 @@ static void check_silence(launch_session *session, int node, int64_t now_ns)
         char what[64];
         (void)snprintf(what, sizeof what, "no heartbeat for %.0f s",
                        (double)silent_ns / BASE_NS_PER_S);
-        if (head->gathering) {
-            head_leave(session, node, what);
-        } else {
-            head_lose(session, node, what);
-        }
+        head_drop(session, node, what);
     } else if (silent_ns >= LAUNCH_SILENCE_MS * BASE_NS_PER_MS && !node_state->silent) {
         node_state->silent = true;
         launch_screen_say(&session->screen, NODE_FORMAT ": no heartbeat for %.0f s",

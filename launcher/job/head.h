@@ -3,7 +3,7 @@
  *
  * Agents connect to a ROUTER of their own, at the rendezvous. Ranks of all hosts connect to the
  * launcher's other ROUTER, as on one host. gather.c lets agents enrol, and hands out the job. head.c
- * sends and receives heartbeats, and checks who is lost. head_messages.c handles what agents say of their
+ * sends and receives heartbeats, and checks who is lost. head_attempts.c says who takes part. head_messages.c handles what agents say of their
  * ranks. Node 0 is the head itself. One thread. */
 #ifndef LAUNCH_HEAD_H
 #define LAUNCH_HEAD_H
@@ -28,6 +28,9 @@ BASE_MUST_CHECK base_status launch_head_begin(launch_session *session,
                                               const uint8_t launcher_public_key[PROTO_KEY_BYTES],
                                               const uint8_t collectives_key[PROTO_KEY_BYTES],
                                               base_error *reterr);
+
+/* How many ranks this host has. */
+int launch_head_own_ranks(const launch_head *head);
 
 /* The secret that a node's ranks have their keys from. */
 const uint8_t *launch_head_seed(const launch_head *head, int node);

@@ -38,8 +38,7 @@ static void note_left(launch_head *head)
     }
 }
 
-/* Says how the job, or this attempt alone, has ended. */
-static void say_end(launch_head *head, int exit_code, const char *reason, bool again)
+void head_say_end(launch_head *head, int exit_code, const char *reason, bool again)
 {
     char text[PROTO_REASON_BYTES_MAX];
     Ringfence__Control__End end = RINGFENCE__CONTROL__END__INIT;
@@ -72,31 +71,12 @@ static void await_leaving(launch_head *head)
     }
 }
 
-static void drop_incoming(launch_head *head)
+void head_drop_incoming(launch_head *head)
 {
     for (int node = 1; head->nodes != NULL && node < head->node_count; node++) {
         launch_incoming_close(head->nodes[node].incoming, false);
         head->nodes[node].incoming = NULL;
     }
-}
-
-void launch_head_leave_attempt(launch_session *session)
-{
-    launch_head *head = session->head;
-    if (head == NULL) {
-        return;
-    }
-    say_end(head, session->result->exit_status, session->cause.error.message, true);
-    drop_incoming(head);
-    for (int node = 1; node < head->node_count; node++) {
-        /* what comes over the old connection is nobody's from now on */
-        const launch_node_state state = head->nodes[node].state;
-        proto_bus_forget(head->bus, node);
-        proto_wipe(&head->nodes[node], sizeof head->nodes[node]);
-        head->nodes[node].returning = state == LAUNCH_NODE_BEGUN;
-    }
-    *session->options->kept_head = head;
-    session->head = NULL;
 }
 
 void launch_head_close(launch_session *session, int exit_code, const char *reason)
@@ -106,11 +86,11 @@ void launch_head_close(launch_session *session, int exit_code, const char *reaso
         return;
     }
     if (head->bus != NULL) {
-        say_end(head, exit_code, reason, false);
+        head_say_end(head, exit_code, reason, false);
         await_leaving(head);
         proto_bus_close(head->bus);
     }
-    drop_incoming(head);
+    head_drop_incoming(head);
     launch_bootstrap_close(&head->bootstrap);
     if (head->nodes != NULL) {
         proto_wipe(head->nodes, (size_t)head->node_count * sizeof head->nodes[0]);

@@ -11,6 +11,7 @@
 
 typedef enum launch_node_state {
     LAUNCH_NODE_ABSENT = 0,
+    LAUNCH_NODE_WAITING,  /* this attempt goes on without it */
     LAUNCH_NODE_ENROLLED, /* it has the job */
     LAUNCH_NODE_PREPARED, /* and has taken it */
     LAUNCH_NODE_BEGUN,    /* its ranks run */
@@ -28,13 +29,15 @@ typedef struct launch_node {
     int64_t pid;
     char head_address[LAUNCH_NUMERIC_BYTES]; /* by which it knows the head */
     int first_rank;
-    int ranks;
+    int ranks; /* 0: this attempt goes on without it */
     uint8_t seed[PROTO_KEY_BYTES];
     int64_t last_message_ns;
     int64_t heartbeat_due_ns;
     uint64_t printed_bytes; /* that its ranks have printed, */
     uint64_t taken_bytes;   /* and for which it has been given room again */
     bool returning;         /* it was told to enrol again, and has not yet */
+    bool present;           /* it was there when an attempt began to do with fewer hosts */
+    bool left;              /* its user has taken it out of the job */
     bool asked;             /* its user has asked for the end */
     bool silent;            /* the user has been warned */
     /* files */
@@ -53,6 +56,7 @@ struct launch_head {
     char address[LAUNCH_NUMERIC_BYTES]; /* bound; "*": all */
     char others[256];                   /* that the name means as well: ", not at …"; "": none */
     int node_count;
+    int ranks_per_node; /* of a job with all of them */
     launch_node *nodes; /* (node_count); nodes[0] is the head */
     int64_t seen_ns;    /* when the loop last came by */
     int64_t show_files_ns;
@@ -74,11 +78,40 @@ typedef Ringfence__Control__Envelope envelope_type;
 /* Sends to an agent. Nobody needs to know if it fails: an agent that is gone shows otherwise. */
 void head_send(launch_head *head, int node, envelope_type *envelope);
 
+/* Whether the job may go on without this host, if it is lost. */
+bool head_may_lose(const launch_session *session);
+
+/* Gives up a node, or lets it go: it was not in the job yet. */
+void head_drop(launch_session *session, int node, const char *what);
+
 /* The ranks of all agents on the host of a node. */
 int head_ranks_beside(const launch_head *head, int node);
 
 /* Gives a node up: its ranks count as ended. The format says what has happened to the host. */
 void head_lose(launch_session *session, int node, const char *what);
+
+/* ---- head_attempts.c ---- */
+
+/* Decides which nodes have which ranks in this attempt. */
+void head_share_out(launch_session *session);
+
+/* Hosts that are there, with the head's own. */
+int head_count_present(const launch_head *head);
+
+/* Whether all hosts that are awaited were taken out by their users. */
+bool head_waits_in_vain(const launch_session *session);
+
+/* Ends this attempt before it begins, so that the job is shared out among the hosts that are there. False: these
+ * are not enough. */
+bool head_do_with_fewer(launch_session *session);
+
+/* ---- head_end.c ---- */
+
+/* Says how the job, or this attempt alone (`again`), has ended. */
+void head_say_end(launch_head *head, int exit_code, const char *reason, bool again);
+
+/* Fetches no state any more. */
+void head_drop_incoming(launch_head *head);
 
 /* ---- gather.c ---- */
 

@@ -12,7 +12,11 @@ static void break_off(launch_session *session, int node, const envelope_type *en
     char what[128];
     (void)snprintf(what, sizeof what, "its launcher sent \"%s\" out of place",
                    proto_envelope_name(envelope));
-    head_lose(session, node, what);
+    if (session->head->nodes[node].state == LAUNCH_NODE_WAITING) {
+        head_leave(session, node, what);
+    } else {
+        head_lose(session, node, what);
+    }
 }
 
 /* The rank of a message, if it runs on that node. */
@@ -102,6 +106,15 @@ static bool handle_asked(launch_session *session, int node, const Ringfence__Con
     if (head->nodes[node].state != LAUNCH_NODE_BEGUN) {
         return false;
     }
+    if (head_may_lose(session)) {
+        const char *name = sigabbrev_np((int)asked->signal);
+        head->nodes[node].left = true;
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK,
+                     BASE_EXIT_SIGNAL_BASE + (int)asked->signal,
+                     NODE_FORMAT " leaves the job: its user has ended its launcher (SIG%s)",
+                     NODE_ARGS(head, node), name != NULL ? name : "?");
+        return true;
+    }
     if (session->stop_signal == 0) {
         launch_screen_say(&session->screen, "its user ends the job at " NODE_FORMAT,
                           NODE_ARGS(head, node));
@@ -172,19 +185,35 @@ static bool handle_any(launch_session *session, int node, const envelope_type *e
     }
 }
 
-void head_handle(launch_session *session, int node, const envelope_type *envelope)
+/* Of a node that is not in this attempt: it comes, or its user has ended the job when the attempt before had
+ * just ended. */
+static void handle_absent(launch_session *session, int node, const envelope_type *envelope)
 {
     launch_head *head = session->head;
-    const bool absent = head->nodes[node].state == LAUNCH_NODE_ABSENT;
     const bool enrolls = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
-    if (absent && enrolls && head->gathering) {
+    const bool asks = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED;
+    if (enrolls && (head->gathering || head->nodes[node].ranks == 0)) {
         head_enroll(session, node, envelope->enroll);
-    } else if (absent && envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED &&
-               head->gathering) { /* when the attempt before had just ended */
+        return;
+    }
+    if (asks && head->gathering && session->options->min_hosts > 0) {
+        head->nodes[node].left = true;
+        head->nodes[node].returning = false;
+    } else if (asks && head->gathering) {
         head_stop_gathering(session, (int)envelope->asked->signal);
-    } else if (absent) {
-        proto_bus_forget(head->bus, node); /* its next connection may do better */
-    } else if (enrolls || !handle_any(session, node, envelope)) {
+    }
+    proto_bus_forget(head->bus, node); /* its next connection may do better */
+}
+
+void head_handle(launch_session *session, int node, const envelope_type *envelope)
+{
+    const launch_node_state state = session->head->nodes[node].state;
+    const bool enrolls = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
+    const bool lives = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
+    if (state == LAUNCH_NODE_ABSENT) {
+        handle_absent(session, node, envelope);
+    } else if (enrolls || (state == LAUNCH_NODE_WAITING && !lives) ||
+               !handle_any(session, node, envelope)) {
         break_off(session, node, envelope);
     }
 }

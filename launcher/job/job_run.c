@@ -98,6 +98,7 @@ static base_status session_open(launch_session *session, base_error *reterr)
 {
     const proto_job *job = session->job;
     const int world_size = session->world_size;
+    session->result->world_size = world_size;
     session->result->ranks = calloc((size_t)world_size, sizeof session->result->ranks[0]);
     session->ranks = calloc((size_t)world_size, sizeof session->ranks[0]);
     if (session->result->ranks == NULL || session->ranks == NULL) {
@@ -127,7 +128,7 @@ static base_status session_open(launch_session *session, base_error *reterr)
     }
     if (status == BASE_OK && session->options->hosts != NULL) {
         status = launch_head_open(session, reterr);
-        session->local_count = world_size / (int)session->options->hosts->nodes;
+        session->local_count = status == BASE_OK ? launch_head_own_ranks(session->head) : 0;
     }
     if (status == BASE_OK && session->options->bind && !proto_mode_get(job->job.mode)->on_gpus) {
         status = launch_affinity_init(
@@ -386,10 +387,10 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     if (status == BASE_OK && session->head != NULL) {
         launch_head_gather(session);
     }
-    if (status == BASE_OK && session->cause.blame == 0) {
+    if (status == BASE_OK && session->cause.blame == 0 && !session->is_short) {
         launch_job_redeem(session);
     }
-    if (status == BASE_OK && session->cause.blame == 0) {
+    if (status == BASE_OK && session->cause.blame == 0 && !session->is_short) {
         result->started = true;
         status = launch_start_ranks(session, reterr);
         status = status == BASE_OK ? supervise(session, reterr) : status;
@@ -401,8 +402,9 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         launch_feed_abandon(session);
         status = launch_result_fill(session, reterr);
         session->over = status == BASE_OK;
-        result->goes_on =
-            session->over && options->goes_on != NULL && options->goes_on(options->user, result);
+        result->goes_on = session->over &&
+                          (session->is_short ||
+                           (options->goes_on != NULL && options->goes_on(options->user, result)));
     }
     if (status == BASE_OK) {
         launch_result_warn_of_growth(session);

@@ -172,7 +172,8 @@ typedef struct launch_session {
     int part_count; /* ranks that have given their part of the exchange */
     uint64_t exchange_sequence;
     launch_outputs outputs;
-    bool over; /* the result is complete */
+    bool over;     /* the result is complete */
+    bool is_short; /* of hosts, so that this attempt does not begin, and a smaller one may */
     launch_feeding feeding;
     bool streaming;             /* stdout shows the beginning of a text whose end has not come */
     int64_t answering_since_ns; /* 0: no rank has reported its texts yet */

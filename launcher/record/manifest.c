@@ -69,6 +69,24 @@ static void put_headline(launch_sheet *page, const launch_run *run)
     sheet_string(page, "lesson_notes", run->lesson_notes);
 }
 
+/* Each attempt of --max-restarts, with what it ran on and why it failed. */
+static void put_attempts(launch_sheet *page, const launch_record_end *end)
+{
+    json_t *history = json_array();
+    for (size_t i = 0; i < end->attempt_count; i++) {
+        const launch_attempt *one = &end->attempts[i];
+        launch_sheet attempt = sheet_make();
+        sheet_int(&attempt, "attempt", (uint64_t)one->number);
+        sheet_int(&attempt, "hosts", (uint64_t)one->hosts);
+        sheet_int(&attempt, "ranks", (uint64_t)one->ranks);
+        sheet_int(&attempt, "micro_batches", (uint64_t)one->micro_batches);
+        sheet_known(&attempt, "first_step", one->ready, one->first_step);
+        sheet_string(&attempt, "failure", one->failure.message);
+        sheet_row(page, history, attempt);
+    }
+    sheet_put(page, "attempt_history", history);
+}
+
 /* --save-every and --resume. Rank 0 writes the checkpoints, and says how many when it has finished. */
 static void put_checkpoints(launch_sheet *page, const launch_run *run)
 {
@@ -81,6 +99,7 @@ static void put_checkpoints(launch_sheet *page, const launch_run *run)
                known ? (double)first->checkpoint_ns / (double)BASE_NS_PER_S : NAN);
     sheet_part(page, "checkpoints", checkpoints);
     sheet_int(page, "attempts", (uint64_t)run->attempts);
+    put_attempts(page, run->end);
     sheet_known(page, "resumed_at_step", run->first_step > 0, run->first_step);
 }
 

@@ -300,6 +300,32 @@ base_status launch_record_begin(launch_record *record, uint64_t first_step, base
     return record->write_failed ? BASE_OK : write_kept(record, reterr);
 }
 
+base_status launch_record_share_out(launch_record *record, const proto_job *job,
+                                    uint64_t first_step, base_error *reterr)
+{
+    const bool same = job->job.world_size == record->job.job.world_size;
+    const bool has_lines = record->timings != NULL && !record->write_failed;
+    base_status status = BASE_OK;
+    base_buffer_fini(&record->notes); /* those of an earlier attempt were said */
+    if (!same && has_lines) {
+        launch_steps_go_on_from(&record->steps, first_step);
+        status = write_kept(record, reterr);
+    }
+    record->job = *job;
+    if (same || status != BASE_OK) {
+        return status;
+    }
+    if (has_lines) {
+        (void)fclose(record->timings);
+        record->timings = NULL;
+        set_aside(record, first_step);
+    }
+    launch_steps_fini(&record->steps);
+    status = launch_steps_of_job(&record->steps, &record->job, reterr);
+    launch_steps_go_on_from(&record->steps, first_step);
+    return status == BASE_OK && has_lines ? write_kept(record, reterr) : status;
+}
+
 launch_steps *launch_record_steps(launch_record *record)
 {
     return &record->steps;
@@ -384,25 +410,6 @@ static base_status write_results(launch_record *record, const launch_run *run, b
     status = launch_plots_write(record->directory.path, plots, 3, run->info, &error);
     keep_first(&first, reterr, status, &error);
     return first;
-}
-
-void launch_run_command(const launch_run *run, base_buffer *text)
-{
-    for (int i = 0; i < run->argc; i++) {
-        base_buffer_put(text, i > 0 ? " " : "");
-        base_buffer_shell(text, run->argv[i]);
-    }
-}
-
-void launch_run_backend(const launch_record_end *end, base_buffer *text)
-{
-    base_buffer_put(text, "ringfence");
-    if (end->transport != NULL && end->transport[0] != '\0') {
-        base_buffer_printf(text, "-%s", end->transport);
-    }
-    if (end->algorithm != NULL && end->algorithm[0] != '\0') {
-        base_buffer_printf(text, "-%s", end->algorithm);
-    }
 }
 
 static base_status describe_and_write(launch_record *record, const launch_record_end *end,

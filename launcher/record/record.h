@@ -185,6 +185,17 @@ typedef struct launch_scaling_failure {
     char reason[BASE_ERROR_MESSAGE_BYTES];
 } launch_scaling_failure;
 
+/* How the job was tried once. */
+typedef struct launch_attempt {
+    int number; /* from 1 */
+    int hosts;
+    int ranks;
+    int64_t micro_batches;
+    bool ready;          /* all ranks were about to train */
+    uint64_t first_step; /* of the checkpoint from which it went on; else 0 */
+    base_error failure;  /* its first cause; an empty message: none */
+} launch_attempt;
+
 typedef struct launch_record_options {
     const char *out;      /* the directory */
     bool overwrite;       /* false: an existing record is moved to OUT.1, OUT.2, … */
@@ -211,10 +222,12 @@ typedef struct launch_record_end {
     int scaling_count;
     const launch_scaling_failure *scaling_failed;
     int scaling_failed_count;
-    const launch_experts *experts; /* NULL: the model has none, or they are not known */
-    double job_seconds;            /* of the job itself, without the measurements after it */
-    const launch_cost *cost;       /* NULL: the mode is free */
-    launch_answer nvlink;          /* between the ranks' GPUs */
+    const launch_experts *experts;  /* NULL: the model has none, or they are not known */
+    const launch_attempt *attempts; /* (attempt_count) all of this launch */
+    size_t attempt_count;
+    double job_seconds;      /* of the job itself, without the measurements after it */
+    const launch_cost *cost; /* NULL: the mode is free */
+    launch_answer nvlink;    /* between the ranks' GPUs */
 } launch_record_end;
 
 /* Makes the directory and locks it, but changes nothing in it. BASE_ERR_BUSY names the process that
@@ -241,6 +254,11 @@ BASE_MUST_CHECK base_status launch_record_check_room(const launch_record *record
  * steps, which an earlier attempt may have reported, are removed from memory and timings.jsonl. */
 BASE_MUST_CHECK base_status launch_record_begin(launch_record *record, uint64_t first_step,
                                                 base_error *reterr);
+
+/* Before begin, where the attempt has other ranks than the one before, or micro-batches: steps up to first_step are
+ * kept in a file of their own, and are in no figure. */
+BASE_MUST_CHECK base_status launch_record_share_out(launch_record *record, const proto_job *job,
+                                                    uint64_t first_step, base_error *reterr);
 
 /* The steps of all attempts, from which the record is made. The caller adds to them what ranks report,
  * from begin's first_step on. Owned by the record. */

@@ -11,6 +11,33 @@
 #include "record/stages.h"
 #include "record/trace_timeline.h"
 
+/* "2 hosts, 4 ranks × 1 micro-batch". */
+static void put_share(const launch_attempt *attempt, base_buffer *text)
+{
+    base_buffer_printf(text, "%d host%s, %d rank%s × %" PRId64 " micro-batch%s", attempt->hosts,
+                       attempt->hosts == 1 ? "" : "s", attempt->ranks,
+                       attempt->ranks == 1 ? "" : "s", attempt->micro_batches,
+                       attempt->micro_batches == 1 ? "" : "es");
+}
+
+/* What happened, where more than one attempt was needed. */
+static void put_attempts(const launch_record_end *end, base_buffer *text)
+{
+    if (end->attempt_count < 2) {
+        return;
+    }
+    const launch_attempt *last = &end->attempts[end->attempt_count - 1];
+    base_buffer_printf(text,
+                       "<p class=\"sub\">It took %zu attempts (--max-restarts), the first on ",
+                       end->attempt_count);
+    put_share(end->attempts, text);
+    base_buffer_put(text, " and the last on ");
+    put_share(last, text);
+    base_buffer_put(text, "; the one before the last failed: ");
+    base_buffer_html(text, last[-1].failure.message);
+    base_buffer_put(text, "</p>\n");
+}
+
 static void put_head(const launch_run *run, base_buffer *text)
 {
     launch_report_begin(text, run->out, run->end->exit_status);
@@ -33,6 +60,7 @@ static void put_head(const launch_run *run, base_buffer *text)
                            run->first_step,
                            run->steps->first > 0 ? " Its steps are counted from there." : "");
     }
+    put_attempts(run->end, text);
     if (launch_loss_grew(run->summary->loss_first, run->summary->loss_last)) {
         char message[LAUNCH_LOSS_MESSAGE_BYTES];
         launch_loss_message(run->summary->loss_first, run->summary->loss_last, message);

@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "base/version.h"
 #include "build_info.h"
+#include "record/run.h"
 
 /* The value after "model name : " in /proc/cpuinfo, which x86 has. The CPU of other machines has no
  * name. */
@@ -124,4 +125,23 @@ void launch_run_info_gather(launch_run_info *info, const launch_file_digest *dat
     info->compiler = LAUNCH_BUILD_COMPILER;
     info->compiler_flags = LAUNCH_BUILD_FLAGS;
     info->sanitizers = LAUNCH_BUILD_SANITIZE;
+}
+
+void launch_run_command(const launch_run *run, base_buffer *text)
+{
+    for (int i = 0; i < run->argc; i++) {
+        base_buffer_put(text, i > 0 ? " " : "");
+        base_buffer_shell(text, run->argv[i]);
+    }
+}
+
+void launch_run_backend(const launch_record_end *end, base_buffer *text)
+{
+    base_buffer_put(text, "ringfence");
+    if (end->transport != NULL && end->transport[0] != '\0') {
+        base_buffer_printf(text, "-%s", end->transport);
+    }
+    if (end->algorithm != NULL && end->algorithm[0] != '\0') {
+        base_buffer_printf(text, "-%s", end->algorithm);
+    }
 }

@@ -110,14 +110,18 @@ static bool files_fit(Ringfence__Control__File *const *files, size_t count)
     return fit;
 }
 
+static bool host_timeout_fits(int64_t timeout_ms)
+{
+    return timeout_ms > 0 && timeout_ms <= PROTO_HOST_TIMEOUT_MAX_MS;
+}
+
 static bool assign_fits(const Ringfence__Control__Assign *assign)
 {
     base_ports ports;
     return assign->world_size > 0 && assign->world_size <= BASE_RANKS_MAX && assign->ranks > 0 &&
            assign->ranks <= assign->world_size &&
            assign->first_rank <= assign->world_size - assign->ranks &&
-           assign->job.len <= PROTO_JOB_BYTES_MAX && assign->host_timeout_ms > 0 &&
-           assign->host_timeout_ms <= PROTO_HOST_TIMEOUT_MAX_MS &&
+           assign->job.len <= PROTO_JOB_BYTES_MAX && host_timeout_fits(assign->host_timeout_ms) &&
            base_ports_parse(assign->ports, &ports) && files_fit(assign->files, assign->n_files);
 }
 
@@ -162,6 +166,8 @@ bool proto_head_body_fits(const envelope_type *envelope)
         return envelope->chunk->file < PROTO_FILES_MAX && chunk_fits(envelope->chunk);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
         return heartbeat_fits(envelope->heartbeat);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_WAIT:
+        return host_timeout_fits(envelope->wait->host_timeout_ms);
     default:
         return false;
     }

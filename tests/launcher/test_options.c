@@ -153,6 +153,58 @@ static void a_job_starts_again_only_where_it_can_go_on(void **state)
     }
 }
 
+#define HOSTS                                                                                      \
+    "--nodes", "2", "--node-rank", "0", "--rendezvous", "tcp://a:1", "--job-key", "key",           \
+        "--ranks", "2"
+#define AGAIN "--max-restarts", "1", "--save-every", "5", "--resume"
+
+/* A job that goes on with fewer hosts has the same bits; what could not is refused. */
+static void fewer_hosts_go_on_where_bits_stay(void **state)
+{
+    (void)state;
+    static launch_options options;
+    const struct {
+        const char *const *words;
+        const char *message; /* NULL: it is accepted */
+    } cases[] = {
+        {WORDS(HOSTS, "--max-restarts", "1", "--save-every", "5", "--resume"), NULL},
+        {WORDS(HOSTS, AGAIN, "--min-nodes", "1"), NULL},
+        {WORDS(HOSTS, AGAIN, "--min-nodes", "1", "--zero", "3", "--micro-batches", "3"), NULL},
+        {WORDS(HOSTS, "--min-nodes", "1"),
+         "--min-nodes goes with --max-restarts, --save-every and --resume"},
+        {WORDS(HOSTS, AGAIN, "--min-nodes", "3"), "--min-nodes 3 of --nodes 2"},
+        {WORDS(AGAIN, "--min-nodes", "1"), "--min-nodes goes with --nodes of 2 or more"},
+        {WORDS(HOSTS, AGAIN, "--min-nodes", "1", "--micro-batches", "3"),
+         "--min-nodes needs a power of two of --micro-batches, else another number of ranks has "
+         "other bits: here are 2 ranks with 3 micro-batches each"},
+        {WORDS(HOSTS, AGAIN, "--min-nodes", "1", "--micro-batches", "256"),
+         "--min-nodes 1: no number of ranks there shares out 2 ranks × 256 micro-batches with at "
+         "most 256 micro-batches each"},
+        {WORDS(HOSTS, AGAIN, "--min-nodes", "1", "--algorithm", "ring"),
+         "--min-nodes needs --algorithm auto, direct, recursive_doubling or halving_doubling: with "
+         "others another number of ranks has other bits"},
+        {WORDS(HOSTS, AGAIN, "--min-nodes", "1", "--local-steps", "5"),
+         "--min-nodes does not go with --local-steps: each rank has parameters and moments of its "
+         "own"},
+        {WORDS(HOSTS, AGAIN, "--min-nodes", "1", "--mode", "pp-cpu"),
+         "--min-nodes goes with --mode ddp-cpu: other modes do not train on another number of "
+         "ranks, or a token says how many there are"},
+        {WORDS(HOSTS, "--mode", "gate-check", "--max-restarts", "1", "--min-nodes", "1"),
+         "--min-nodes goes with --mode ddp-cpu: other modes do not train on another number of "
+         "ranks, or a token says how many there are"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error;
+        const base_status status = parse(&options, cases[i].words, &error);
+        if (cases[i].message == NULL) {
+            assert_ok(status, &error);
+        } else {
+            assert_status(status, BASE_ERR_INVALID);
+            assert_string_equal(error.message, cases[i].message);
+        }
+    }
+}
+
 static void inference_has_a_seed_of_its_own(void **state)
 {
     (void)state;
@@ -327,6 +379,7 @@ int main(void)
         cmocka_unit_test(other_names_are_of_our_options),
         cmocka_unit_test(flags_of_gpus_are_named_elsewhere),
         cmocka_unit_test(a_job_starts_again_only_where_it_can_go_on),
+        cmocka_unit_test(fewer_hosts_go_on_where_bits_stay),
         cmocka_unit_test(inference_has_a_seed_of_its_own),
         cmocka_unit_test(buckets_are_larger_on_gpus),
         cmocka_unit_test(local_steps_have_an_outer_step),

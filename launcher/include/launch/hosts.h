@@ -43,6 +43,7 @@ typedef struct launch_hosts_options {
     int64_t nodes; /* 1: this launcher alone */
     int64_t node_rank;
     int64_t ranks_per_node;                   /* 0: not given */
+    int64_t min_nodes;                        /* with which the job may go on; 0: with all alone */
     char rendezvous[LAUNCH_RENDEZVOUS_BYTES]; /* "tcp://host:port", as given; empty: not given */
     char job_key[BASE_PATH_BYTES];            /* the file; empty: not given */
     int64_t host_timeout_ms;

@@ -40,6 +40,8 @@ typedef struct launch_job_options {
     /* Asked once, with the result of a job that has ended: whether another attempt follows, so that the other
      * hosts stay. NULL: none does. */
     bool (*goes_on)(void *user, const struct launch_job_result *result);
+    int host_count; /* of `hosts`, that take part: the others wait; 0: all */
+    int min_hosts;  /* the job may be shared out anew among so many; 0: not */
     /* The other hosts as one attempt leaves them to the next; the first one finds NULL there. Of `hosts` alone. */
     struct launch_head **kept_head;
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
@@ -71,13 +73,16 @@ enum { LAUNCH_NAME_BYTES = 257 };
 
 /* How a job went. */
 typedef struct launch_job_result {
-    int exit_status;     /* 0; the first failing rank's code; 128 + a signal */
-    int stop_signal;     /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
-    base_error cause;    /* the first cause of failure; an empty message: none */
-    bool fails_again;    /* the same job would: its input is wrong, or it has no room */
-    bool started;        /* ranks were */
-    bool goes_on;        /* another attempt follows */
-    bool ready;          /* all ranks were about to train */
+    int exit_status;   /* 0; the first failing rank's code; 128 + a signal */
+    int stop_signal;   /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
+    base_error cause;  /* the first cause of failure; an empty message: none */
+    bool fails_again;  /* the same job would: its input is wrong, or it has no room */
+    bool started;      /* ranks were */
+    bool goes_on;      /* another attempt follows */
+    int hosts_present; /* not all hosts are: with at least min_hosts, only so many; else 0 */
+    char hosts_absent[LAUNCH_NAME_BYTES]; /* then, which are not */
+    int world_size;                       /* of `ranks` */
+    bool ready;                           /* all ranks were about to train */
     uint64_t first_step; /* of the checkpoint from which the training went on; else 0 */
     uint64_t model_params;
     uint64_t trained_params; /* the same, or those of its adapters */

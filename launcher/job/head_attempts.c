@@ -1,0 +1,130 @@
+/* What joins the attempts of a job on several hosts: which hosts take part in one, and what the head keeps for
+ * the next. Called by head.c, gather.c, head_messages.c and job_run.c. */
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "base/host.h"
+#include "job/head_impl.h"
+
+static bool is_present(const launch_node *node)
+{
+    return node->state >= LAUNCH_NODE_WAITING && node->state <= LAUNCH_NODE_BEGUN;
+}
+
+int head_count_present(const launch_head *head)
+{
+    int count = 0;
+    for (int node = 0; node < head->node_count; node++) {
+        count += is_present(&head->nodes[node]) ? 1 : 0;
+    }
+    return count;
+}
+
+static void describe_own(launch_node *own)
+{
+    base_host host;
+    base_host_get(&host);
+    (void)snprintf(own->hostname, sizeof own->hostname, "%s", host.hostname);
+    (void)snprintf(own->boot_id, sizeof own->boot_id, "%s", host.boot_id);
+    own->pid_namespace = host.pid_namespace;
+    own->net_namespace = host.net_namespace;
+    own->state = LAUNCH_NODE_BEGUN;
+    own->present = true;
+}
+
+/* All hosts take part, or the first ones of those that were there. */
+void head_share_out(launch_session *session)
+{
+    launch_head *head = session->head;
+    const int asked = session->options->host_count;
+    const int hosts = asked > 0 ? asked : head->node_count;
+    const int ranks = session->world_size / hosts;
+    int taken = 0;
+    describe_own(&head->nodes[0]);
+    for (int node = 0; node < head->node_count; node++) {
+        launch_node *one = &head->nodes[node];
+        const bool takes_part = taken < hosts && (hosts == head->node_count || one->present);
+        one->first_rank = taken * ranks;
+        one->ranks = takes_part ? ranks : 0;
+        proto_random_key(one->seed);
+        for (int rank = one->first_rank; rank < one->first_rank + one->ranks; rank++) {
+            session->ranks[rank].node = node;
+        }
+        taken += takes_part ? 1 : 0;
+    }
+    BASE_ASSERT(taken == hosts);
+}
+
+bool head_may_lose(const launch_session *session)
+{
+    const launch_job_options *options = session->options;
+    return options->min_hosts > 0 && options->tried_again && session->stop_signal == 0 &&
+           head_count_present(session->head) - 1 >= options->min_hosts;
+}
+
+/* "host b (node 1), node 3": those of this attempt that are not there. */
+static void list_absent(const launch_head *head, char *text, size_t size_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int node = 1; node < head->node_count && used < size_bytes; node++) {
+        const launch_node *one = &head->nodes[node];
+        const char *comma = used > 0 ? ", " : "";
+        if (one->ranks == 0 || is_present(one)) {
+            continue;
+        }
+        used += (size_t)(one->hostname[0] != '\0'
+                             ? snprintf(text + used, size_bytes - used, "%s" NODE_FORMAT, comma,
+                                        NODE_ARGS(head, node))
+                             : snprintf(text + used, size_bytes - used, "%snode %d", comma, node));
+    }
+}
+
+bool head_waits_in_vain(const launch_session *session)
+{
+    const launch_head *head = session->head;
+    int node = 1;
+    while (node < head->node_count && (head->nodes[node].ranks == 0 || head->nodes[node].left ||
+                                       is_present(&head->nodes[node]))) {
+        node++;
+    }
+    return session->options->min_hosts > 0 && node == head->node_count;
+}
+
+bool head_do_with_fewer(launch_session *session)
+{
+    launch_job_result *result = session->result;
+    const int present = head_count_present(session->head);
+    if (session->options->min_hosts == 0 || present < session->options->min_hosts) {
+        return false;
+    }
+    session->is_short = true;
+    result->hosts_present = present;
+    list_absent(session->head, result->hosts_absent, sizeof result->hosts_absent);
+    return true;
+}
+
+void launch_head_leave_attempt(launch_session *session)
+{
+    launch_head *head = session->head;
+    if (head == NULL) {
+        return;
+    }
+    head_say_end(head, session->result->exit_status,
+                 session->is_short ? "the job is shared out anew, without hosts that are missing"
+                                   : session->cause.error.message,
+                 true);
+    head_drop_incoming(head);
+    for (int node = 1; node < head->node_count; node++) {
+        /* what comes over the old connection is nobody's from now on */
+        launch_node *one = &head->nodes[node];
+        launch_node kept = {.present = is_present(one), .left = one->left};
+        kept.returning = kept.present && !kept.left;
+        (void)snprintf(kept.hostname, sizeof kept.hostname, "%s", one->hostname);
+        proto_bus_forget(head->bus, node);
+        proto_wipe(one, sizeof *one);
+        *one = kept;
+    }
+    *session->options->kept_head = head;
+    session->head = NULL;
+}

@@ -1,0 +1,256 @@
+/* Trainings on several hosts that go on with fewer: --min-nodes. Launchers are killed, leave and come back, and the
+ * parameters are those of a job that nobody disturbed. Needs root for its hosts. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/checkpoints.h"
+#include "several.h"
+
+enum { STEPS = TEST_HAS_ASAN ? 100 : 300 };
+
+/* The other host is lost in the end when this is over: no test waits so long. */
+#define LONG "1000"
+
+#define AGAIN                                                                                      \
+    "--transport", "tcp", "--save-every", "10", "--resume", "--keep", "1000", "--max-restarts",    \
+        "5", "--min-nodes", "1"
+#define TWO "--ranks", "2", "--micro-batches", "2"
+
+static char steps[16];
+static training_run quiet; /* nobody disturbed it */
+
+static pid_t launcher_pid(int node)
+{
+    return several_runs[node].program.pid;
+}
+
+static void wait_for_checkpoint(uint64_t step)
+{
+    char path[BASE_PATH_BYTES];
+    base_error error;
+    assert_ok(proto_checkpoint_path(several_runs[0].out, step, path, &error), &error);
+    for (int i = 0; access(path, F_OK) != 0; i++) {
+        assert_true(i < 6000);
+        (void)usleep(10 * 1000);
+    }
+}
+
+static void start_two(const char *name, const several *job)
+{
+    several_make_key(name);
+    several_start_head(job, name);
+    several_start(1, job, several_no_flags);
+    wait_for_checkpoint(10);
+}
+
+static void kill_launcher(int node)
+{
+    (void)kill(launcher_pid(node), SIGKILL);
+    several_expect(node, 128 + SIGKILL);
+}
+
+static void assert_bits_of_quiet(void)
+{
+    training_assert_same_file(&quiet, "state-rank-0.safetensors", &several_runs[0],
+                              "state-rank-0.safetensors");
+}
+
+/* The numbers of an attempt in the manifest. */
+static void assert_attempt(size_t index, int hosts, int ranks, int micro_batches)
+{
+    json_t *manifest = training_manifest(&several_runs[0]);
+    const json_t *one = json_array_get(json_object_get(manifest, "attempt_history"), index);
+    assert_int_equal(json_integer_value(json_object_get(one, "attempt")), index + 1);
+    assert_int_equal(json_integer_value(json_object_get(one, "hosts")), hosts);
+    assert_int_equal(json_integer_value(json_object_get(one, "ranks")), ranks);
+    assert_int_equal(json_integer_value(json_object_get(one, "micro_batches")), micro_batches);
+    json_decref(manifest);
+}
+
+/* Every step is in one of the files, of each rank that took it. */
+static void assert_timings(uint64_t set_aside_at)
+{
+    char name[64];
+    size_t bytes = 0;
+    (void)snprintf(name, sizeof name, "timings-before-%llu.jsonl",
+                   (unsigned long long)set_aside_at);
+    char *before = training_file(&several_runs[0], name, &bytes);
+    char *since = training_file(&several_runs[0], "timings.jsonl", &bytes);
+    size_t lines = 0;
+    for (const char *at = before; (at = strchr(at, '\n')) != NULL; at++) {
+        lines++;
+    }
+    assert_int_equal(lines, 2 * set_aside_at);
+    lines = 0;
+    for (const char *at = since; (at = strchr(at, '\n')) != NULL; at++) {
+        lines++;
+    }
+    assert_int_equal(lines, STEPS - set_aside_at);
+    free(before);
+    free(since);
+}
+
+/* ---- tests ---- */
+
+static void a_killed_host_leaves_the_bits(void **state)
+{
+    static const char *const zero[] = {"0", "1", "3"};
+    (void)state;
+    for (size_t i = 0; i < sizeof zero / sizeof zero[0]; i++) {
+        char name[16];
+        size_t bytes = 0;
+        (void)snprintf(name, sizeof name, "killed-%zu", i);
+        const several job = {
+            several_address,
+            "2",
+            NULL,
+            {TWO, AGAIN, "--steps", steps, "--join-timeout", "1", "--zero", zero[i], NULL}};
+        start_two(name, &job);
+        kill_launcher(1);
+        several_expect(0, 0);
+        several_assert_says(0, "attempt 2 of at most 6: host host-1 (node 1) is missing; going on "
+                               "with 1 host, 1 rank x 4 micro-batches from step ");
+        assert_bits_of_quiet();
+        assert_attempt(0, 2, 2, 2);
+        assert_attempt(1, 1, 1, 4);
+        const long from = test_program_number_after(&several_runs[0].program, TEST_STDERR,
+                                                    "micro-batches from step ");
+        assert_timings((uint64_t)from);
+        char *page = training_file(&several_runs[0], "report.html", &bytes);
+        assert_has(page, "It took 2 attempts (--max-restarts), the first on 2 hosts, 2 ranks × 2 "
+                         "micro-batches and the last on 1 host, 1 rank × 4 micro-batches; the one "
+                         "before the last failed: host host-1 (node 1) is lost");
+        free(page);
+        test_program_wait_no_children();
+    }
+}
+
+/* Nobody waits for it, and it may come again: it waits until the next attempt. */
+static void a_host_may_leave_and_come_again(void **state)
+{
+    (void)state;
+    const several job = {several_address,
+                         "2",
+                         NULL,
+                         {TWO, AGAIN, "--steps", "100000000", "--join-timeout", LONG, NULL}};
+    start_two("leaves", &job);
+    (void)kill(launcher_pid(1), SIGTERM);
+    several_expect(1, 128 + SIGTERM);
+    several_assert_says(1, "the head is asked to let this host go");
+    several_wait_says(0, "host host-1 (node 1) leaves the job: its user has ended its launcher "
+                         "(SIGTERM)");
+    several_wait_says(0, "going on with 1 host, 1 rank x 4 micro-batches");
+    several_start(1, &job, several_no_flags);
+    several_wait_says(1, "the job runs on other hosts: this one waits");
+    several_wait_says(0, "--resume: goes on after step ");
+    (void)kill(several_only_child(launcher_pid(0)), SIGKILL);
+    several_wait_says(0, "starting again: attempt 3");
+    several_wait_says(1, "joined run");
+    several_wait_says(0, "host host-1 (node 1) has joined");
+    (void)kill(launcher_pid(0), SIGTERM);
+    several_expect(0, 128 + SIGTERM);
+    several_expect(1, 128 + SIGTERM);
+    test_program_assert_no_children();
+}
+
+/* Three ranks have no other number with the same bits but one: so one host works, and the other one waits. */
+static void a_host_that_is_not_needed_waits(void **state)
+{
+    (void)state;
+    static training_run three;
+    several_make_key("three");
+    const several whole = {several_address, "3", NULL, {"--ranks", "3", "--steps", steps, NULL}};
+    several_start_head(&whole, "three");
+    several_start(1, &whole, several_no_flags);
+    several_start(2, &whole, several_no_flags);
+    several_expect_all(3);
+    three = several_runs[0];
+    const several job = {several_address,
+                         "3",
+                         NULL,
+                         {"--ranks", "3", AGAIN, "--steps", steps, "--join-timeout", "1", NULL}};
+    several_make_key("waits");
+    several_start_head(&job, "waits");
+    several_start(1, &job, several_no_flags);
+    several_start(2, &job, several_no_flags);
+    wait_for_checkpoint(10);
+    kill_launcher(1);
+    several_expect(0, 0);
+    several_expect(2, 0);
+    several_assert_says(0, "going on with 1 host, 1 rank x 3 micro-batches from step ");
+    several_assert_says(2, "the job runs on other hosts: this one waits");
+    several_assert_says(2, "is done");
+    training_assert_same_file(&three, "state-rank-0.safetensors", &several_runs[0],
+                              "state-rank-0.safetensors");
+    test_program_wait_no_children();
+}
+
+/* The whole job may begin with fewer hosts, as after the head's own death. */
+static void a_job_begins_with_those_that_come(void **state)
+{
+    (void)state;
+    const several job = {
+        several_address, "2", NULL, {TWO, AGAIN, "--steps", steps, "--join-timeout", "1", NULL}};
+    start_two("head", &job);
+    kill_launcher(0);
+    several_wait_says(1, "and it is called again");
+    (void)kill(launcher_pid(1), SIGTERM);
+    several_expect(1, 128 + SIGTERM);
+    several_start_head(&job, "head");
+    several_expect(0, 0);
+    several_assert_says(0, "attempt 1 of at most 6: node 1 is missing; going on with 1 host");
+    assert_bits_of_quiet();
+    test_program_wait_no_children();
+}
+
+static void fewer_than_least_end_it(void **state)
+{
+    (void)state;
+    const several job = {several_address,
+                         "3",
+                         NULL,
+                         {"--ranks", "3", AGAIN, "--min-nodes", "2", "--steps", "100000000",
+                          "--join-timeout", "1", NULL}};
+    several_make_key("least");
+    several_start_head(&job, "least");
+    several_start(1, &job, several_no_flags);
+    several_start(2, &job, several_no_flags);
+    wait_for_checkpoint(10);
+    (void)kill(launcher_pid(1), SIGKILL);
+    kill_launcher(2);
+    several_expect(1, 128 + SIGKILL);
+    several_expect(0, 1);
+    several_assert_says(0, "2 of 3 hosts have not joined within 1 s, and --min-nodes is 2: node 1, "
+                           "node 2");
+    test_program_wait_no_children();
+}
+
+static int set_up(void **state)
+{
+    (void)test_shared_directory_make(state);
+    (void)snprintf(steps, sizeof steps, "%d", STEPS);
+    several_make_key("quiet");
+    const several job = {several_address, "2", NULL, {TWO, "--steps", steps, NULL}};
+    several_start_head(&job, "quiet");
+    several_start(1, &job, several_no_flags);
+    several_expect_all(2);
+    quiet = several_runs[0];
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_host_leaves_the_bits),
+        cmocka_unit_test(a_host_may_leave_and_come_again),
+        cmocka_unit_test(a_host_that_is_not_needed_waits),
+        cmocka_unit_test(a_job_begins_with_those_that_come),
+        cmocka_unit_test(fewer_than_least_end_it),
+    };
+    const int skipped = test_hosts_skip(TEST_HOSTS_MAX);
+    return skipped != 0 ? skipped
+                        : cmocka_run_group_tests(tests, set_up, test_shared_directory_remove);
+}
