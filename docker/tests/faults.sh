@@ -9,6 +9,28 @@ test_killed() {
     result "$(said head 'error: host agent-1 (node 1) is lost')"
 }
 
+test_killed_and_done_without() { # the parameters are those of a job that nobody disturbed
+    started
+    local job="$small --steps 2000 --ranks 2 --micro-batches 2"
+    mkdir "$scratch/out"
+    chown "$uid:$uid" "$scratch/out" 2>/dev/null || true
+    options=(-v "$scratch/out:/out")
+    head 2 $job --out /out/whole
+    options=()
+    agent 1 2
+    ends head 0 60
+    docker rm -f "$test-head" "$test-agent-1" >/dev/null
+    options=(-v "$scratch/out:/out")
+    head 2 $job --out /out/killed --save-every 20 --resume --max-restarts 2 --min-nodes 1 --join-timeout 3
+    options=()
+    agent 1 2
+    until_true 30 test -d "$scratch/out/killed/checkpoints/step-000000020" || fail "there is no checkpoint"
+    docker kill "$test-agent-1" >/dev/null
+    ends head 0 60
+    cmp "$scratch/out/whole/model.safetensors" "$scratch/out/killed/model.safetensors" || fail "the bits differ"
+    result "$(said head 'going on with 1 host, 1 rank x 4 micro-batches')"
+}
+
 test_paused_and_resumed() {
     started
     two --host-timeout 20

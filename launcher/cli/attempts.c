@@ -110,7 +110,7 @@ static base_status run_attempt(launch_cli_run *run, const proto_job *whole)
     launch_share share = {nodes, (int)whole->job.world_size, whole->train.micro_batches};
     share_out(run, &share);
     base_status status = launch_cli_run_once(run);
-    while (status == BASE_OK && run->result.hosts_present > 0) {
+    while (status == BASE_OK && run->result.goes_on && run->result.hosts_present > 0) {
         const bool found = launch_share_find(whole, nodes, run->result.hosts_present, &share);
         BASE_ASSERT(found); /* as for --min-nodes, which the options' check has tried */
         say_share(run, &share);

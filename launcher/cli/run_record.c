@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/run_job.h"
 #include "record/inference.h"
+#include "record/steps.h"
 
 /* Logs each line on stderr. NULL: there is none. */
 static void print_lines(const char *lines)
@@ -134,6 +135,8 @@ base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr)
         return BASE_OK; /* there is no record yet: stderr has all there is to say */
     }
     base_error reason;
+    /* else the last attempt has failed when it began the record anew, with other ranks */
+    const bool same = launch_record_steps(run->record)->world_size == result->world_size;
     describe_end(run, result, &reason);
     const launch_record_end end = {
         .exit_status = run->result.exit_status,
@@ -145,7 +148,7 @@ base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr)
         .cpus_taken = result->cpus_taken,
         .model_params = result->model_params,
         .trained_params = result->trained_params,
-        .ranks = result->ranks,
+        .ranks = same ? result->ranks : NULL,
         .experts = result->experts,
         .scaling = run->scaling.points,
         .scaling_count = run->scaling.point_count,

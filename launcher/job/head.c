@@ -122,10 +122,7 @@ static base_status meet(launch_session *session, launch_head *head, base_error *
 base_status launch_head_open(launch_session *session, base_error *reterr)
 {
     const launch_hosts_options *options = session->options->hosts;
-    launch_head **kept = session->options->kept_head;
-    if (kept != NULL && *kept != NULL) {
-        session->head = *kept;
-        *kept = NULL;
+    if (session->head != NULL) { /* of the attempt before */
         session->head->seen_ns = base_now_ns();
         head_share_out(session);
         return BASE_OK;

@@ -365,6 +365,10 @@ static void session_init(launch_session *session, const launch_job_options *opti
     session->ready_deadline_ns = BASE_NO_DEADLINE;
     session->abort_due_ns = BASE_NO_DEADLINE;
     session->progress_step = 1;
+    if (options->kept_head != NULL) {
+        session->head = *options->kept_head;
+        *options->kept_head = NULL;
+    }
     launch_open_requests_init(&session->feeding.requests, (int)options->job->infer.max_num_seqs);
 }
 
@@ -403,7 +407,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         status = launch_result_fill(session, reterr);
         session->over = status == BASE_OK;
         result->goes_on = session->over &&
-                          (session->is_short ||
+                          ((session->is_short && session->cause.blame == 0) ||
                            (options->goes_on != NULL && options->goes_on(options->user, result)));
     }
     if (status == BASE_OK) {

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "proto/checkpoints.h"
+#include "record/steps.h"
 #include "sample.h"
 #include "support.h"
 
@@ -165,6 +166,63 @@ static void a_record_continues_after_a_restart(void **state)
     json_t *manifest = sample_load(made.options.out, "manifest.json");
     sample_assert_near(sample_number(manifest, "steps"), 6);
     sample_assert_near(sample_number(json_object_get(manifest, "measured_over"), "last_step"), 8);
+    json_decref(manifest);
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t lines = 0;
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) {
+        lines++;
+    }
+    return lines;
+}
+
+/* The job was shared out among fewer ranks, and then among all again: each step is in one file, and the figures are
+ * of the last ones. */
+static void an_attempt_may_have_other_ranks(void **state)
+{
+    (void)state;
+    static sample made;
+    base_error error;
+    sample_make(&made, "out", 2, 9);
+    launch_record *record = sample_begin(&made, 0);
+    report_steps(record, &made, 0, 5);
+    proto_job fewer = made.job;
+    fewer.job.world_size = 1;
+    fewer.train.micro_batches = 2;
+    assert_ok(launch_record_share_out(record, &fewer, 3, &error), &error);
+    assert_ok(launch_record_begin(record, 3, &error), &error);
+    assert_has(launch_record_notes(record), "timings.jsonl begins after step 3");
+    assert_int_equal(launch_record_steps(record)->world_size, 1);
+    for (uint64_t i = 3; i < 7; i++) {
+        const launch_step step = sample_step(&made, i, 0);
+        sample_add(record, &step);
+    }
+    assert_ok(launch_record_share_out(record, &fewer, 5, &error), &error); /* the same ones */
+    assert_ok(launch_record_begin(record, 5, &error), &error);
+    assert_string_equal(launch_record_notes(record), "");
+    const launch_step step = sample_step(&made, 5, 0);
+    sample_add(record, &step);
+    assert_ok(launch_record_share_out(record, &made.job, 6, &error), &error);
+    assert_ok(launch_record_begin(record, 6, &error), &error);
+    report_steps(record, &made, 6, 9);
+    assert_ok(launch_record_finish(record, &made.end, &error), &error);
+    launch_record_close(record);
+
+    char *text = sample_text(&made, "timings-before-3.jsonl");
+    assert_int_equal(count_lines(text), 2 * 3);
+    free(text);
+    text = sample_text(&made, "timings-before-6.jsonl");
+    assert_int_equal(count_lines(text), 3);
+    free(text);
+    text = sample_text(&made, "timings.jsonl");
+    assert_int_equal(count_lines(text), 2 * 3);
+    free(text);
+    json_t *manifest = sample_load(made.options.out, "manifest.json");
+    sample_assert_near(sample_number(manifest, "world_size"), 2);
+    sample_assert_near(sample_number(manifest, "steps"), 3);
+    sample_assert_near(sample_number(manifest, "attempts"), 4);
     json_decref(manifest);
 }
 
@@ -381,6 +439,7 @@ int main(void)
         TEST_IN_DIRECTORY(context_ranks_have_a_time_in_every_line),
         TEST_IN_DIRECTORY(expert_ranks_have_a_time_in_every_line),
         TEST_IN_DIRECTORY(a_record_continues_after_a_restart),
+        TEST_IN_DIRECTORY(an_attempt_may_have_other_ranks),
         TEST_IN_DIRECTORY(a_training_that_goes_on_keeps_its_record),
         TEST_IN_DIRECTORY(lines_that_cannot_be_kept_are_not_dropped),
         TEST_IN_DIRECTORY(nonsense_from_a_rank_is_refused),
