@@ -16,10 +16,11 @@
 void rendezvous_send(launch_session *session, int rank, envelope_type *envelope)
 {
     base_error error;
-    if (proto_bus_send(session->bus, rank, envelope, &error) != BASE_OK &&
-        !session->ranks[rank].exited) {
-        launch_blame(session, LAUNCH_BLAME_UNCLEAR, rank, BASE_EXIT_ERROR,
-                     "rank %d (pid %d) cannot be reached: %s", rank,
+    const base_status status = proto_bus_send(session->bus, rank, envelope, &error);
+    if (status != BASE_OK && !session->ranks[rank].exited) {
+        /* of one that is not connected any more, its process or its host has the reason */
+        launch_blame(session, status == BASE_ERR_PEER ? LAUNCH_BLAME_LOST : LAUNCH_BLAME_UNCLEAR,
+                     rank, BASE_EXIT_ERROR, "rank %d (pid %d) cannot be reached: %s", rank,
                      launch_rank_pid(&session->ranks[rank]), error.message);
     }
 }
