@@ -254,6 +254,10 @@ void launch_stop(launch_session *session, int signal_number, bool again)
                                                   : "SIGHUP";
     const bool first = session->stop_signal == 0 && session->feeding.drain_signal == 0;
     if (session->abort_due_ns != BASE_NO_DEADLINE && first) {
+        if (session->options->tried_again) {
+            session->stop_signal = signal_number;
+            launch_screen_say(&session->screen, "%s: it is not tried again", name);
+        }
         return; /* the job is ending already, within a second */
     }
     if (!first && !again) {

@@ -255,6 +255,30 @@ static void a_user_may_end_it_between_two_attempts(void **state)
     }
 }
 
+/* While an attempt ends, which takes a second where a host is lost: no other one follows. */
+static void a_user_may_end_it_while_an_attempt_ends(void **state)
+{
+    (void)state;
+    const several job = {several_address,
+                         "2",
+                         NULL,
+                         {ENDLESS, "--max-restarts", "5", "--join-timeout", "1000", NULL}};
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "ending-%d", i);
+        start_two(name, &job);
+        (void)kill(launcher_pid(1), SIGKILL);
+        several_expect(1, 128 + SIGKILL);
+        if (i > 0) { /* some time within that second, or before it */
+            (void)usleep(i * 100 * 1000);
+        }
+        (void)kill(launcher_pid(0), SIGINT);
+        const int exit_code = test_program_wait(&several_runs[0].program);
+        assert_true(exit_code == 1 || exit_code == 128 + SIGINT);
+        test_program_wait_no_children();
+    }
+}
+
 static int set_up(void **state)
 {
     (void)test_shared_directory_make(state);
@@ -280,6 +304,7 @@ int main(void)
         cmocka_unit_test(a_killed_head_ends_it),
         cmocka_unit_test(what_helps_is_tried),
         cmocka_unit_test(a_user_may_end_it_between_two_attempts),
+        cmocka_unit_test(a_user_may_end_it_while_an_attempt_ends),
     };
     const int skipped = test_hosts_skip(TEST_HOSTS_MAX);
     return skipped != 0 ? skipped
