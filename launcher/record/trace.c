@@ -14,6 +14,7 @@
 
 enum {
     FILE_BYTES_MAX = 128 << 20,
+    LINE_BYTES_MAX = 1 << 16, /* of one that is parsed; JSON in memory is many times as large */
     SPANS_FIRST = 1024,
     STEPS_MAX = PROTO_TRACE_STEPS_MAX,
 };
@@ -109,6 +110,7 @@ static base_status add_event(reading *self, const json_t *event, base_error *ret
 static void take_clocks(launch_trace *trace, const json_t *clocks)
 {
     const size_t count = json_array_size(clocks);
+    trace->clock_count = 0; /* a line may be there twice */
     for (size_t i = 0; i < count && i < LAUNCH_TRACE_HOSTS_MAX; i++) {
         const json_t *from = json_array_get(clocks, i);
         launch_trace_clock *clock = &trace->clocks[trace->clock_count++];
@@ -129,6 +131,9 @@ static base_status take_line(reading *self, const char *line, size_t bytes, base
     if (!other && (bytes == 0 || line[0] != '{' || memmem(line, bytes, "\"ph\":\"X\"", 8) == NULL ||
                    memmem(line, bytes, OPERATION, sizeof OPERATION - 1) != NULL)) {
         return BASE_OK;
+    }
+    if (bytes > LINE_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a line of it is too long");
     }
     const size_t head = other ? sizeof OTHER - 1 : 0;
     const size_t tail = other || line[bytes - 1] == ',' ? 1 : 0;

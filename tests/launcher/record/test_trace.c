@@ -226,6 +226,47 @@ static void damaged_files_are_not_drawn(void **state)
     }
 }
 
+/* What a trace says of itself may be there more than once: the last one counts. */
+static void clocks_are_bounded(void **state)
+{
+    (void)state;
+    lines made = made_trace(1, "");
+    for (int again = 0; again < 3; again++) {
+        put(&made, "\"otherData\":{\"format\":1,\"whole_steps\":1,\"clocks\":[{}");
+        for (int host = 1; host < LAUNCH_TRACE_HOSTS_MAX + again; host++) {
+            put(&made, ",{\"host\":\"%d\",\"known\":true}", host);
+        }
+        put(&made, "]}}\n");
+    }
+    launch_trace trace;
+    base_error error;
+    char *page = report_with("clocks", made);
+    free(page);
+    assert_ok(launch_trace_read(of.out, RANKS, &trace, &error), &error);
+    assert_int_equal(trace.clock_count, LAUNCH_TRACE_HOSTS_MAX);
+    assert_string_equal(trace.clocks[1].host, "1");
+    launch_trace_fini(&trace);
+}
+
+/* A line takes many times its bytes when it is parsed, so it may not be as long as the file. */
+static void long_lines_are_not_parsed(void **state)
+{
+    (void)state;
+    lines made = {.text = NULL};
+    launch_trace trace;
+    put(&made, "{\"traceEvents\":[\n{\"ph\":\"X\",\"args\":[0");
+    for (int i = 0; i < MANY; i++) {
+        put(&made, ",0");
+    }
+    put(&made, "]},\n");
+    put_step(&made, 0, 0, 0, 0);
+    put_end(&made, 1, "");
+    char *page = report_with("long", made);
+    assert_null(strstr(page, "<h2>One step</h2>"));
+    assert_status(launch_trace_read(of.out, RANKS, &trace, NULL), BASE_ERR_INVALID);
+    free(page);
+}
+
 static void a_run_without_a_trace_has_no_picture(void **state)
 {
     (void)state;
@@ -267,6 +308,8 @@ int main(void)
         cmocka_unit_test(one_step_is_kept),
         cmocka_unit_test(foreign_spans_are_left_out),
         cmocka_unit_test(damaged_files_are_not_drawn),
+        cmocka_unit_test(clocks_are_bounded),
+        cmocka_unit_test(long_lines_are_not_parsed),
         cmocka_unit_test(a_run_without_a_trace_has_no_picture),
         cmocka_unit_test(the_picture_is_bounded),
     };
