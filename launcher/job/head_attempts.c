@@ -6,9 +6,10 @@
 #include "base/host.h"
 #include "job/head_impl.h"
 
+/* One that its user has just taken out is not. */
 static bool is_present(const launch_node *node)
 {
-    return node->state >= LAUNCH_NODE_WAITING && node->state <= LAUNCH_NODE_BEGUN;
+    return node->state >= LAUNCH_NODE_WAITING && node->state <= LAUNCH_NODE_BEGUN && !node->left;
 }
 
 int head_count_present(const launch_head *head)
@@ -60,6 +61,16 @@ bool head_may_lose(const launch_session *session)
     const launch_job_options *options = session->options;
     return options->min_hosts > 0 && options->tried_again && session->stop_signal == 0 &&
            head_count_present(session->head) - 1 >= options->min_hosts;
+}
+
+bool head_may_do_without(const launch_session *session)
+{
+    const launch_head *head = session->head;
+    int count = 0;
+    for (int node = 0; node < head->node_count; node++) {
+        count += head->nodes[node].left ? 0 : 1;
+    }
+    return session->options->min_hosts > 0 && count >= session->options->min_hosts;
 }
 
 /* "host b (node 1), node 3": those of this attempt that are not there. */
@@ -119,7 +130,7 @@ void launch_head_leave_attempt(launch_session *session)
         /* what comes over the old connection is nobody's from now on */
         launch_node *one = &head->nodes[node];
         launch_node kept = {.present = is_present(one), .left = one->left};
-        kept.returning = kept.present && !kept.left;
+        kept.returning = kept.present;
         (void)snprintf(kept.hostname, sizeof kept.hostname, "%s", one->hostname);
         proto_bus_forget(head->bus, node);
         proto_wipe(one, sizeof *one);

@@ -98,6 +98,9 @@ void head_share_out(launch_session *session);
 /* Hosts that are there, with the head's own. */
 int head_count_present(const launch_head *head);
 
+/* Whether the job may still get enough hosts, without those that their users have taken out. */
+bool head_may_do_without(const launch_session *session);
+
 /* Whether all hosts that are awaited were taken out by their users. */
 bool head_waits_in_vain(const launch_session *session);
 

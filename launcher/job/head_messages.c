@@ -106,6 +106,9 @@ static bool handle_asked(launch_session *session, int node, const Ringfence__Con
     if (head->nodes[node].state != LAUNCH_NODE_BEGUN) {
         return false;
     }
+    if (head->nodes[node].left) {
+        return true; /* once more: the attempt ends already */
+    }
     if (head_may_lose(session)) {
         const char *name = sigabbrev_np((int)asked->signal);
         head->nodes[node].left = true;
@@ -196,11 +199,12 @@ static void handle_absent(launch_session *session, int node, const envelope_type
         head_enroll(session, node, envelope->enroll);
         return;
     }
-    if (asks && head->gathering && session->options->min_hosts > 0) {
+    if (asks && head->gathering) {
         head->nodes[node].left = true;
         head->nodes[node].returning = false;
-    } else if (asks && head->gathering) {
-        head_stop_gathering(session, (int)envelope->asked->signal);
+        if (!head_may_do_without(session)) {
+            head_stop_gathering(session, (int)envelope->asked->signal);
+        }
     }
     proto_bus_forget(head->bus, node); /* its next connection may do better */
 }

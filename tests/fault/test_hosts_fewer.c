@@ -232,6 +232,33 @@ static void fewer_than_least_end_it(void **state)
     test_program_wait_no_children();
 }
 
+/* The first one's leaving is heard, and then the other one's, before the first has gone. */
+static void who_leaves_last_ends_it(void **state)
+{
+    (void)state;
+    const several job = {several_address,
+                         "3",
+                         NULL,
+                         {"--ranks", "3", AGAIN, "--min-nodes", "2", "--steps", "100000000", NULL}};
+    several_make_key("last");
+    several_start_head(&job, "last");
+    several_start(1, &job, several_no_flags);
+    several_start(2, &job, several_no_flags);
+    wait_for_checkpoint(10);
+    (void)kill(launcher_pid(0), SIGSTOP);
+    (void)kill(launcher_pid(1), SIGTERM);
+    (void)kill(launcher_pid(2), SIGTERM);
+    several_wait_says(1, "the head is asked to let this host go");
+    several_wait_says(2, "the head is asked to let this host go");
+    (void)kill(launcher_pid(0), SIGCONT);
+    for (int node = 0; node < 3; node++) {
+        several_expect(node, 128 + SIGTERM);
+    }
+    several_assert_says(0, "leaves the job: its user has ended its launcher (SIGTERM)");
+    assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "attempt 2"));
+    test_program_wait_no_children();
+}
+
 static int set_up(void **state)
 {
     (void)test_shared_directory_make(state);
@@ -253,6 +280,7 @@ int main(void)
         cmocka_unit_test(a_host_that_is_not_needed_waits),
         cmocka_unit_test(a_job_begins_with_those_that_come),
         cmocka_unit_test(fewer_than_least_end_it),
+        cmocka_unit_test(who_leaves_last_ends_it),
     };
     const int skipped = test_hosts_skip(TEST_HOSTS_MAX);
     return skipped != 0 ? skipped
