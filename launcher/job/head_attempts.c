@@ -109,6 +109,11 @@ bool head_do_with_fewer(launch_session *session)
     if (session->options->min_hosts == 0 || present < session->options->min_hosts) {
         return false;
     }
+    /* those that are counted are also those that are taken, even if one leaves in this moment */
+    for (int node = 1; node < session->head->node_count; node++) {
+        launch_node *one = &session->head->nodes[node];
+        one->present = is_present(one);
+    }
     session->is_short = true;
     result->hosts_present = present;
     list_absent(session->head, result->hosts_absent, sizeof result->hosts_absent);
@@ -129,8 +134,8 @@ void launch_head_leave_attempt(launch_session *session)
     for (int node = 1; node < head->node_count; node++) {
         /* what comes over the old connection is nobody's from now on */
         launch_node *one = &head->nodes[node];
-        launch_node kept = {.present = is_present(one), .left = one->left};
-        kept.returning = kept.present;
+        launch_node kept = {
+            .present = one->present, .left = one->left, .returning = is_present(one)};
         (void)snprintf(kept.hostname, sizeof kept.hostname, "%s", one->hostname);
         proto_bus_forget(head->bus, node);
         proto_wipe(one, sizeof *one);
