@@ -19,7 +19,8 @@ void base_host_get(base_host *host)
 {
     cpu_set_t cpus;
     *host = (base_host){.pid_namespace = namespace_of("/proc/thread-self/ns/pid"),
-                        .net_namespace = namespace_of("/proc/thread-self/ns/net")};
+                        .net_namespace = namespace_of("/proc/thread-self/ns/net"),
+                        .time_namespace = namespace_of("/proc/self/ns/time")};
     (void)gethostname(host->hostname, sizeof host->hostname - 1);
     (void)base_kernel_line(host->boot_id, sizeof host->boot_id, "/proc/sys/kernel/random/boot_id");
     if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) {

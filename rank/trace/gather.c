@@ -38,7 +38,8 @@ typedef struct gathering {
 static bool is_one_host(const base_host *a, const base_host *b)
 {
     return a->boot_id[0] != '\0' && strcmp(a->boot_id, b->boot_id) == 0 &&
-           a->pid_namespace == b->pid_namespace && a->net_namespace == b->net_namespace;
+           a->pid_namespace == b->pid_namespace && a->net_namespace == b->net_namespace &&
+           a->time_namespace == b->time_namespace;
 }
 
 /* Only what needs no escape in JSON. */

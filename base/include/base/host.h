@@ -13,8 +13,9 @@ typedef struct base_host {
     char hostname[BASE_HOSTNAME_BYTES];
     char boot_id[BASE_BOOT_ID_BYTES];
     uint64_t pid_namespace;
-    uint64_t net_namespace; /* of the calling thread */
-    uint32_t cpus;          /* that the calling thread may run on */
+    uint64_t net_namespace;  /* of the calling thread */
+    uint64_t time_namespace; /* which shifts base_now_ns */
+    uint32_t cpus;           /* that the calling thread may run on */
 } base_host;
 
 /* What the system does not say is "" or 0. */
