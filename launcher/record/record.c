@@ -290,7 +290,7 @@ base_status launch_record_begin(launch_record *record, uint64_t first_step, base
     }
     record->attempts++;
     record->first_step = first_step;
-    if (record->begun || first_step > 0) { /* the trace is of an older attempt */
+    if (record->begun || first_step > 0) { /* an older attempt's */
         (void)unlinkat(record->directory.fd, PROTO_TRACE_FILE, 0);
     }
     launch_steps_go_on_from(&record->steps, first_step);
@@ -323,6 +323,10 @@ base_status launch_record_share_out(launch_record *record, const proto_job *job,
     launch_steps_fini(&record->steps);
     status = launch_steps_of_job(&record->steps, &record->job, reterr);
     launch_steps_go_on_from(&record->steps, first_step);
+    if (status == BASE_OK && has_lines) { /* the ranks before may have saved theirs */
+        status =
+            launch_out_directory_drop_states(&record->directory, record->steps.world_size, reterr);
+    }
     return status == BASE_OK && has_lines ? write_kept(record, reterr) : status;
 }
 
@@ -377,18 +381,6 @@ static void keep_first(base_status *first, base_error *first_error, base_status 
     }
 }
 
-static base_status write_report(const launch_record *record, const launch_run *run,
-                                const char *manifest, base_error *reterr)
-{
-    base_buffer text = {0};
-    base_status status = launch_report_write(run, manifest, &text, reterr);
-    if (status == BASE_OK) {
-        status = base_buffer_save(&text, record->directory.path, "report.html", reterr);
-    }
-    base_buffer_fini(&text);
-    return status;
-}
-
 /* Writes everything that needs the whole run. */
 static base_status write_results(launch_record *record, const launch_run *run, base_error *reterr)
 {
@@ -401,7 +393,8 @@ static base_status write_results(launch_record *record, const launch_run *run, b
         status = base_buffer_save(&manifest, record->directory.path, "manifest.json", &error);
         record->has_manifest = status == BASE_OK;
         keep_first(&first, reterr, status, &error);
-        keep_first(&first, reterr, write_report(record, run, manifest.data, &error), &error);
+        keep_first(&first, reterr,
+                   launch_report_save(run, manifest.data, record->directory.path, &error), &error);
     }
     base_buffer_fini(&manifest);
     launch_plot_files plots[] = {{"steptime", launch_step_figure(run)},

@@ -382,8 +382,8 @@ static void put_curves(const launch_run *run, base_buffer *text)
     base_buffer_put(text, "</section></div>\n");
 }
 
-base_status launch_report_write(const launch_run *run, const char *manifest, base_buffer *text,
-                                base_error *reterr)
+static base_status put_page(const launch_run *run, const char *manifest, base_buffer *text,
+                            base_error *reterr)
 {
     put_head(run, text);
     base_buffer_put(text, "<div class=\"cards\">\n");
@@ -399,5 +399,17 @@ base_status launch_report_write(const launch_run *run, const char *manifest, bas
     launch_report_training_terms(text, run->job);
     const base_status status = launch_report_manifest(manifest, text, reterr);
     launch_report_end(text, run->info);
+    return status;
+}
+
+base_status launch_report_save(const launch_run *run, const char *manifest, const char *directory,
+                               base_error *reterr)
+{
+    base_buffer text = {0};
+    base_status status = put_page(run, manifest, &text, reterr);
+    if (status == BASE_OK) {
+        status = base_buffer_save(&text, directory, "report.html", reterr);
+    }
+    base_buffer_fini(&text);
     return status;
 }

@@ -5,9 +5,10 @@
 #include "base/buffer.h"
 #include "record/run.h"
 
-/* The page. `manifest` is manifest.json's text; its rows become the page's last table. */
-BASE_MUST_CHECK base_status launch_report_write(const launch_run *run, const char *manifest,
-                                                base_buffer *text, base_error *reterr);
+/* Writes the page, report.html in the directory. `manifest` is manifest.json's text; its rows become the page's last
+ * table. */
+BASE_MUST_CHECK base_status launch_report_save(const launch_run *run, const char *manifest,
+                                               const char *directory, base_error *reterr);
 
 /* The parts of it. */
 void launch_report_ranks(const launch_run *run, base_buffer *text);

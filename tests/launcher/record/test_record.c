@@ -180,9 +180,9 @@ static size_t count_lines(const char *text)
 
 /* The job was shared out among fewer ranks, and then among all again: each step is in one file, and the figures are
  * of the last ones. */
-static void an_attempt_may_have_other_ranks(void **state)
+static void an_attempt_may_have_other_ranks(void **none)
 {
-    (void)state;
+    (void)none;
     static sample made;
     base_error error;
     sample_make(&made, "out", 2, 9);
@@ -191,7 +191,11 @@ static void an_attempt_may_have_other_ranks(void **state)
     proto_job fewer = made.job;
     fewer.job.world_size = 1;
     fewer.train.micro_batches = 2;
+    char state[BASE_PATH_BYTES + 32];
+    (void)snprintf(state, sizeof state, "%s/state-rank-1.safetensors", made.out);
+    assert_ok(base_file_write(state, "", 0, &error), &error); /* of a rank that there is no more */
     assert_ok(launch_record_share_out(record, &fewer, 3, &error), &error);
+    assert_int_not_equal(access(state, F_OK), 0);
     assert_ok(launch_record_begin(record, 3, &error), &error);
     assert_has(launch_record_notes(record), "timings.jsonl begins after step 3");
     assert_int_equal(launch_record_steps(record)->world_size, 1);
