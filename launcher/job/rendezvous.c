@@ -61,6 +61,8 @@ void rendezvous_handle_join(launch_session *session, int rank, const Ringfence__
                        "is of build %s, the launcher of %s: build both programs from the same "
                        "sources",
                        join->build[0] != '\0' ? join->build : "?", base_version_build());
+        session->cause.fails_again |=
+            session->cause.rank == rank; /* another attempt starts it, too */
         return;
     }
     joining->joined = true;
