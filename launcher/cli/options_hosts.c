@@ -67,8 +67,9 @@ static base_status check_fewer(const launch_options *options, base_error *reterr
         return BASE_OK;
     }
     if (hosts->min_nodes > hosts->nodes) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--min-nodes %" PRId64 " of --nodes %" PRId64,
-                         hosts->min_nodes, hosts->nodes);
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--min-nodes %" PRId64 " is more than --nodes %" PRId64, hosts->min_nodes,
+                         hosts->nodes);
     }
     if (options->program != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID,

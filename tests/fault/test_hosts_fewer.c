@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/checkpoints.h"
 #include "several.h"
 
 enum { STEPS = TEST_HAS_ASAN ? 100 : 300 };
@@ -25,25 +24,6 @@ static training_run quiet; /* nobody disturbed it */
 static pid_t launcher_pid(int node)
 {
     return several_runs[node].program.pid;
-}
-
-static void wait_for_checkpoint(uint64_t step)
-{
-    char path[BASE_PATH_BYTES];
-    base_error error;
-    assert_ok(proto_checkpoint_path(several_runs[0].out, step, path, &error), &error);
-    for (int i = 0; access(path, F_OK) != 0; i++) {
-        assert_true(i < 6000);
-        (void)usleep(10 * 1000);
-    }
-}
-
-static void start_two(const char *name, const several *job)
-{
-    several_make_key(name);
-    several_start_head(job, name);
-    several_start(1, job, several_no_flags);
-    wait_for_checkpoint(10);
 }
 
 static void kill_launcher(int node)
@@ -108,7 +88,7 @@ static void a_killed_host_leaves_the_bits(void **state)
             "2",
             NULL,
             {TWO, AGAIN, "--steps", steps, "--join-timeout", "1", "--zero", zero[i], NULL}};
-        start_two(name, &job);
+        several_start_two(name, &job);
         kill_launcher(1);
         several_expect(0, 0);
         several_assert_says(0, "attempt 2 of at most 6: host host-1 (node 1) is missing; going on "
@@ -140,7 +120,7 @@ static void a_host_may_leave_and_come_again(void **state)
                          "2",
                          NULL,
                          {TWO, AGAIN, "--steps", "100000000", "--join-timeout", LONG, NULL}};
-    start_two("leaves", &job);
+    several_start_two("leaves", &job);
     (void)kill(launcher_pid(1), SIGTERM);
     several_expect(1, 128 + SIGTERM);
     several_assert_says(1, "the head is asked to let this host go");
@@ -180,7 +160,7 @@ static void a_host_that_is_not_needed_waits(void **state)
     several_start_head(&job, "waits");
     several_start(1, &job, several_no_flags);
     several_start(2, &job, several_no_flags);
-    wait_for_checkpoint(10);
+    several_wait_checkpoint(10);
     kill_launcher(1);
     several_expect(0, 0);
     several_expect(2, 0);
@@ -198,7 +178,7 @@ static void a_job_begins_with_those_that_come(void **state)
     (void)state;
     const several job = {
         several_address, "2", NULL, {TWO, AGAIN, "--steps", steps, "--join-timeout", "1", NULL}};
-    start_two("head", &job);
+    several_start_two("head", &job);
     kill_launcher(0);
     several_wait_says(1, "and it is called again");
     (void)kill(launcher_pid(1), SIGTERM);
@@ -222,7 +202,7 @@ static void fewer_than_least_end_it(void **state)
     several_start_head(&job, "least");
     several_start(1, &job, several_no_flags);
     several_start(2, &job, several_no_flags);
-    wait_for_checkpoint(10);
+    several_wait_checkpoint(10);
     (void)kill(launcher_pid(1), SIGKILL);
     kill_launcher(2);
     several_expect(1, 128 + SIGKILL);
@@ -244,7 +224,7 @@ static void who_leaves_last_ends_it(void **state)
     several_start_head(&job, "last");
     several_start(1, &job, several_no_flags);
     several_start(2, &job, several_no_flags);
-    wait_for_checkpoint(10);
+    several_wait_checkpoint(10);
     (void)kill(launcher_pid(0), SIGSTOP);
     (void)kill(launcher_pid(1), SIGTERM);
     (void)kill(launcher_pid(2), SIGTERM);

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/checkpoints.h"
 #include "several.h"
 
 enum { STEPS = TEST_HAS_ASAN ? 100 : 300 };
@@ -21,25 +20,6 @@ static training_run quiet; /* nobody disturbed it */
 static pid_t launcher_pid(int node)
 {
     return several_runs[node].program.pid;
-}
-
-static void wait_for_checkpoint(uint64_t step)
-{
-    char path[BASE_PATH_BYTES];
-    base_error error;
-    assert_ok(proto_checkpoint_path(several_runs[0].out, step, path, &error), &error);
-    for (int i = 0; access(path, F_OK) != 0; i++) {
-        assert_true(i < 6000);
-        (void)usleep(10 * 1000);
-    }
-}
-
-static void start_two(const char *name, const several *job)
-{
-    several_make_key(name);
-    several_start_head(job, name);
-    several_start(1, job, several_no_flags);
-    wait_for_checkpoint(10);
 }
 
 /* Nobody says that another attempt begins. */
@@ -73,7 +53,7 @@ static void killed_ranks_cost_only_time(void **state)
     (void)state;
     const several job = {
         several_address, "2", NULL, {SAVED, "--steps", steps, "--max-restarts", "2", NULL}};
-    start_two("ranks", &job);
+    several_start_two("ranks", &job);
     (void)kill(several_only_child(launcher_pid(1)), SIGKILL);
     several_wait_says(0, "starting again: attempt 2 of at most 3");
     several_wait_says(1, "this host joins again for the next attempt");
@@ -94,7 +74,7 @@ static void a_killed_launcher_may_come_again(void **state)
     (void)state;
     const several job = {
         several_address, "2", NULL, {SAVED, "--steps", steps, "--max-restarts", "1", NULL}};
-    start_two("launcher", &job);
+    several_start_two("launcher", &job);
     (void)kill(launcher_pid(1), SIGKILL);
     several_expect(1, 128 + SIGKILL);
     several_start(1, &job, several_no_flags); /* it may come before the attempt has ended */
@@ -114,7 +94,7 @@ static void one_that_wakes_up_late_is_refused(void **state)
     several_make_key("late");
     several_start_head(&job, "late");
     several_start(1, &job, FLAGS("--join-timeout", "2"));
-    wait_for_checkpoint(10);
+    several_wait_checkpoint(10);
     (void)kill(launcher_pid(1), SIGSTOP);
     several_wait_says(0, "host host-1 (node 1) is lost: no heartbeat for");
     several_wait_says(0, "starting again: attempt 2");
@@ -140,7 +120,7 @@ static void a_link_may_be_cut(void **state)
         "2",
         NULL,
         {SAVED, "--steps", steps, "--max-restarts", "2", "--host-timeout", "3", NULL}};
-    start_two("link", &job);
+    several_start_two("link", &job);
     test_hosts_link(0, 1, false);
     several_wait_says(0, "starting again: attempt 2 of at most 3");
     several_wait_says(1, "this host's ranks are ended, and it is called again");
@@ -155,7 +135,7 @@ static void restarts_are_used_up(void **state)
 {
     (void)state;
     const several job = {several_address, "2", NULL, {ENDLESS, "--max-restarts", "1", NULL}};
-    start_two("used-up", &job);
+    several_start_two("used-up", &job);
     (void)kill(several_only_child(launcher_pid(0)), SIGKILL);
     several_wait_says(0, "--resume: goes on after step ");
     (void)kill(several_only_child(launcher_pid(1)), SIGKILL);
@@ -171,7 +151,7 @@ static void a_host_that_stays_away_ends_it(void **state)
     (void)state;
     const several job = {
         several_address, "2", NULL, {ENDLESS, "--max-restarts", "5", "--join-timeout", "2", NULL}};
-    start_two("away", &job);
+    several_start_two("away", &job);
     (void)kill(launcher_pid(1), SIGKILL);
     several_expect(0, 1);
     several_expect(1, 128 + SIGKILL);
@@ -188,7 +168,7 @@ static void a_killed_head_ends_it(void **state)
     several_make_key("head");
     several_start_head(&job, "head");
     several_start(1, &job, FLAGS("--join-timeout", "2"));
-    wait_for_checkpoint(10);
+    several_wait_checkpoint(10);
     (void)kill(launcher_pid(0), SIGKILL);
     several_expect(0, 128 + SIGKILL);
     several_expect(1, 1);
@@ -239,7 +219,7 @@ static void a_user_may_end_it_between_two_attempts(void **state)
         several_start_head(&job, again == 0 ? "user" : "at-once");
         several_start(1, &job, several_no_flags);
         several_start(2, &job, several_no_flags);
-        wait_for_checkpoint(10);
+        several_wait_checkpoint(10);
         (void)kill(launcher_pid(2), SIGKILL);
         several_wait_says(0, "starting again: attempt 2");
         if (again == 0) {
@@ -266,7 +246,7 @@ static void a_user_may_end_it_while_an_attempt_ends(void **state)
     for (int i = 0; i < 3; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "ending-%d", i);
-        start_two(name, &job);
+        several_start_two(name, &job);
         (void)kill(launcher_pid(1), SIGKILL);
         several_expect(1, 128 + SIGKILL);
         if (i > 0) { /* some time within that second, or before it */

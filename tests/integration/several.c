@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "proto/checkpoints.h"
 
 training_run several_runs[TEST_HOSTS_MAX];
 const char *several_launchers[TEST_HOSTS_MAX];
@@ -26,6 +29,18 @@ void several_make_key(const char *name)
     (void)snprintf(several_key, sizeof several_key, "%s",
                    test_directory_path(&test_shared_directory, file));
     several_run_quietly(FLAGS(LAUNCHER_PATH, "make-job-key", several_key), 0);
+}
+
+void several_add(several *job, const char *flag, const char *value)
+{
+    size_t count = 0;
+    while (job->flags[count] != NULL) {
+        count++;
+    }
+    assert_true(count + 2 < SEVERAL_FLAGS_MAX);
+    job->flags[count] = flag;
+    job->flags[count + 1] = value;
+    job->flags[count + 2] = NULL;
 }
 
 void several_start(int node, const several *job, const char *const *flags)
@@ -71,6 +86,25 @@ void several_start_head(const several *job, const char *name)
     several_start(0, job, flags);
 }
 
+void several_wait_checkpoint(uint64_t step)
+{
+    char path[BASE_PATH_BYTES];
+    base_error error;
+    assert_ok(proto_checkpoint_path(several_runs[0].out, step, path, &error), &error);
+    for (int i = 0; access(path, F_OK) != 0; i++) {
+        assert_true(i < 6000);
+        (void)usleep(10 * 1000);
+    }
+}
+
+void several_start_two(const char *name, const several *job)
+{
+    several_make_key(name);
+    several_start_head(job, name);
+    several_start(1, job, several_no_flags);
+    several_wait_checkpoint(10);
+}
+
 void several_expect(int node, int exit_code)
 {
     test_program *program = &several_runs[node].program;
@@ -91,16 +125,20 @@ void several_expect_all(int nodes)
 pid_t several_only_child(pid_t launcher)
 {
     char path[64];
-    long pid = 0;
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
-    FILE *children = fopen(path, "re");
-    assert_non_null(children);
-    char text[64] = "";
-    assert_non_null(fgets(text, sizeof text, children));
-    (void)fclose(children);
-    pid = strtol(text, NULL, 10);
-    assert_true(pid > 0);
-    return (pid_t)pid;
+    for (int i = 0; i < 3000; i++) {
+        FILE *children = fopen(path, "re");
+        assert_non_null(children);
+        char text[64] = "";
+        const bool has_one = fgets(text, sizeof text, children) != NULL;
+        (void)fclose(children);
+        if (has_one) {
+            return (pid_t)strtol(text, NULL, 10);
+        }
+        (void)usleep(10 * 1000);
+    }
+    fail_msg("launcher %d has no rank", launcher);
+    return -1;
 }
 
 void several_assert_says(int node, const char *text)

@@ -32,10 +32,19 @@ extern const char *const several_no_flags[];
 /* Makes a job key, with which launchers are started from now on. */
 void several_make_key(const char *name);
 
+/* Appends to the job's flags. */
+void several_add(several *job, const char *flag, const char *value);
+
 void several_start(int node, const several *job, const char *const *flags);
 
 /* Starts node 0 with a small model, its record in NAME. */
 void several_start_head(const several *job, const char *name);
+
+/* Waits until node 0's training has a checkpoint of so many steps. */
+void several_wait_checkpoint(uint64_t step);
+
+/* Starts both launchers of a training that saves, with a new key, and waits for its checkpoint of 10 steps. */
+void several_start_two(const char *name, const several *job);
 
 /* Waits for a launcher's end; its output is shown if it does not end with `exit_code`. */
 void several_expect(int node, int exit_code);
@@ -43,7 +52,7 @@ void several_expect(int node, int exit_code);
 /* The launchers of so many nodes end well. */
 void several_expect_all(int nodes);
 
-/* The pid of a launcher's only rank. */
+/* The pid of a launcher's only rank, as soon as it runs. */
 pid_t several_only_child(pid_t launcher);
 
 /* What a launcher has said on stderr. */

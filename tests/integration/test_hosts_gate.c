@@ -133,9 +133,15 @@ static several with_token(const char *nodes, const char *ranks, const char *toke
                       service_dir, "--keyring", keyring, NULL}};
 }
 
-static void start_head(const several *job)
+/* The head asks for the token. */
+static several asking(const char *label)
 {
-    several_start(0, job, job->flags);
+    return (several){several_address,
+                     "2",
+                     NULL,
+                     {"--mode", "gate-check", "--authorize", "1", "--label", label, "--vendor",
+                      "runpod", "--instance-type", "X", "--max-price", "0.1", "--max-hours", "1",
+                      "--budget-dir", service_dir, NULL}};
 }
 
 static void start_agent(int node, const several *job)
@@ -145,7 +151,7 @@ static void start_agent(int node, const several *job)
 
 static void start_all(const several *job)
 {
-    start_head(job);
+    several_start(0, job, job->flags);
     for (int node = 1; node < job->nodes[0] - '0'; node++) {
         start_agent(node, job);
     }
@@ -233,11 +239,11 @@ static void what_was_not_granted_does_not_start(void **state)
     (void)state;
     several_make_key("refused");
     several job = with_token("2", "4", authorize("other-job", "2", "2", "2"));
-    start_head(&job);
+    several_start(0, &job, job.flags);
     several_expect(0, 6);
     several_assert_says(0, "the token does not allow this job");
     job = with_token("2", "2", authorize("one-instance", "2", "2", "1"));
-    start_head(&job);
+    several_start(0, &job, job.flags);
     several_expect(0, 6);
     several_assert_says(0,
                         "is for 1 instance, the job has 2 hosts: authorize it with --instances 2");
@@ -260,7 +266,7 @@ static void an_agent_without_a_keyring_starts_nothing(void **state)
     (void)state;
     several_make_key("keyring");
     const several job = with_token("2", "2", authorize("keyring", "2", "2", "2"));
-    start_head(&job);
+    several_start(0, &job, job.flags);
     several_start(1, &job, several_no_flags);
     several_expect(1, 1);
     several_assert_says(1, "no keyring to verify the token with");
@@ -274,12 +280,7 @@ static void the_head_may_ask_for_the_token(void **state)
 {
     (void)state;
     several_make_key("asked");
-    const several job = {several_address,
-                         "2",
-                         NULL,
-                         {"--mode", "gate-check", "--authorize", "1", "--label", "asked",
-                          "--vendor", "runpod", "--instance-type", "X", "--max-price", "0.1",
-                          "--max-hours", "1", "--budget-dir", service_dir, NULL}};
+    const several job = asking("asked");
     start_all(&job);
     expect_all(&job, 0);
     several_assert_says(0, "estimate: $0.20 at most (2 × X of runpod");
@@ -315,12 +316,7 @@ static void a_service_that_does_not_answer_starts_nothing(void **state)
     (void)state;
     several_make_key("mute");
     several job = with_token("2", "2", authorize("mute", "2", "2", "2"));
-    size_t count = 0;
-    while (job.flags[count] != NULL) {
-        count++;
-    }
-    job.flags[count++] = "--host-timeout";
-    job.flags[count] = "6";
+    several_add(&job, "--host-timeout", "6");
     (void)kill(service.pid, SIGSTOP);
     start_all(&job);
     for (int node = 0; node < 2; node++) {
@@ -348,16 +344,6 @@ static void wait_for_text(const char *path, const char *wanted, char text[PROC_B
         }
         (void)poll(NULL, 0, LOOK_MS);
     }
-}
-
-/* The pid of a launcher's only rank, as soon as it runs. */
-static pid_t wait_for_rank(pid_t launcher)
-{
-    char path[64];
-    char text[PROC_BYTES];
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
-    wait_for_text(path, " ", text);
-    return (pid_t)strtol(text, NULL, 10);
 }
 
 /* Waits until the kernel has a timer that kills the process. Not all kernels show timers. */
@@ -449,14 +435,8 @@ static void a_second_attempt_passes_the_gate(void **state)
 {
     (void)state;
     several_make_key("twice");
-    const several job = {
-        several_address,
-        "2",
-        NULL,
-        {"--mode",         "gate-check", "--ranks",     "2",      "--authorize",     "1",
-         "--label",        "twice",      "--vendor",    "runpod", "--instance-type", "X",
-         "--max-price",    "0.1",        "--max-hours", "1",      "--budget-dir",    service_dir,
-         "--max-restarts", "1",          NULL}};
+    several job = asking("twice");
+    several_add(&job, "--max-restarts", "1");
     several_launchers[1] = held_launcher;
     start_all(&job);
     several_launchers[1] = NULL;
@@ -483,7 +463,7 @@ static void the_loss_of_the_head_releases_nothing(void **state)
     several_launchers[0] = NULL;
     several_wait_says(0, "[rank 0] held");
     const pid_t agent = several_runs[1].program.pid;
-    const pid_t rank = wait_for_rank(agent);
+    const pid_t rank = several_only_child(agent);
     wait_for_timer(rank);
     assert_nothing_on_the_command_line(agent);
     assert_nothing_on_the_command_line(rank);

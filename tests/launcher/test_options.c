@@ -172,7 +172,7 @@ static void fewer_hosts_go_on_where_bits_stay(void **state)
         {WORDS(HOSTS, AGAIN, "--min-nodes", "1", "--zero", "3", "--micro-batches", "3"), NULL},
         {WORDS(HOSTS, "--min-nodes", "1"),
          "--min-nodes goes with --max-restarts, --save-every and --resume"},
-        {WORDS(HOSTS, AGAIN, "--min-nodes", "3"), "--min-nodes 3 of --nodes 2"},
+        {WORDS(HOSTS, AGAIN, "--min-nodes", "3"), "--min-nodes 3 is more than --nodes 2"},
         {WORDS(AGAIN, "--min-nodes", "1"), "--min-nodes goes with --nodes of 2 or more"},
         {WORDS(HOSTS, AGAIN, "--min-nodes", "1", "--micro-batches", "3"),
          "--min-nodes needs a power of two of --micro-batches, else another number of ranks has "

@@ -203,7 +203,7 @@ static void different_lists_are_named(void **state)
 }
 
 /* Rank 0 makes one of 0, 1, 2. Ranks 1 and 2 first make one with a rank that leaves: rank 2 when rank 1
- * has come, and later than a difference may last. */
+ * has come, and later than a difference may last: that is a second, so only time can pass it. */
 static void two_differ_body(test_rank *rank)
 {
     static const int ranks[] = {0, 1, 2};
