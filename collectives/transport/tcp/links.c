@@ -44,7 +44,7 @@ typedef struct handshake {
     handshake_stage stage;
     int fd;
     int peer;         /* -1: not known yet */
-    uint64_t arrival; /* HELLO: its number among the connections accepted */
+    uint64_t arrival; /* HELLO, PROOF: its number among the connections accepted */
     int64_t until_ns; /* PAUSE: when to try again */
     coll_hello own;
     coll_hello theirs;
@@ -74,14 +74,13 @@ static void drop(handshake *g)
     g->stage = HANDSHAKE_FREE;
 }
 
-/* Drops the connection that has been without a hello for longest, and returns its place; NULL: there is none.
- * Those with a good hello stay: strangers cannot have sent that. */
-static handshake *drop_oldest(connecting *m)
+/* Drops the oldest of the accepted connections at a stage, and returns its place; NULL: there is none. */
+static handshake *drop_oldest(connecting *m, handshake_stage stage)
 {
     handshake *oldest = NULL;
     for (int i = 0; i < HANDSHAKES_MAX; i++) {
         handshake *g = &m->handshakes[i];
-        if (g->stage == HANDSHAKE_HELLO && (oldest == NULL || g->arrival < oldest->arrival)) {
+        if (g->stage == stage && (oldest == NULL || g->arrival < oldest->arrival)) {
             oldest = g;
         }
     }
@@ -91,7 +90,8 @@ static handshake *drop_oldest(connecting *m)
     return oldest;
 }
 
-/* Room for a connection that was accepted. */
+/* Room for a connection that was accepted. Those without a hello go first. A good hello may have been replayed, by
+ * somebody who has seen one and can make no proof: where only such are left, the oldest of them goes. */
 static handshake *new_handshake(connecting *m)
 {
     for (int i = 0; i < HANDSHAKES_MAX; i++) {
@@ -99,7 +99,8 @@ static handshake *new_handshake(connecting *m)
             return &m->handshakes[i];
         }
     }
-    return drop_oldest(m);
+    handshake *oldest = drop_oldest(m, HANDSHAKE_HELLO);
+    return oldest != NULL ? oldest : drop_oldest(m, HANDSHAKE_PROOF);
 }
 
 static coll_status connect_fail(const connecting *m, int peer, const char *why, coll_error *reterr)
@@ -295,16 +296,13 @@ static coll_status accept_all(connecting *m, coll_error *reterr)
             if (!scarce || i > 0) {
                 return COLL_OK;
             }
-            if (drop_oldest(m) != NULL) {
+            if (drop_oldest(m, HANDSHAKE_HELLO) != NULL) {
                 continue;
             }
             return coll_fail_errno(reterr, error, "cannot accept a connection");
         }
         handshake *g = new_handshake(m);
-        if (g == NULL) {
-            (void)close(fd);
-            return COLL_OK;
-        }
+        BASE_ASSERT(g != NULL); /* this rank's own are half of them at most */
         *g = (handshake){.stage = HANDSHAKE_HELLO, .fd = fd, .peer = -1, .arrival = m->accepted++};
         listener_hello(m, g); /* in a crowd it is here by now, and then nobody takes its place */
     }

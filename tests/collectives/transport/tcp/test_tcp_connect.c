@@ -129,23 +129,40 @@ typedef enum manner {
     WRONG_BYTES,
     ALL_AND_MORE,
     GOOD_HELLO, /* all in it is right but its tag: that takes the key */
+    REPLAYED,   /* the tag too: it has been seen on the network. There is no proof for it */
     GONE,
     MANNERS
 } manner;
 
 enum { TEXT_BYTES = 3 * COLL_OPENING_BYTES };
 
-/* What a stranger says to rank 0. */
-static size_t words_of(manner how, const coll_context_options *options, uint8_t text[TEXT_BYTES])
+/* The opening of a rank 1 with the job's key. */
+static void opening_of(const coll_context_options *options, const coll_tcp_record *all,
+                       uint8_t opening[COLL_OPENING_BYTES])
+{
+    uint8_t key[COLL_JOB_KEY_BYTES];
+    coll_hello hello;
+    coll_tcp_records_key(options->job_key, all, options->world_size, key);
+    coll_hello_make(&hello, 1, 0, options->world_size, options->tcp_auth);
+    memcpy(opening, &hello, sizeof hello);
+    coll_hello_tag(key, &hello, opening + sizeof hello);
+}
+
+/* What a stranger says to rank 0. all: for REPLAYED alone. */
+static size_t words_of(manner how, const coll_context_options *options, const coll_tcp_record *all,
+                       uint8_t text[TEXT_BYTES])
 {
     static const size_t lengths[MANNERS] = {0,          COLL_OPENING_BYTES / 2, COLL_OPENING_BYTES,
-                                            TEXT_BYTES, COLL_OPENING_BYTES,     0};
+                                            TEXT_BYTES, COLL_OPENING_BYTES,     COLL_OPENING_BYTES,
+                                            0};
     coll_hello hello;
     memset(text, 0, TEXT_BYTES);
     text[0] = 0xff;
     if (how == GOOD_HELLO) {
         coll_hello_make(&hello, 1, 0, options->world_size, options->tcp_auth);
         memcpy(text, &hello, sizeof hello);
+    } else if (how == REPLAYED) {
+        opening_of(options, all, text);
     }
     return lengths[how];
 }
@@ -165,7 +182,7 @@ static coll_status come_first(gate *g, coll_tcp_record *all, coll_error *reterr)
 {
     const manner how = *(const manner *)g->user;
     uint8_t text[TEXT_BYTES];
-    const size_t text_bytes = words_of(how, &g->options, text);
+    const size_t text_bytes = words_of(how, &g->options, all, text);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(all[0].port)};
     if (g->options.rank == 0 || inet_pton(AF_INET, all[0].address, &to.sin_addr) != 1) {
         return COLL_OK;
@@ -227,10 +244,8 @@ static size_t receive_some(int sock, uint8_t *bytes, size_t size)
  * has come: it is the first strangers who were dropped for both. */
 static coll_status come_late(gate *g, coll_tcp_record *all, coll_error *reterr)
 {
-    uint8_t key[COLL_JOB_KEY_BYTES];
     uint8_t opening[COLL_OPENING_BYTES];
     uint8_t answer[COLL_ANSWER_BYTES];
-    coll_hello hello;
     if (g->options.rank == 0) {
         return COLL_OK;
     }
@@ -241,10 +256,7 @@ static coll_status come_late(gate *g, coll_tcp_record *all, coll_error *reterr)
     }
     const int sock = connected_to(&to);
     const int last = connected_to(&to);
-    coll_tcp_records_key(g->options.job_key, all, g->options.world_size, key);
-    coll_hello_make(&hello, 1, 0, g->options.world_size, g->options.tcp_auth);
-    memcpy(opening, &hello, sizeof hello);
-    coll_hello_tag(key, &hello, opening + sizeof hello);
+    opening_of(&g->options, all, opening);
     const bool dropped = receive_some(g->strangers[1], answer, 1) == 0;
     (void)!send(sock, opening, sizeof opening, MSG_NOSIGNAL);
     const bool answered = receive_some(sock, answer, sizeof answer) == sizeof answer;
@@ -285,7 +297,8 @@ static void *come_and_come(void *user)
     memset(socks, -1, sizeof socks);
     for (unsigned i = 0; !atomic_load(&c->over); i++) {
         int *sock = &socks[i % STRANGERS];
-        const size_t text_bytes = words_of(i % 2 == 0 ? SILENT : GOOD_HELLO, &c->options, text);
+        const size_t text_bytes =
+            words_of(i % 2 == 0 ? SILENT : GOOD_HELLO, &c->options, NULL, text);
         if (*sock >= 0) {
             (void)close(*sock);
         }
