@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -84,31 +85,41 @@ static void end_what_is_left(void)
     }
 }
 
+/* Makes a file without a name that holds the alarm. A pipe would block where the system gives this user short ones. */
+static base_status open_alarm(const char *json, int *fd, base_error *reterr)
+{
+    const size_t json_bytes = strlen(json);
+    *fd = memfd_create("alarm", MFD_CLOEXEC);
+    if (*fd < 0) {
+        return base_fail_errno(reterr, errno, "no file for an alarm to the policy's hook");
+    }
+    if (pwrite(*fd, json, json_bytes, 0) != (ssize_t)json_bytes) {
+        (void)close(*fd);
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an alarm to the policy's hook");
+    }
+    return BASE_OK;
+}
+
 /* Runs the command with the alarm on its standard input, and ends what it leaves behind. stop_fd: the
  * service's end; -1: none. */
 static base_status run_command(const char *const *command, const char *json, int stop_fd,
                                int *wait_status, base_error *reterr)
 {
-    int input[2];
-    const size_t json_bytes = strlen(json);
-    if (pipe2(input, O_CLOEXEC) != 0) {
-        return base_fail_errno(reterr, errno, "no pipe for the policy's hook");
+    int input = -1;
+    base_status status = open_alarm(json, &input, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
-    /* A pipe holds more than one alarm, so this write does not block. */
-    const bool put = write(input[1], json, json_bytes) == (ssize_t)json_bytes;
-    (void)close(input[1]);
     const base_child_group group = {.stop_fd = stop_fd, .grace_ns = GRACE_MS * BASE_NS_PER_MS};
     const base_child child = {.program = command[0],
                               .argv = command,
-                              .stdin_fd = input[0],
+                              .stdin_fd = input,
                               .stdout_fd = STDOUT_FILENO,
                               .stderr_fd = STDERR_FILENO,
                               .timeout_ns = SERVICE_HOOK_S * BASE_NS_PER_S,
                               .group = &group};
-    const base_status status =
-        put ? base_child_run(&child, wait_status, reterr)
-            : base_fail(reterr, BASE_ERR_IO, "an alarm does not fit into a pipe");
-    (void)close(input[0]);
+    status = base_child_run(&child, wait_status, reterr);
+    (void)close(input);
     end_what_is_left();
     return status;
 }
