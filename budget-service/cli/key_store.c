@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 #include "base/path.h"
@@ -28,13 +29,25 @@ base_status key_store_write(const key_store *store, base_error *reterr)
     return status == BASE_OK ? budget_keyring_write(path, &store->keyring, reterr) : status;
 }
 
+base_status key_store_lock(const char *dir, int *lock, base_error *reterr)
+{
+    *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *lock >= 0 ? base_lock_wait(*lock, dir, reterr)
+                      : base_fail_errno(reterr, errno, "cannot open %s", dir);
+}
+
+void key_store_unlock(int lock)
+{
+    if (lock >= 0) {
+        (void)close(lock);
+    }
+}
+
 base_status key_store_begin(key_store *store, int *lock, base_error *reterr)
 {
     char dir[BASE_PATH_BYTES];
     (void)snprintf(dir, sizeof dir, "%s", store->dir);
-    *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const base_status status = *lock >= 0 ? base_lock_wait(*lock, dir, reterr)
-                                          : base_fail_errno(reterr, errno, "cannot open %s", dir);
+    const base_status status = key_store_lock(dir, lock, reterr);
     return status == BASE_OK ? key_store_read(store, dir, reterr) : status;
 }
 

@@ -17,9 +17,13 @@ typedef struct key_store {
 BASE_MUST_CHECK base_status key_store_read(key_store *store, const char *dir, base_error *reterr);
 BASE_MUST_CHECK base_status key_store_write(const key_store *store, base_error *reterr);
 
-/* Begins a change of the keyring: locks the directory against other such changes, which it waits for, and
- * reads the keyring anew. Else a key that is revoked meanwhile would be written back as a good one.
- * The caller closes *lock in any case, if it is not negative. */
+/* Locks the directory against other changes of its keys, and waits for them. The caller ends that with
+ * key_store_unlock in any case. */
+BASE_MUST_CHECK base_status key_store_lock(const char *dir, int *lock, base_error *reterr);
+void key_store_unlock(int lock);
+
+/* Begins a change of the keyring: key_store_lock, and reads the keyring anew. Else a key that is revoked
+ * meanwhile would be written back as a good one. */
 BASE_MUST_CHECK base_status key_store_begin(key_store *store, int *lock, base_error *reterr);
 
 /* The key that signs, or NULL. */

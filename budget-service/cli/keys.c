@@ -80,13 +80,6 @@ static int run_key_list(const cli_args *args)
     return exit_code;
 }
 
-static void end_change(int lock)
-{
-    if (lock >= 0) {
-        (void)close(lock);
-    }
-}
-
 /* How long after its issue a token may be redeemed first, by the directory's policy. */
 static base_status token_seconds(const char *dir, int64_t *seconds, base_error *reterr)
 {
@@ -149,7 +142,7 @@ static base_status rotate(key_store *store, const budget_passphrase *passphrase,
     int lock = -1;
     base_status status = key_store_begin(store, &lock, reterr);
     status = status == BASE_OK ? rotate_locked(store, passphrase, reterr) : status;
-    end_change(lock);
+    key_store_unlock(lock);
     return status;
 }
 
@@ -202,7 +195,7 @@ static base_status revoke_key(key_store *store, const char *kid, base_error *ret
         status = base_fail(reterr, BASE_ERR_NOTFOUND,
                            "the keyring has no key %s: budget-service key list has them", kid);
     }
-    end_change(lock);
+    key_store_unlock(lock);
     return status;
 }
 

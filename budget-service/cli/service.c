@@ -59,17 +59,13 @@ static base_status make_keys(key_store *store, const char *dir, const budget_pas
     if (status != BASE_ERR_NOTFOUND) {
         return status;
     }
-    status = base_mkdirs(dir, reterr);
-    if (status == BASE_OK && chmod(dir, 0700) != 0) {
-        status = base_fail_errno(reterr, errno, "cannot restrict %s to its owner", dir);
-    }
-    if (status == BASE_OK) {
-        status = key_store_make(store, passphrase, budget_time_now(), secret, reterr);
-    }
+    status = chmod(dir, 0700) == 0
+                 ? key_store_make(store, passphrase, budget_time_now(), secret, reterr)
+                 : base_fail_errno(reterr, errno, "cannot restrict %s to its owner", dir);
     return status == BASE_OK ? key_store_write(store, reterr) : status;
 }
 
-static int make_service(const cli_args *args, const char *dir, const budget_passphrase *passphrase)
+static int make_in(const cli_args *args, const char *dir, const budget_passphrase *passphrase)
 {
     static key_store store;
     char ledger[BASE_PATH_BYTES];
@@ -101,6 +97,21 @@ static int make_service(const cli_args *args, const char *dir, const budget_pass
     budget_secret_key_free(secret);
     return status == BASE_OK ? say_made(args, dir, key_store_active(&store)->kid)
                              : cli_status(args, &error);
+}
+
+/* Of two at once the second waits here, and finds the first one's service. */
+static int make_service(const cli_args *args, const char *dir, const budget_passphrase *passphrase)
+{
+    int lock = -1;
+    base_error error = {0};
+    base_status status = base_mkdirs(dir, &error);
+    if (status == BASE_OK) {
+        status = key_store_lock(dir, &lock, &error);
+    }
+    const int exit_code =
+        status == BASE_OK ? make_in(args, dir, passphrase) : cli_status(args, &error);
+    key_store_unlock(lock);
+    return exit_code;
 }
 
 static int run_init(const cli_args *args)

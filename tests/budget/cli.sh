@@ -99,6 +99,17 @@ mv kept service/service.curve
     fail "modes: $(stat -c '%a %n' service/* service/*/*)"
 grep -q '^k4\.secret-pw\.' service/keys/*.key || fail "the key is not k4.secret-pw"
 
+echo "== two at once: one is made, the other is told so"
+budget-service init --dir both --passphrase-file passphrase >made1 2>told1 &
+first=$!
+budget-service init --dir both --passphrase-file passphrase >made2 2>told2 && second=0 || second=$?
+wait $first && first=0 || first=$?
+[ $((first + second)) -eq 1 ] || fail "exit $first and $second: $(cat told1 told2)"
+cat told1 told2 | grep -q "both has a service already" || fail "the other said: $(cat told1 told2)"
+set -- both/keys/*.key
+[ $# -eq 1 ] || fail "keys of both: $*"
+grep -q "$(basename "$1" .key)" both/keyring.json || fail "the keyring has another key than $1"
+
 echo "== serve"
 budget 1 status --timeout 1
 err_has "no service"
