@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/sync.h"
 #include "budget/checkpoint.h"
 #include "ledger_core.h"
 
@@ -200,14 +201,30 @@ static base_status accept(const budget_ledger *ledger, const budget_ledger_optio
         accepted != NULL ? "this is not what was accepted with --accept-checkpoint; " : "", digest);
 }
 
+base_status checkpoint_create(budget_ledger *ledger, base_error *reterr)
+{
+    ledger->checkpoint_fd =
+        open(ledger->checkpoint_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return ledger->checkpoint_fd >= 0
+               ? base_sync_parent(ledger->checkpoint_path, reterr)
+               : base_fail_errno(reterr, errno, "cannot make %s", ledger->checkpoint_path);
+}
+
+base_status checkpoint_sync(const budget_ledger *ledger, base_error *reterr)
+{
+    return fsync(ledger->checkpoint_fd) == 0
+               ? BASE_OK
+               : base_fail_errno(reterr, errno, "cannot write %s to disk", ledger->checkpoint_path);
+}
+
 base_status checkpoint_open(budget_ledger *ledger, const budget_ledger_options *options,
                             base_error *accepted, base_error *reterr)
 {
-    const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
     char line[LINE_BYTES];
     base_status status = BASE_OK;
     accepted->message[0] = '\0';
-    ledger->checkpoint_fd = open(ledger->checkpoint_path, flags, 0600);
+    ledger->checkpoint_fd =
+        open(ledger->checkpoint_path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
     const bool missing = ledger->checkpoint_fd < 0;
     if (missing && errno != ENOENT) {
         return base_fail_errno(reterr, errno, "cannot open %s", ledger->checkpoint_path);
@@ -226,10 +243,7 @@ base_status checkpoint_open(budget_ledger *ledger, const budget_ledger_options *
     if (status != BASE_OK || !missing) {
         return status;
     }
-    ledger->checkpoint_fd = open(ledger->checkpoint_path, flags | O_CREAT, 0600);
-    return ledger->checkpoint_fd >= 0
-               ? BASE_OK
-               : base_fail_errno(reterr, errno, "cannot make %s", ledger->checkpoint_path);
+    return checkpoint_create(ledger, reterr);
 }
 
 /* A line that cannot be written whole costs the commit its answer: the head would be unknown

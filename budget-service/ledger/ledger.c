@@ -167,14 +167,9 @@ base_status budget_ledger_create(const budget_ledger_options *options, base_erro
         status = budget_ledger_begin(ledger, &options->clock, reterr);
     }
     status = status == BASE_OK ? note(ledger, BUDGET_KIND_GENESIS, NULL, reterr) : status;
-    if (status == BASE_OK) {
-        ledger->checkpoint_fd = open(ledger->checkpoint_path,
-                                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (ledger->checkpoint_fd < 0) {
-            status = base_fail_errno(reterr, errno, "cannot make %s", ledger->checkpoint_path);
-        }
-    }
+    status = status == BASE_OK ? checkpoint_create(ledger, reterr) : status;
     status = status == BASE_OK ? budget_ledger_commit(ledger, reterr) : status;
+    status = status == BASE_OK ? checkpoint_sync(ledger, reterr) : status;
     budget_ledger_close(ledger);
     return status;
 }

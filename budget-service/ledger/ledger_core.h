@@ -170,8 +170,10 @@ BASE_MUST_CHECK base_status reservation_finalize(budget_ledger *ledger, const bu
 BASE_MUST_CHECK base_status reservation_refute(budget_ledger *ledger, const budget_caller *caller,
                                                int64_t id, base_error *reterr);
 
-/* checkpoint.c: the file is opened and checked against the journal; a line is appended.
+/* checkpoint.c: the file is made, synced, opened and checked against the journal; a line is appended.
  * accepted->message: what did not fit and was accepted nevertheless, or empty. */
+BASE_MUST_CHECK base_status checkpoint_create(budget_ledger *ledger, base_error *reterr);
+BASE_MUST_CHECK base_status checkpoint_sync(const budget_ledger *ledger, base_error *reterr);
 BASE_MUST_CHECK base_status checkpoint_open(budget_ledger *ledger,
                                             const budget_ledger_options *options,
                                             base_error *accepted, base_error *reterr);

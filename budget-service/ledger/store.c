@@ -95,6 +95,19 @@ static base_status check_version(store_db *store, base_error *reterr)
     return BASE_OK;
 }
 
+/* Where SQLite cannot use a write-ahead log it keeps another journal, without an error. */
+static base_status check_log(store_db *store, base_error *reterr)
+{
+    int64_t used = 0;
+    const base_status status =
+        read_pragma(store, "SELECT journal_mode = 'wal' FROM pragma_journal_mode", &used, reterr);
+    return status != BASE_OK || used != 0
+               ? status
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "cannot open the ledger: SQLite cannot use a write-ahead log for %s",
+                           store->path);
+}
+
 static base_status configure(store_db *store, bool create, base_error *reterr)
 {
     char sql[256];
@@ -122,6 +135,7 @@ static base_status configure(store_db *store, bool create, base_error *reterr)
                          "PRAGMA wal_autocheckpoint=0; BEGIN EXCLUSIVE; COMMIT;",
                          reterr);
     }
+    status = status == BASE_OK ? check_log(store, reterr) : status;
     return status == BASE_OK ? check_version(store, reterr) : status;
 }
 

@@ -11,6 +11,7 @@ foreach(noun IN ITEMS audit bill checkpoint export ledger ledger-time policy rec
                  TIMEOUT 180)
 endforeach()
 set_property(TEST budget-audit budget-rules APPEND PROPERTY LABELS no-tsan)
+target_link_options(test-budget-checkpoint PRIVATE -Wl,--wrap=fsync)
 foreach(noun IN ITEMS journal store)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit TIMEOUT 10
                  PRIVATE_OF budget-service)

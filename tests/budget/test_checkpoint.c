@@ -1,6 +1,7 @@
 /* budget/checkpoint.h, and what the ledger does where its checkpoints do not fit. */
 #include "budget/checkpoint.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,59 @@
 #include <unistd.h>
 
 #include "audited_ledger.h"
+
+static bool sync_fails;
+static int synced_count;
+static struct stat synced[8]; /* the first since synced_count was 0 */
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+int __wrap_fsync(int fd)
+{
+    if (sync_fails) {
+        errno = EIO;
+        return -1;
+    }
+    if (synced_count < 8) {
+        assert_int_equal(fstat(fd, &synced[synced_count++]), 0);
+    }
+    return __real_fsync(fd);
+}
+
+static bool is_synced(const char *path)
+{
+    struct stat info;
+    bool found = false;
+    assert_int_equal(stat(path, &info), 0);
+    for (int i = 0; i < synced_count; i++) {
+        found |= synced[i].st_ino == info.st_ino && synced[i].st_size == info.st_size;
+    }
+    return found;
+}
+
+/* Their first line, and their name: else a loss of power soon afterwards leaves a ledger without any. */
+static void new_checkpoints_are_on_disk(void **state)
+{
+    ledger_fixture *fixture = *state;
+    const char *directory = fixture->directory.path;
+    char path[BASE_PATH_BYTES];
+    audited_close(fixture);
+    (void)snprintf(path, sizeof path, "%s/checkpoints", directory);
+    (void)unlink(path);
+    (void)unlink(test_directory_path(&fixture->directory, "ledger.db"));
+    sync_fails = true;
+    assert_status(budget_ledger_create(&fixture->options, &fixture->error), BASE_ERR_IO);
+    assert_non_null(strstr(fixture->error.message, "to disk"));
+    sync_fails = false;
+    (void)unlink(path);
+    (void)unlink(test_directory_path(&fixture->directory, "ledger.db"));
+    synced_count = 0;
+    assert_ok(budget_ledger_create(&fixture->options, &fixture->error), &fixture->error);
+    assert_true(is_synced(path));
+    assert_true(is_synced(directory));
+    fixture_reopen(fixture);
+}
 
 static void a_restored_backup_is_noticed(void **state)
 {
@@ -188,6 +242,7 @@ int main(void)
 {
 #define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, audited_make, audited_remove)
     const struct CMUnitTest tests[] = {
+        LEDGER_TEST(new_checkpoints_are_on_disk),
         LEDGER_TEST(a_restored_backup_is_noticed),
         LEDGER_TEST(checkpoints_are_believed_when_signed),
         LEDGER_TEST(a_later_backup_is_not_accepted),

@@ -1,9 +1,11 @@
 /* The plans of all statements: none walks a table that grows, unless it is listed here. What is listed
- * goes on where a page ended, stops at the first row, or walks an index that has few rows. */
+ * goes on where a page ended, stops at the first row, or walks an index that has few rows. And a store without a
+ * write-ahead log. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "store.h"
 #include "store_sql.h"
 #include "support.h"
 
@@ -83,10 +85,21 @@ static void no_statement_walks_a_table_that_grows(void **state)
     (void)sqlite3_close(db);
 }
 
+/* As SQLite's temporary database does, which has no file. */
+static void what_keeps_no_log_is_refused(void **state)
+{
+    store_db store;
+    base_error error = {0};
+    (void)state;
+    assert_status(store_open(&store, "", "unix", true, &error), BASE_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "write-ahead log"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_statement_walks_a_table_that_grows),
+        cmocka_unit_test(what_keeps_no_log_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
