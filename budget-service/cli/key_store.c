@@ -70,6 +70,18 @@ static base_status key_path(const key_store *store, const char *kid, char path[B
     return base_path_join(store->dir, name, path, reterr);
 }
 
+/* Old keys stay, since they signed checkpoints as well. */
+static base_status check_room(const key_store *store, base_error *reterr)
+{
+    return store->keyring.count < BUDGET_KEYRING_KEYS_MAX
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_LIMIT,
+                           "%s/%s holds %d keys, and no more fit: keep a copy of it, for the "
+                           "checkpoints that its first key, %s, has signed, and take that key out",
+                           store->dir, BUDGET_FILE_KEYRING, BUDGET_KEYRING_KEYS_MAX,
+                           store->keyring.keys[0].kid);
+}
+
 base_status key_store_make(key_store *store, const budget_passphrase *passphrase, int64_t now_s,
                            budget_secret_key **secret, base_error *reterr)
 {
@@ -77,7 +89,10 @@ base_status key_store_make(key_store *store, const budget_passphrase *passphrase
     char path[BASE_PATH_BYTES];
     char kid[BUDGET_KID_BYTES];
     budget_secret_key *made = NULL;
-    base_status status = base_path_join(store->dir, "keys", directory, reterr);
+    base_status status = check_room(store, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(store->dir, "keys", directory, reterr);
+    }
     if (status == BASE_OK && mkdir(directory, 0700) != 0 && errno != EEXIST) {
         status = base_fail_errno(reterr, errno, "cannot make %s", directory);
     }

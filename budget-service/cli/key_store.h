@@ -29,8 +29,8 @@ BASE_MUST_CHECK base_status key_store_begin(key_store *store, int *lock, base_er
 /* The key that signs, or NULL. */
 budget_public_key *key_store_active(key_store *store);
 
-/* Makes a key, writes its file, adds it to the keyring in memory.
- * *secret is the caller's to free. */
+/* Makes a key, writes its file, adds it to the keyring in memory. BASE_ERR_LIMIT: the keyring is full, and
+ * nothing was made. *secret is the caller's to free. */
 BASE_MUST_CHECK base_status key_store_make(key_store *store, const budget_passphrase *passphrase,
                                            int64_t now_s, budget_secret_key **secret,
                                            base_error *reterr);

@@ -99,16 +99,6 @@ static base_status token_seconds(const char *dir, int64_t *seconds, base_error *
     return status;
 }
 
-/* Old keys stay, since they signed checkpoints as well; the oldest of all leaves a full keyring. */
-static void make_room(key_store *store)
-{
-    if (store->keyring.count == BUDGET_KEYRING_KEYS_MAX) {
-        store->keyring.count--;
-        memmove(&store->keyring.keys[0], &store->keyring.keys[1],
-                (size_t)store->keyring.count * sizeof store->keyring.keys[0]);
-    }
-}
-
 static base_status rotate_locked(key_store *store, const budget_passphrase *passphrase,
                                  base_error *reterr)
 {
@@ -130,7 +120,6 @@ static base_status rotate_locked(key_store *store, const budget_passphrase *pass
         active->retired_at = now_s;
         active->not_after = now_s + seconds + CLOCK_SLACK_S;
     }
-    make_room(store);
     status = key_store_make(store, passphrase, now_s, &made, reterr);
     budget_secret_key_free(made);
     return status == BASE_OK ? key_store_write(store, reterr) : status;

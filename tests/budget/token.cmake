@@ -4,6 +4,8 @@ foreach(noun IN ITEMS money receipt_clock secret_file time)
 endforeach()
 ringfence_test(budget-secret_key SOURCES test_secret_key.c LIBS ringfence::budget-guard
                PkgConfig::SODIUM LABELS unit no-tsan TIMEOUT 60)
+ringfence_test(budget-key-store SOURCES test_key_store.c LIBS ringfence_budget_cli PkgConfig::SODIUM LABELS unit
+               TIMEOUT 10)
 # The sanitizers leave mlock out.
 ringfence_test(budget-harden SOURCES test_harden.c LIBS ringfence::budget-guard PkgConfig::SODIUM
                LABELS unit dev-only TIMEOUT 30)
