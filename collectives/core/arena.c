@@ -32,6 +32,11 @@ coll_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **a
     if (comm->arena_count >= COLL_ARENAS_MAX) {
         return coll_fail(reterr, COLL_ERR_LIMIT, "more than %d arenas", COLL_ARENAS_MAX);
     }
+    if (comm->arenas_made == COLL_ARENAS_MADE_MAX) {
+        return coll_fail(reterr, COLL_ERR_LIMIT,
+                         "this communicator has made %d arenas, and can make no more",
+                         COLL_ARENAS_MADE_MAX);
+    }
     const size_t mapped_bytes = coll_segment_round(size_bytes);
     if (mapped_bytes == 0) {
         return coll_fail(reterr, COLL_ERR_LIMIT, "an arena of %zu bytes is too long", size_bytes);

@@ -49,6 +49,12 @@ static coll_status next_id(coll_context *context, const int *ranks, int count, u
     if (made == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
+    if (made->count == COLL_COMMS_MADE_MAX) {
+        return coll_fail(
+            reterr, COLL_ERR_LIMIT,
+            "%d communicators have been made of this list of ranks, and no more can be",
+            COLL_COMMS_MADE_MAX);
+    }
     *id = (made->list_hash & ~UINT64_C(0xffffffff)) ^ ((uint64_t)++made->count << 16);
     return COLL_OK;
 }

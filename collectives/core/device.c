@@ -11,6 +11,7 @@
 #include "core/failure.h"
 
 enum { LOW_BITS = 0xffff }; /* of a communicator's id, where its arenas are counted */
+_Static_assert(COLL_ARENAS_MADE_MAX < (int)LOW_BITS, "an arena has the id of a device");
 
 /* Abort or close in a thread. Whoever is last of thread and owner frees it. */
 struct coll_ending {

@@ -253,7 +253,8 @@ coll_comm *coll_context_world(coll_context *context);
  * the context. Meant are dozens; idle ones cost other calls no time, and each some memory
  * (docs/COLLECTIVES.md, "What a communicator costs"). Where it fails on one rank, the call that
  * belongs to it fails on the others, or what it made does with the next call; after that the same
- * list can be tried again.
+ * list can be tried again. COLL_ERR_LIMIT: 65535 were made of this very list, those that failed
+ * included.
  *
  * It needs no other communicator to work. So ranks that have lost one can go on without it: those
  * that are left list themselves (shrink), and destroy the communicator that has failed. They have
@@ -288,8 +289,8 @@ int coll_comm_size(const coll_comm *comm);
  * Owned by the caller, destroyed before the communicator. After a failed operation a recv buffer in
  * it is undefined, and peers that come to that operation late may still write there, until the arena
  * is destroyed. A send buffer may be used again at once: a peer that reads it afterwards fails.
- * COLL_ERR_LIMIT: too long for any rank, or too many arenas of comm are alive; nothing is
- * exchanged then, and comm goes on. Where a rank's system refuses the memory, comm fails. */
+ * COLL_ERR_LIMIT: too long for any rank, too many arenas of comm are alive (64), or it has made
+ * 65534; nothing is exchanged then, and comm goes on. Where a rank's system refuses the memory, comm fails. */
 COLL_MUST_CHECK coll_status coll_arena_create(coll_comm *comm, size_t size_bytes,
                                               coll_arena **arena, coll_error *reterr);
 /* Local. No operation on its memory may be under way. NULL is fine. */

@@ -67,6 +67,36 @@ static void a_list_can_be_tried_again(void **state)
     }
 }
 
+/* Its number would be that of another one. */
+static void last_body(test_rank *rank)
+{
+    static const int both[] = {0, 1};
+    coll_comm *comm = NULL;
+    coll_arena *arena = NULL;
+    for (size_t i = 0; i < rank->context->made_count; i++) {
+        rank->context->made[i].count = COLL_COMMS_MADE_MAX - 1;
+    }
+    RANK_OK(rank, coll_comm_create(rank->context, both, 2, &comm, &rank->error));
+    coll_comm *none = NULL;
+    RANK_CHECK(rank,
+               coll_comm_create(rank->context, both, 2, &none, &rank->error) == COLL_ERR_LIMIT);
+    comm->arenas_made = COLL_ARENAS_MADE_MAX - 1;
+    RANK_OK(rank, coll_arena_create(comm, 4096, &arena, &rank->error));
+    coll_arena_destroy(arena);
+    RANK_CHECK(rank, coll_arena_create(comm, 4096, &arena, &rank->error) == COLL_ERR_LIMIT);
+    RANK_CHECK(rank, works(rank, comm));
+    coll_comm_destroy(comm);
+}
+
+static void no_number_is_given_twice(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = transports[t]},
+                              last_body);
+    }
+}
+
 /* The next of all orders of the ranks. */
 static void next_order(int *ranks, int count)
 {
@@ -449,6 +479,7 @@ int main(void)
         cmocka_unit_test(different_lists_are_named),
         cmocka_unit_test(one_difference_after_another_is_none),
         cmocka_unit_test(a_list_can_be_tried_again),
+        cmocka_unit_test(no_number_is_given_twice),
         cmocka_unit_test(lists_may_be_many),
         cmocka_unit_test(idle_communicators_are_left_alone),
     };
