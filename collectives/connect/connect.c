@@ -1,6 +1,7 @@
 /* coll_context_create: finds out which ranks take part, on which hosts, and chooses the
  * transport and the cost model's figures. Called by programs. It stands above everything else of
  * the library. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -126,6 +127,27 @@ static bool shares_a_host(const coll_context *context)
     return false;
 }
 
+/* Ranks of one host share memory only as one user: fails alike on every rank if two are not. */
+static coll_status check_users(const coll_context *context, coll_error *reterr)
+{
+    for (int a = 0; a < context->size; a++) {
+        for (int b = 0; b < a; b++) {
+            const coll_identity *first = &context->identities[b];
+            const coll_identity *second = &context->identities[a];
+            if (coll_identity_same_host(first, second) && first->uid != second->uid) {
+                return coll_fail_errno(
+                    reterr, EACCES,
+                    "rank %d (host %s, pid %u) is of user %u and rank %d (pid %u) of user %u: "
+                    "start "
+                    "them as one user, or with transport tcp, because shared memory is one user's",
+                    b, first->host, (unsigned)first->pid, (unsigned)first->uid, a,
+                    (unsigned)second->pid, (unsigned)second->uid);
+            }
+        }
+    }
+    return COLL_OK;
+}
+
 static coll_status choose_transport(coll_context *context, const coll_context_options *options,
                                     coll_error *reterr)
 {
@@ -155,7 +177,9 @@ static coll_status choose_transport(coll_context *context, const coll_context_op
     context->table = coll_transport_find(context->transport);
     context->spins =
         here <= coll_identity_cpus(context->identities, context->size, mine) ? SPINS : 0;
-    return COLL_OK;
+    return context->transport == COLL_TRANSPORT_TCP || context->transport == COLL_TRANSPORT_ZMQ
+               ? COLL_OK
+               : check_users(context, reterr);
 }
 
 /* What the environment says where the program leaves the choice. */

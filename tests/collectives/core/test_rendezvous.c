@@ -2,6 +2,7 @@
  * threads. */
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "ranks.h"
@@ -35,6 +36,44 @@ static void all_learn_why_one_cannot_connect(void **state)
     for (size_t i = 0; i < sizeof over / sizeof over[0]; i++) {
         test_ranks_as_threads(&(test_ranks_options){.size = 3, .bare = true, .user = &over[i]},
                               one_fails_body);
+    }
+}
+
+static _Thread_local uid_t users_above; /* its own user's number */
+
+uid_t __real_geteuid(void);
+uid_t __wrap_geteuid(void);
+
+uid_t __wrap_geteuid(void)
+{
+    return __real_geteuid() + users_above;
+}
+
+/* Ranks 0 and 1 are one user's, rank 2 is another's. */
+static void other_user_body(test_rank *rank)
+{
+    const coll_transport *transport = rank->user;
+    const bool shares_memory = *transport != COLL_TRANSPORT_TCP && *transport != COLL_TRANSPORT_ZMQ;
+    coll_context_options options = test_rank_options(rank);
+    options.transport = *transport;
+    users_above = rank->rank == 2 ? 7 : 0;
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
+    RANK_CHECK(rank, status == (shares_memory ? COLL_ERR_IO : COLL_OK));
+    RANK_CHECK(rank, !shares_memory || (has(rank->error.message, "connecting 3 ranks: rank 0 (") &&
+                                        has(rank->error.message, " and rank 2 (") &&
+                                        has(rank->error.message, ": Permission denied")));
+    coll_context_destroy(rank->context);
+    rank->context = NULL;
+}
+
+static void another_user_s_rank_is_named(void **state)
+{
+    (void)state;
+    coll_transport over[] = {COLL_TRANSPORT_AUTO, COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                             COLL_TRANSPORT_ZMQ};
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 3, .bare = true, .user = &over[i]},
+                              other_user_body);
     }
 }
 
@@ -89,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_learn_why_one_cannot_connect),
+        cmocka_unit_test(another_user_s_rank_is_named),
         cmocka_unit_test(zmq_refuses_another_job_key),
         cmocka_unit_test(too_few_descriptors_for_zmq_are_an_error),
     };
