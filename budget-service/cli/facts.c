@@ -72,7 +72,7 @@ static int run_attach(const cli_args *args)
     }
     budget_client *client = cli_client(args, replaces != NULL ? "admin" : "request", &exit_code);
     if (client != NULL) {
-        const budget_verdict verdict = budget_reattach(
+        const budget_verdict verdict = budget_attach(
             client, args->operands[0], args->options[CLI_INSTANCE_ID], replaces, &why);
         exit_code =
             finish(args, client, verdict, &why, replaces != NULL ? "attached anew" : "attached");

@@ -38,13 +38,7 @@ budget_verdict budget_authorize(budget_client *client, const budget_claims *aske
 }
 
 budget_verdict budget_attach(budget_client *client, const char *label, const char *instance_id,
-                             base_error *why)
-{
-    return budget_reattach(client, label, instance_id, NULL, why);
-}
-
-budget_verdict budget_reattach(budget_client *client, const char *label, const char *instance_id,
-                               const char *replaces, base_error *why)
+                             const char *replaces, base_error *why)
 {
     Ringfence__Budget__Attach body = RINGFENCE__BUDGET__ATTACH__INIT;
     body.label = budget_wire_text(label);

@@ -179,14 +179,11 @@ typedef struct budget_selection {
 BASE_MUST_CHECK budget_verdict budget_list(budget_client *client, const budget_selection *selection,
                                            budget_entry_fn entry, void *user, base_error *why);
 
-/* The instance that was created for it. Once; the same id again is fine. */
+/* The instance that was created for it. Once; the same id again is fine. replaces: NULL, or, role admin, the
+ * id that was attached by mistake, and that no bill has charged. */
 BASE_MUST_CHECK budget_verdict budget_attach(budget_client *client, const char *label,
-                                             const char *instance_id, base_error *why);
-
-/* Role admin: the instance that was attached was mistyped, and no bill has charged it. */
-BASE_MUST_CHECK budget_verdict budget_reattach(budget_client *client, const char *label,
-                                               const char *instance_id, const char *replaces,
-                                               base_error *why);
+                                             const char *instance_id, const char *replaces,
+                                             base_error *why);
 
 /* The driver's JSON is checked field by field; another file is attested and needs role admin. Granted,
  * budget_client_note says why the end is attested and not proven; empty: it is proven. attested, role
