@@ -14,11 +14,17 @@
 
 enum { ATTEMPTS_AT_FIRST = 4 };
 
+/* A token may allow fewer than --max-restarts, or more. */
+static int attempts_max(const launch_cli_run *run)
+{
+    const int asked = (int)run->options->max_restarts + 1;
+    const int allowed = run->lease != NULL ? launch_lease_attempts_max(run->lease) : asked;
+    return allowed < asked ? allowed : asked;
+}
+
 bool launch_cli_has_restarts(const launch_cli_run *run)
 {
-    const int attempts_max = run->lease != NULL ? launch_lease_attempts_max(run->lease)
-                                                : (int)run->options->max_restarts + 1;
-    return run->attempt <= run->options->max_restarts && run->attempt < attempts_max;
+    return run->attempt < attempts_max(run);
 }
 
 bool launch_cli_goes_on(void *user, const launch_job_result *result)
@@ -96,10 +102,9 @@ static void say_share(const launch_cli_run *run, const launch_share *share)
     }
     base_log(BASE_LOG_WARNING,
              "attempt %d of at most %d: %s %s missing; %s with %d %s, %d %s x %" PRId64 " %s%s",
-             run->attempt, (int)run->options->max_restarts + 1, result->hosts_absent,
-             several ? "are" : "is", found ? "going on" : "beginning", share->hosts,
-             share->hosts == 1 ? "host" : "hosts", share->ranks,
-             share->ranks == 1 ? "rank" : "ranks", share->micro_batches,
+             run->attempt, attempts_max(run), result->hosts_absent, several ? "are" : "is",
+             found ? "going on" : "beginning", share->hosts, share->hosts == 1 ? "host" : "hosts",
+             share->ranks, share->ranks == 1 ? "rank" : "ranks", share->micro_batches,
              share->micro_batches == 1 ? "micro-batch" : "micro-batches", from);
 }
 
@@ -155,7 +160,7 @@ void launch_cli_run_attempts(launch_cli_run *run)
             return;
         }
         base_log(BASE_LOG_WARNING, "starting again: attempt %d of at most %d", attempt + 1,
-                 (int)run->options->max_restarts + 1);
+                 attempts_max(run));
         keep_result(run);
     }
 }

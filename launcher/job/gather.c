@@ -316,7 +316,7 @@ void launch_head_gather(launch_session *session)
     head->gathering = true;
     char missing[512];
     const int count = list_missing(head, missing, sizeof missing);
-    if (count > 0 && !session->options->quiet) {
+    if (count > 0 && !session->options->quiet && !head_waits_in_vain(session)) {
         launch_screen_say(&session->screen, "run %s: waiting at %s for %d more %s%s",
                           head->bootstrap.run_id, proto_bus_endpoint(head->bus), count,
                           count == 1 ? "host" : "hosts", head->others);

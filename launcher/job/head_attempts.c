@@ -113,6 +113,7 @@ bool head_do_with_fewer(launch_session *session)
     for (int node = 1; node < session->head->node_count; node++) {
         launch_node *one = &session->head->nodes[node];
         one->present = is_present(one);
+        one->left = !one->present; /* no attempt waits for it again, until it comes */
     }
     session->is_short = true;
     result->hosts_present = present;

@@ -37,9 +37,9 @@ typedef struct launch_node {
     uint64_t taken_bytes;   /* and for which it has been given room again */
     bool returning;         /* it was told to enrol again, and has not yet */
     bool present;           /* it was there when an attempt began to do with fewer hosts */
-    bool left;              /* its user has taken it out of the job */
-    bool asked;             /* its user has asked for the end */
-    bool silent;            /* the user has been warned */
+    bool left;   /* its user has taken it out of the job, or it was awaited in vain: so it is not */
+    bool asked;  /* its user has asked for the end */
+    bool silent; /* the user has been warned */
     /* files */
     uint64_t files_bytes; /* that it looks for; 0: it has none to look for */
     uint64_t have_bytes;

@@ -112,6 +112,31 @@ static void a_killed_host_leaves_the_bits(void **state)
     }
 }
 
+/* The attempt after its loss waits for it, and those that follow do not. */
+static void a_lost_host_is_awaited_once(void **state)
+{
+    (void)state;
+    const several job = {several_address,
+                         "2",
+                         NULL,
+                         {TWO, AGAIN, "--steps", "100000000", "--join-timeout", "1", NULL}};
+    several_start_two("once", &job);
+    kill_launcher(1);
+    several_wait_says(0, "going on with 1 host, 1 rank x 4 micro-batches");
+    several_wait_says(0, "--resume: goes on after step ");
+    (void)kill(several_only_child(launcher_pid(0)), SIGKILL);
+    several_wait_says(0, "attempt 3 of at most 6: host host-1 (node 1) is missing; going on");
+    (void)kill(launcher_pid(0), SIGTERM);
+    several_expect(0, 128 + SIGTERM);
+    int waits = 0;
+    for (const char *at = several_runs[0].program.text[TEST_STDERR];
+         (at = strstr(at, ": waiting at ")) != NULL; at++) {
+        waits++;
+    }
+    assert_int_equal(waits, 2); /* at the beginning, and in attempt 2 */
+    test_program_wait_no_children();
+}
+
 /* Nobody waits for it, and it may come again: it waits until the next attempt. */
 static void a_host_may_leave_and_come_again(void **state)
 {
@@ -256,6 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_host_leaves_the_bits),
+        cmocka_unit_test(a_lost_host_is_awaited_once),
         cmocka_unit_test(a_host_may_leave_and_come_again),
         cmocka_unit_test(a_host_that_is_not_needed_waits),
         cmocka_unit_test(a_job_begins_with_those_that_come),

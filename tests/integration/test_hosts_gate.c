@@ -164,7 +164,7 @@ static void expect_all(const several *job, int exit_code)
     }
 }
 
-/* Writes JOB.json as the head would, and authorizes 1.00 for it. Returns the token's path. */
+/* Writes JOB.json as the head would, and authorizes 1.00 and two attempts for it. Returns the token's path. */
 static const char *authorize(const char *label, const char *nodes, const char *ranks,
                              const char *instances)
 {
@@ -178,7 +178,8 @@ static const char *authorize(const char *label, const char *nodes, const char *r
     make_path(token, label);
     BUDGET(0, "authorize", label, "1", "--account", "phase", "--job", job, "--vendor", "runpod",
            "--instance-type", "X", "--tier", "spot", "--gpus", "1", "--max-price", "0.1",
-           "--max-hours", "1", "--instances", instances, "--out", token, "--json");
+           "--max-hours", "1", "--instances", instances, "--max-attempts", "2", "--out", token,
+           "--json");
     const char *found = strstr(asked.text[TEST_STDOUT], "\"jti\":\"");
     assert_non_null(found);
     (void)snprintf(jti, sizeof jti, "%s", found + 7);
@@ -435,8 +436,8 @@ static void a_second_attempt_passes_the_gate(void **state)
 {
     (void)state;
     several_make_key("twice");
-    several job = asking("twice");
-    several_add(&job, "--max-restarts", "1");
+    several job = with_token("2", "2", authorize("twice", "2", "2", "2"));
+    several_add(&job, "--max-restarts", "5"); /* the token allows fewer */
     several_launchers[1] = held_launcher;
     start_all(&job);
     several_launchers[1] = NULL;
