@@ -60,6 +60,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
     }
     session->ranks[rank].steps_reported++;
     launch_progress_step(session);
+    launch_result_watch_growth(session);
     launch_progress_heldout(session, &reported);
     if (session->options->on_step != NULL) {
         status = session->options->on_step(session->options->user, &reported, &error);

@@ -3,6 +3,9 @@
 #include "job/session.h"
 #include "record/summary.h"
 
+/* A new model's loss over that of its first step, when it knew nothing: from here on it diverges. */
+static const double NEW_LOSS_GROWTH = 1.5;
+
 void launch_result_deliver_tails(const launch_session *session)
 {
     const launch_job_options *options = session->options;
@@ -59,13 +62,32 @@ base_status launch_result_fill(launch_session *session, base_error *reterr)
     return status;
 }
 
+/* Once in a job. */
+static void warn_of_growth(launch_session *session, double first, double last)
+{
+    char message[LAUNCH_LOSS_MESSAGE_BYTES];
+    if (session->warned_of_growth || session->options->label != NULL) {
+        return;
+    }
+    session->warned_of_growth = true;
+    launch_loss_message(first, last, message);
+    launch_screen_say(&session->screen, "warning: %s", message);
+}
+
+void launch_result_watch_growth(launch_session *session)
+{
+    const launch_steps *steps = session->steps;
+    const size_t count = launch_steps_count(steps);
+    const bool is_new = steps->first == 0 && session->job->model.checkpoint[0] == '\0';
+    if (is_new && count > 0 && steps->losses[count - 1] > NEW_LOSS_GROWTH * steps->losses[0]) {
+        warn_of_growth(session, steps->losses[0], steps->losses[count - 1]);
+    }
+}
+
 void launch_result_warn_of_growth(launch_session *session)
 {
     const launch_job_result *result = session->result;
-    if (session->cause.blame == 0 && session->options->label == NULL &&
-        launch_loss_grew(result->loss_first, result->loss_last)) {
-        char message[LAUNCH_LOSS_MESSAGE_BYTES];
-        launch_loss_message(result->loss_first, result->loss_last, message);
-        launch_screen_say(&session->screen, "warning: %s", message);
+    if (session->cause.blame == 0 && launch_loss_grew(result->loss_first, result->loss_last)) {
+        warn_of_growth(session, result->loss_first, result->loss_last);
     }
 }

@@ -175,6 +175,7 @@ typedef struct launch_session {
     bool over;     /* the result is complete */
     bool is_short; /* of hosts, so that this attempt does not begin, and a smaller one may */
     launch_feeding feeding;
+    bool warned_of_growth;      /* of the loss */
     bool streaming;             /* stdout shows the beginning of a text whose end has not come */
     int64_t answering_since_ns; /* 0: no rank has reported its texts yet */
     int64_t
@@ -217,7 +218,10 @@ BASE_MUST_CHECK base_status launch_result_fill(launch_session *session, base_err
 /* Hands on the last output of each rank of a job that has failed. */
 void launch_result_deliver_tails(const launch_session *session);
 
-/* Warns of a training whose loss grew, although nothing failed. */
+/* After a step: warns once of a new model whose loss has grown by half. */
+void launch_result_watch_growth(launch_session *session);
+
+/* Warns of a training whose loss grew, although nothing failed, if nothing has been said of it. */
 void launch_result_warn_of_growth(launch_session *session);
 
 /* ---- lease.c ---- */

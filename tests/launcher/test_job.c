@@ -345,19 +345,26 @@ static void out_is_one_directory_by_any_name(void **state)
     assert_false(fake_job_left("new"));
 }
 
+/* Of a new model in the step in which it has grown by half, of another at the end: once. The manifest has what is so
+ * in the end. */
 static void a_loss_that_grows_is_warned_of(void **state)
 {
     (void)state;
     static const char *const variables[] = {"FAKE_WHAT=diverge", "FAKE_RANK=0", "FAKE_AT=4", NULL};
     assert_int_equal(fake_job_run(&program, FLAGS("--ranks", "1", "--steps", "4"), variables), 0);
+    const char *warned = strstr(program.text[TEST_STDERR], "the loss grew");
+    assert_non_null(warned);
     assert_has(program.text[TEST_STDERR],
-               "warning: the loss grew from 6.25 to 100: a smaller --lr may help\n");
+               "warning: the loss grew from 6.25 to 25: a smaller --lr may help\n");
+    assert_null(strstr(warned + 1, "the loss grew"));
     char *manifest = fake_job_read("out/manifest.json");
     assert_has(manifest, "\"loss_grew\": true");
     assert_has(manifest, "\"message\": \"the loss grew from 6.25 to 100: a smaller");
     free(manifest);
-    assert_int_equal(fake_job_run(&program, FLAGS("--ranks", "1", "--steps", "3"), variables), 0);
+    assert_int_equal(fake_job_run(&program, FLAGS("--ranks", "1", "--steps", "1"), variables), 0);
     assert_null(strstr(program.text[TEST_STDERR], "the loss grew"));
+    assert_int_equal(fake_job_run(&program, FLAGS("--ranks", "1", "--steps", "3"), variables), 0);
+    assert_has(program.text[TEST_STDERR], "the loss grew from 6.25 to 25");
     manifest = fake_job_read("out/manifest.json");
     assert_has(manifest, "\"loss_grew\": false");
     assert_has(manifest, "\"message\": null");
