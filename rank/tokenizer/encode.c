@@ -179,6 +179,9 @@ static base_status open_writer(encoder *self, const rank_encode_options *options
         proto_digest_hex(digest, self->tokenizer_sha256);
         status = rank_token_writer_open(options->out_path, &writer, &self->writer, reterr);
     }
+    if (status == BASE_OK && options->opened != NULL) {
+        options->opened();
+    }
     return status;
 }
 

@@ -14,6 +14,8 @@ typedef struct rank_encode_options {
     char *const *text_paths; /* (text_count) */
     int text_count;
     int threads; /* 1 … RANK_ENCODE_THREADS_MAX */
+    void (*opened)(
+        void); /* called when OUT.tmp is there, which becomes OUT at the end; NULL: none */
 } rank_encode_options;
 
 /* Writes the file, whose directory is made where it is missing. Every text ends with the end token. Logs what long runs

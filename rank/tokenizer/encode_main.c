@@ -1,12 +1,15 @@
 /* tokenizer-encode: encodes files of text once, for trainings that read the tokens. */
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/exitcode.h"
 #include "base/host.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/version.h"
@@ -42,10 +45,31 @@ static int count_cpus(void)
     return cpus > 0 ? (int)cpus : 1;
 }
 
+static char temporary[BASE_PATH_BYTES + sizeof ".tmp"];
+
+static void remove_and_end(int signal_number)
+{
+    (void)unlink(temporary);
+    (void)signal(signal_number, SIG_DFL);
+    (void)raise(signal_number);
+}
+
+/* From here on OUT.tmp is this program's. It may have many bytes. */
+static void clean_on_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        if (signal(signals[i], remove_and_end) == SIG_IGN) { /* nohup */
+            (void)signal(signals[i], SIG_IGN);
+        }
+    }
+}
+
 static int run(const rank_encode_options *options)
 {
     base_error error = {.status = BASE_OK};
     rank_token_summary summary = {.documents = 0};
+    (void)snprintf(temporary, sizeof temporary, "%s.tmp", options->out_path);
     if (rank_encode_run(options, &summary, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         return BASE_EXIT_ERROR;
@@ -68,7 +92,7 @@ int main(int argc, char **argv)
                                                  {"threads", required_argument, NULL, THREADS},
                                                  {"help", no_argument, NULL, HELP},
                                                  {NULL, 0, NULL, 0}};
-    rank_encode_options options = {.threads = count_cpus()};
+    rank_encode_options options = {.threads = count_cpus(), .opened = clean_on_signals};
     int64_t threads = 0;
     base_log_init("tokenizer-encode: ", BASE_LOG_INFO);
     if (base_version_asked(argc, argv, "tokenizer-encode")) {

@@ -52,6 +52,21 @@ digest=$(sha256sum t.json | cut -d' ' -f1)
 header made/here/a.safetensors | grep -qF "\"tokenizer_sha256\":\"$digest\",\"documents\":\"4\"" || fail "$(header made/here/a.safetensors)"
 header made/here/a.safetensors | grep -qF '"sources":"[\"text.txt\",\"data.jsonl\",\"short.txt\"]"' || fail "$(header made/here/a.safetensors)"
 
+# Ended by a signal, it leaves nothing.
+mkfifo pipe.txt
+for signal in INT TERM HUP; do
+    code=0
+    env --default-signal=INT tokenizer-encode --tokenizer t.json --out ended/a.safetensors pipe.txt >out 2>err &
+    exec 3>pipe.txt # it waits for more
+    for ((i = 0; i < 3000; i++)); do [ ! -e ended/a.safetensors.tmp ] || break; sleep 0.01; done
+    [ -e ended/a.safetensors.tmp ] || fail "no temporary file: $(cat err)"
+    kill -s $signal $!
+    wait $! || code=$?
+    exec 3>&-
+    [ $code -eq $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit code $code"
+    [ -z "$(ls ended)" ] || fail "SIG$signal leaves $(ls ended)"
+done
+
 # 5 MB are several parts, and threads finish them in any order.
 for threads in 1 2 7; do
     tokenizer-encode --tokenizer t.json --threads $threads --out "$threads.safetensors" text.txt data.jsonl short.txt >/dev/null
