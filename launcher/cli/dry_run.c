@@ -49,14 +49,18 @@ static void print_files(const launch_options *options, FILE *stream)
         (void)fprintf(stream, "files: none\n");
         return;
     }
+    const bool inference = proto_mode_get(job->job.mode)->record == PROTO_RECORD_INFERENCE;
+    const bool replaces = options->overwrite || inference;
     const char *fate = access(job->output.directory, F_OK) != 0 ? ""
-                       : options->overwrite ? " (there is one already: it is replaced)"
-                                            : " (there is one already: it is moved away)";
-    (void)fprintf(stream,
-                  "record: %s%s\n"
-                  "files: timings.jsonl manifest.json report.html scaling.svg model.safetensors "
-                  "config.json tokenizer.json",
+                       : replaces ? " (there is one already: it is replaced)"
+                                  : " (there is one already: it is moved away)";
+    (void)fprintf(stream, "record: %s%s\nfiles: timings.jsonl manifest.json report.html",
                   job->output.directory, fate);
+    if (inference) {
+        (void)fprintf(stream, " results.json\n");
+        return;
+    }
+    (void)fprintf(stream, " scaling.svg model.safetensors config.json tokenizer.json");
     /* rank 0 saves the parameters of all stages, or shards */
     const bool parts =
         proto_mode_get(job->job.mode)->pipelined || job->parallel.zero == PROTO_ZERO_PARAMETERS;

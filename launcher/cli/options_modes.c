@@ -15,6 +15,7 @@ static const struct {
     {PROTO_FIELD_TRAINS, "modes that train"},
     {PROTO_FIELD_DATA_PARALLEL, "data parallel modes"},
     {PROTO_FIELD_ANSWERS, "modes that answer"},
+    {PROTO_FIELD_ANSWERS_ON_CPUS, "modes on CPUs that answer"},
     {PROTO_FIELD_TENSOR_PARALLEL, "tensor parallel modes"},
     {PROTO_FIELD_GPUS, "modes on GPUs"},
     {PROTO_FIELD_TRACE, "modes whose steps are traced"},
@@ -28,6 +29,7 @@ static bool stands_for(unsigned mark, const proto_mode_row *mode)
     return mark == PROTO_FIELD_TRAINS            ? mode->trains
            : mark == PROTO_FIELD_DATA_PARALLEL   ? mode->trains && !mode->pipelined
            : mark == PROTO_FIELD_ANSWERS         ? mode->answers
+           : mark == PROTO_FIELD_ANSWERS_ON_CPUS ? mode->answers && !mode->on_gpus
            : mark == PROTO_FIELD_TENSOR_PARALLEL ? mode->tensor_parallel
            : mark == PROTO_FIELD_GPUS            ? mode->on_gpus
            : mark == PROTO_FIELD_TRACE           ? mode->trace > 0

@@ -63,7 +63,7 @@ static const base_field rows[] = {
     {JOB(PATH, model.draft), .optional = true, .option = "draft", .value = "DIR",
      .help = "generate, tp-cpu: a small checkpoint of the same tokenizer, which drafts the tokens "
              "that are checked together; no text changes",
-     .marks = PROTO_FIELD_ANSWERS},
+     .marks = PROTO_FIELD_ANSWERS_ON_CPUS},
     {JOB(DIGEST, model.draft_sha256), .optional = true},
     {JOB(BOOL, infer.eval), .option = "eval",
      .help = "at the end, loss and exact-match accuracy on the held-out sentences",
@@ -102,7 +102,7 @@ static const base_field rows[] = {
      .option = "speculate", .value = "N",
      .help = "generate, tp-cpu: draft up to N tokens a step from what followed the same tokens "
              "before, or by --draft, and check them together; no text changes (0; 4 with --draft)",
-     .marks = PROTO_FIELD_ANSWERS},
+     .marks = PROTO_FIELD_ANSWERS_ON_CPUS},
     /* --logprobs N is the launcher's, and one less */
     {JOB(INT, infer.logprob_count), .optional = true, .least = 0, .most = PROTO_LOGPROBS_MAX},
     {JOB(BOOL, infer.ignore_eos), .option = "ignore-eos",

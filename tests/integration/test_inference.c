@@ -171,6 +171,15 @@ static void drafts_are_counted(void **state)
     json_decref(manifest);
 }
 
+static void a_dry_run_names_the_files(void **state)
+{
+    (void)state;
+    static test_program program;
+    assert_int_equal(inference_run(&program, "tp-cpu", "2", "dry", FLAGS(PROMPTS, "--dry-run")), 0);
+    assert_has(program.text[TEST_STDOUT],
+               "files: timings.jsonl manifest.json report.html results.json\n");
+}
+
 static void drafts_are_refused_on_gpus(void **state)
 {
     (void)state;
@@ -356,6 +365,7 @@ int main(void)
         cmocka_unit_test(a_small_cache_changes_no_text),
         cmocka_unit_test(drafts_change_no_text),
         cmocka_unit_test(drafts_are_counted),
+        cmocka_unit_test(a_dry_run_names_the_files),
         cmocka_unit_test(drafts_are_refused_on_gpus),
         cmocka_unit_test(int8_has_one_text),
         cmocka_unit_test(sampling_out_of_range_is_refused_by_name),

@@ -99,6 +99,7 @@ static const struct {
            "--timeout", "5", "--quiet", "--no-scaling", "--threads-per-rank", "2", "--out", "/o",
            "--transport", "tcp"),
      NULL},
+    {WORDS("--draft", "/d"), "--draft goes with modes on CPUs that answer (generate, tp-cpu)"},
     {WORDS("--mode", "tp-cpu", "--prompt", "a", "--speculate", "2", "--algorithm", "ring"),
      "--speculate does not go with --algorithm ring: a token's bits may depend on the rows beside "
      "it"},

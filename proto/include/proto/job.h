@@ -306,7 +306,8 @@ enum {
     PROTO_FIELD_EVALUATES = 1 << 13,       /* jobs with --eval */
     PROTO_FIELD_GPUS = 1 << 14,            /* modes on GPUs */
     PROTO_FIELD_TRACE = 1 << 15,           /* modes whose steps are traced */
-    PROTO_FIELDS_FREE = 1 << 16,           /* the first free bit */
+    PROTO_FIELD_ANSWERS_ON_CPUS = 1 << 16, /* those that answer prompts, and not on GPUs */
+    PROTO_FIELDS_FREE = 1 << 17,           /* the first free bit */
 };
 
 /* The fields of a proto_job: keys, ranges, options. */
