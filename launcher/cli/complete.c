@@ -69,6 +69,12 @@ base_status launch_checkpoint_config(const char *checkpoint, json_t **config, ba
     return status == BASE_OK ? base_json_read(path, CONFIG_BYTES_MAX, config, reterr) : status;
 }
 
+/* Whether the family's window is not used, for its switch must be off. */
+static bool ignores_window(const char *type)
+{
+    return type != NULL && (strncmp(type, "qwen", 4) == 0 || strcmp(type, "smollm3") == 0);
+}
+
 base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)
 {
     /* GPT-2's names, and those of nearly all later families. */
@@ -95,9 +101,8 @@ base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)
     const json_t *window = json_object_get(json, "sliding_window");
     const char *type = json_string_value(json_object_get(json, "model_type"));
     if (json_is_integer(window) && json_integer_value(window) > 0 &&
-        json_integer_value(window) < model->context &&
-        (type == NULL || strncmp(type, "qwen", 4) != 0)) { /* theirs is not used */
-        model->context = json_integer_value(window);       /* a longer text would need the window */
+        json_integer_value(window) < model->context && !ignores_window(type)) {
+        model->context = json_integer_value(window); /* a longer text would need the window */
     }
     json_decref(json);
     return status;

@@ -84,7 +84,8 @@ static base_status read_llama(const json_t *config, const char *type, launch_mod
     model->biased = strcmp(type, "qwen2") == 0;
     model->head_norms = qwen3 || sparse_qwen3;
     model->rotated = true;
-    model->tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
+    const json_t *tied = json_object_get(config, "tie_word_embeddings");
+    model->tied = tied != NULL ? json_is_true(tied) : strcmp(type, "smollm3") == 0;
     if (model->context > LAUNCH_MODEL_CONTEXT) {
         model->context = LAUNCH_MODEL_CONTEXT;
     }
@@ -114,8 +115,8 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
                                    model->context);
         return BASE_OK;
     }
-    static const char *const llamas[] = {"llama", "mistral", "qwen2",
-                                         "qwen3", "mixtral", "qwen3_moe"};
+    static const char *const llamas[] = {"llama",   "mistral",   "qwen2",  "qwen3",
+                                         "mixtral", "qwen3_moe", "smollm3"};
     for (size_t i = 0; i < sizeof llamas / sizeof *llamas; i++) {
         if (strcmp(type, llamas[i]) == 0) {
             return read_llama(config, type, model, reterr);
@@ -123,7 +124,7 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
     }
     return base_fail(reterr, BASE_ERR_UNSUPPORTED,
                      "the family is %s, and plans are made of gpt2, llama, mistral, qwen2, qwen3, "
-                     "mixtral and qwen3_moe",
+                     "mixtral, qwen3_moe and smollm3",
                      type);
 }
 

@@ -81,6 +81,7 @@ static const struct {
     {"qwen3-1.7b", QWEN3(28, 2048, 16, 6144, true)},
     {"qwen3-4b", QWEN3(36, 2560, 32, 9728, true)},
     {"qwen3-8b", QWEN3(36, 4096, 32, 12288, false)},
+    {"smollm3-3b", LLAMA(36, 2048, 16, 4, 11008, 128256, 65536, true, false)},
     {"mixtral-8x7b", MIXTRAL(32, 4096, 32, 14336, 32768)},
     {"mixtral-8x22b", MIXTRAL(56, 6144, 48, 16384, 65536)},
     {"qwen3-30b-a3b", QWEN3_MOE(48, 2048, 32, 768)},

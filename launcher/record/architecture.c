@@ -37,6 +37,13 @@ static void describe_experts(const json_t *config, char *text, size_t size_bytes
     }
 }
 
+/* Where nothing is said, SmolLM3 ties its embedding, and others do not. */
+static bool is_tied(const json_t *config, const char *type)
+{
+    const json_t *tied = json_object_get(config, "tie_word_embeddings");
+    return tied != NULL ? json_is_true(tied) : strcmp(type, "smollm3") == 0;
+}
+
 void launch_architecture_find(const proto_job_model *model, launch_architecture *found)
 {
     json_t *config = model->checkpoint[0] != '\0' ? read_config(model->checkpoint) : NULL;
@@ -49,8 +56,8 @@ void launch_architecture_find(const proto_job_model *model, launch_architecture 
                        proto_job_experts_per_token(model), model->experts);
     } else if (model->checkpoint[0] == '\0' || (type != NULL && strcmp(type, "gpt2") == 0)) {
         (void)snprintf(found->text, sizeof found->text, "GPT-2, pre-norm, tied embedding");
-    } else if (type != NULL) { /* Llama's kind, where nothing is tied unless config.json says so */
-        found->untied = !json_is_true(json_object_get(config, "tie_word_embeddings"));
+    } else if (type != NULL) { /* Llama's kind */
+        found->untied = !is_tied(config, type);
         char mlp[48] = "SwiGLU";
         describe_experts(config, mlp, sizeof mlp);
         (void)snprintf(found->text, sizeof found->text,

@@ -274,7 +274,7 @@ static void make_qkv(const decoder_step *step)
     if (step->of.head_norms) {
         norm_heads(step);
     }
-    if (step->of.rotated) {
+    if (rank_decoder_rotates(&step->of, step->layer)) {
         step->backend->rope(step->queue, &(rank_rope){.rows = step->rows->count,
                                                       .heads = step->of.heads + step->of.kv_heads,
                                                       .pairs = step->of.head_width / 2,

@@ -16,11 +16,12 @@ typedef struct rank_decoder {
     size_t hidden; /* columns of the MLP */
     int leaves; /* of this rank's part of a sum over heads, columns of the MLP, or the vocabulary */
     bool rms;   /* RMS norms, without biases; else layer norms */
-    float epsilon;   /* of RMS norms */
-    bool gated;      /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
-    bool early_bias; /* queries, keys and values have biases that are added before rope */
-    bool head_norms; /* each head of queries and of keys has an RMS norm before rope */
-    bool rotated;    /* rope turns queries and keys by `frequency` (head_width / 2) */
+    float epsilon;          /* of RMS norms */
+    bool gated;             /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
+    bool early_bias;        /* queries, keys and values have biases that are added before rope */
+    bool head_norms;        /* each head of queries and of keys has an RMS norm before rope */
+    bool rotated;           /* rope turns queries and keys by `frequency` (head_width / 2) */
+    size_t unrotated_every; /* N: but not in layers N-1, 2N-1 …; 0: in all */
     float frequency[RANK_ROPE_PAIRS_MAX];
     size_t experts; /* of a gated MLP, each of `hidden` columns; 0: it is one */
     size_t chosen;  /* experts that each row goes to */
@@ -78,6 +79,13 @@ size_t rank_decoder_head_width(const rank_model_config *config);
 size_t rank_decoder_cache_floats(const rank_shape *shape);
 size_t rank_decoder_exchanged_floats(const rank_shape *shape);
 void rank_decoder_decode(const rank_run *run, const rank_decode_args *args);
+
+/* Whether rope turns the layer's queries and keys. */
+static inline bool rank_decoder_rotates(const rank_decoder *of, int layer)
+{
+    const size_t every = of->unrotated_every;
+    return of->rotated && (every == 0 || ((size_t)layer + 1) % every != 0);
+}
 
 static inline rank_decoder rank_decoder_describe(const rank_model_config *config, int ranks)
 {

@@ -60,6 +60,7 @@ static void parameters_are_as_published(void **state)
         {"qwen2.5-0.5b", 494032768, 8192, 32768},     {"qwen2.5-7b", 7615616512, 8192, 32768},
         {"qwen3-0.6b", 596049920, 8192, 40960},       {"qwen3-1.7b", 1720574976, 8192, 40960},
         {"qwen3-4b", 4022468096, 8192, 40960},        {"qwen3-8b", 8190735360, 8192, 40960},
+        {"smollm3-3b", 3075098624, 8192, 65536},
     };
     (void)state;
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes llama.fixture: what transformers computes for tests/rank/model/test_decode.c and
 test_oracle.c. Tiny random
-Llamas, Qwen2s and Qwen3s decode incrementally, with transformers' own cache: a chunk of seven tokens, then one token at
+Llamas, Qwen2s, Qwen3s and a SmolLM3 decode incrementally, with transformers' own cache: a chunk of seven tokens, then one token at
 a time. And they are trained on these tokens: the loss, and the gradient of every parameter. Needs
 numpy, torch and transformers.
 
@@ -15,7 +15,7 @@ import sys
 import numpy as np
 import torch
 from transformers import (LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
-                          Qwen3ForCausalLM)
+                          Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 
 from make_decode_fixture import decode
 from make_model_fixtures import put
@@ -45,6 +45,10 @@ QWEN3_MODELS = {
     "qwen3-untied": SHAPE | QWEN2 | dict(
         hidden_size=24, num_attention_heads=2, head_dim=18, tie_word_embeddings=False,
         rope_parameters=dict(rope_type="default", rope_theta=1e4)),
+}
+SMOLLM3_MODELS = {
+    "smollm3": SHAPE | dict(rms_norm_eps=1e-6, no_rope_layer_interval=2, pad_token_id=None,
+                            rope_parameters=dict(rope_type="default", rope_theta=1e4)),
 }
 
 
@@ -84,6 +88,7 @@ def main():
         models = [(which, LlamaForCausalLM(LlamaConfig(**SHAPE, **settings))) for which, settings in MODELS.items()]
         models += [(which, Qwen2ForCausalLM(Qwen2Config(**settings))) for which, settings in QWEN2_MODELS.items()]
         models += [(which, Qwen3ForCausalLM(Qwen3Config(**settings))) for which, settings in QWEN3_MODELS.items()]
+        models += [(which, SmolLM3ForCausalLM(SmolLM3Config(**settings))) for which, settings in SMOLLM3_MODELS.items()]
         for which, model in models:
             model = model.double().eval()
             state = model.state_dict()

@@ -9,12 +9,14 @@ static const char QWEN2[] = "qwen2";
 static const char QWEN3[] = "qwen3";
 static const char QWEN3_MOE[] = "qwen3_moe";
 static const char MIXTRAL[] = "mixtral";
+static const char SMOLLM3[] = "smollm3";
 static const char LINEAR[] = "linear";
 static const char LLAMA3[] = "llama3";
 
 enum {
     MISTRAL_WINDOW = 4096,
     QWEN3_HEAD_WIDTH = 128, /* of a configuration that says nothing, as in transformers */
+    SMOLLM3_UNROTATED = 4,  /* the same */
 };
 static const double ROUTER_LOSS = 0.001; /* the same */
 
@@ -33,6 +35,9 @@ static kind kind_of(const rank_model_config *config)
     }
     if (experts) {
         return (kind){MIXTRAL, "MixtralForCausalLM"};
+    }
+    if (config->settings[LLAMA_UNROTATED] != 0.0) {
+        return (kind){SMOLLM3, "SmolLM3ForCausalLM"};
     }
     return config->settings[LLAMA_BIASED] != 0.0 ? (kind){QWEN2, "Qwen2ForCausalLM"}
                                                  : (kind){"llama", "LlamaForCausalLM"};
@@ -72,6 +77,15 @@ static json_t *describe_experts(const rank_model_config *config, const char *mod
                      of[LLAMA_NORMED] != 0.0, "decoder_sparse_step", 1, "mlp_only_layers");
 }
 
+/* Of a model some of whose layers have no rope. Without pad_token_id it would be one of SmolLM3's own. */
+static json_t *describe_unrotated(const rank_model_config *config)
+{
+    const int interval = (int)config->settings[LLAMA_UNROTATED];
+    return interval > 0
+               ? json_pack("{s:i, s:n}", "no_rope_layer_interval", interval, "pad_token_id")
+               : json_object();
+}
+
 /* The object that scales rope's frequencies; NULL: nothing does. */
 static json_t *describe_scaling(const rank_model_config *config)
 {
@@ -100,6 +114,7 @@ json_t *llama_describe(const rank_model_config *config)
                                "silu", "tie_word_embeddings", of[LLAMA_TIED] != 0.0);
     json_t *off = describe_off(is.model_type);
     json_t *experts = describe_experts(config, is.model_type);
+    json_t *unrotated = describe_unrotated(config);
     json_t *shape =
         json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "hidden_size", config->width,
                   "intermediate_size", (int)of[LLAMA_HIDDEN], "num_hidden_layers", config->layers,
@@ -110,13 +125,14 @@ json_t *llama_describe(const rank_model_config *config)
         json_pack("{s:f, s:f, s:o*, s:f}", "rms_norm_eps", of[LLAMA_EPSILON], "rope_theta",
                   of[LLAMA_THETA], "rope_scaling", scaling, "initializer_range", 0.02);
     if (object == NULL || json_object_update(object, off) != 0 ||
-        json_object_update(object, experts) != 0 || json_object_update(object, shape) != 0 ||
-        json_object_update(object, rest) != 0) {
+        json_object_update(object, experts) != 0 || json_object_update(object, unrotated) != 0 ||
+        json_object_update(object, shape) != 0 || json_object_update(object, rest) != 0) {
         json_decref(object);
         object = NULL;
     }
     json_decref(off);
     json_decref(experts);
+    json_decref(unrotated);
     json_decref(shape);
     json_decref(rest);
     return object;
@@ -179,7 +195,7 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     const json_t *type = json_object_get(rope, "rope_type");
     const char *name = json_string_value(type != NULL ? type : json_object_get(rope, "type"));
     const json_t *with_theta = json_object_get(rope, "rope_theta") != NULL ? rope : object;
-    of[LLAMA_THETA] = is_type(object, MIXTRAL) ? 1e6 : 1e4;
+    of[LLAMA_THETA] = is_type(object, MIXTRAL) ? 1e6 : is_type(object, SMOLLM3) ? 2e6 : 1e4;
     base_status status = read_number(with_theta, "rope_theta", &of[LLAMA_THETA], reterr);
     if (status == BASE_OK && name == NULL && json_object_get(rope, "factor") != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "a factor of rope without a rope_type");
@@ -210,22 +226,23 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     return status == BASE_OK && !linear ? read_original(rope, of, reterr) : status;
 }
 
-/* Qwen2's and Qwen3's files have a switch for the window, and newer ones say of each layer which
- * attention it has. */
-static bool is_qwen(const json_t *object)
+/* The files of Qwen2, Qwen3 and SmolLM3 have a switch for the window, and newer ones say of each layer
+ * which attention it has. */
+static bool has_window_switch(const json_t *object)
 {
-    return is_type(object, QWEN2) || is_type(object, QWEN3) || is_type(object, QWEN3_MOE);
+    return is_type(object, QWEN2) || is_type(object, QWEN3) || is_type(object, QWEN3_MOE) ||
+           is_type(object, SMOLLM3);
 }
 
 /* Tokens that attention looks back at; `context`: at all. A configuration of Mistral that says
- * nothing has transformers' default. Without Qwen's switch its window is not used. */
+ * nothing has transformers' default. Without its switch, where a model has one, a window is not used. */
 static json_int_t read_window(const json_t *object, int context)
 {
     const json_t *window = json_object_get(object, "sliding_window");
     if (window == NULL && is_type(object, "mistral")) {
         return MISTRAL_WINDOW;
     }
-    if (is_qwen(object)) {
+    if (has_window_switch(object)) {
         return context;
     }
     return json_is_integer(window) ? json_integer_value(window) : context;
@@ -266,7 +283,7 @@ static base_status check_fixed(const json_t *object, base_error *reterr)
             status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be false", *key);
         }
     }
-    if (status == BASE_OK && is_qwen(object) && !is_full(object)) {
+    if (status == BASE_OK && has_window_switch(object) && !is_full(object)) {
         status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
                            "layer_types has another one than full_attention");
     }
@@ -313,6 +330,42 @@ static base_status read_shape(const json_t *object, rank_model_config *read, bas
 static bool given(const json_t *value)
 {
     return value != NULL && !json_is_null(value);
+}
+
+/* N, if layers N-1, 2N-1 … are those of which `layers` says 0; 0, if it says that of none. */
+static base_status find_interval(const json_t *layers, int count, int *interval, base_error *reterr)
+{
+    *interval = 0;
+    if (json_array_size(layers) != (size_t)count) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no_rope_layers is no list of %d layers", count);
+    }
+    for (int i = 0; i < count; i++) {
+        const json_t *layer = json_array_get(layers, (size_t)i);
+        const bool rotated = json_is_true(layer) || json_integer_value(layer) == 1;
+        *interval = *interval == 0 && !rotated ? i + 1 : *interval;
+        if (rotated == (*interval > 0 && (i + 1) % *interval == 0)) {
+            return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                             "no_rope_layers: the layers without rope are not every N-th one");
+        }
+    }
+    return BASE_OK;
+}
+
+/* SmolLM3's layers without rope. */
+static base_status read_unrotated(const json_t *object, rank_model_config *read, base_error *reterr)
+{
+    const json_t *layers = json_object_get(object, "no_rope_layers");
+    double *of = &read->settings[LLAMA_UNROTATED];
+    if (given(layers)) {
+        int interval = 0;
+        const base_status status = find_interval(layers, read->layers, &interval, reterr);
+        *of = interval;
+        return status;
+    }
+    const base_status status =
+        read_optional(object, "no_rope_layer_interval", SMOLLM3_UNROTATED, of, reterr);
+    *of = *of > read->layers ? 0.0 : *of;
+    return status;
 }
 
 /* Every block has experts, and nothing disturbs the router. */
@@ -374,12 +427,16 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
     if (status == BASE_OK) {
         read.settings[LLAMA_BIASED] = is_type(object, QWEN2);
         read.settings[LLAMA_HEAD_NORMS] = is_type(object, QWEN3) || is_type(object, QWEN3_MOE);
-        read.settings[LLAMA_TIED] = json_is_true(json_object_get(object, "tie_word_embeddings"));
+        const json_t *tied = json_object_get(object, "tie_word_embeddings");
+        read.settings[LLAMA_TIED] = tied != NULL ? json_is_true(tied) : is_type(object, SMOLLM3);
         read.settings[LLAMA_EPSILON] = is_type(object, MIXTRAL) ? 1e-5 : 1e-6;
         status = read_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);
     }
     if (status == BASE_OK) {
         status = read_rope(object, &read, reterr);
+    }
+    if (status == BASE_OK && is_type(object, SMOLLM3)) {
+        status = read_unrotated(object, &read, reterr);
     }
     if (status == BASE_OK && (is_type(object, MIXTRAL) || is_type(object, QWEN3_MOE))) {
         status = read_experts(object, &read, reterr);

@@ -1,12 +1,12 @@
 /* The table of the Llama family, which rank/model/families.c lists: Mistral is a Llama, Qwen2 one with
- * biases of q, k and v, and Qwen3 one with norms of the heads of q and k. Mixtral is a Llama, and Qwen3-MoE a
- * Qwen3, with experts in place of the MLP. */
+ * biases of q, k and v, Qwen3 one with norms of the heads of q and k, and SmolLM3 one some of whose layers have no
+ * rope. Mixtral is a Llama, and Qwen3-MoE a Qwen3, with experts in place of the MLP. */
 #include "model/llama/llama.h"
 
 #include "model/llama/parts.h"
 
-static const char *const model_types[] = {"llama",   "mistral",   "qwen2", "qwen3",
-                                          "mixtral", "qwen3_moe", NULL};
+static const char *const model_types[] = {"llama",   "mistral",   "qwen2",   "qwen3",
+                                          "mixtral", "qwen3_moe", "smollm3", NULL};
 
 /* What old checkpoints have: it follows from the configuration. */
 static const char *const ignored[] = {"model.layers.*.self_attn.rotary_emb.inv_freq", NULL};

@@ -24,6 +24,7 @@ enum {
     LLAMA_EXPERTS,    /* of each block's MLP; 0: it is one MLP. Else LLAMA_HIDDEN is an expert's, */
     LLAMA_CHOSEN,     /* a token goes to so many of them, */
     LLAMA_NORMED,     /* 1: whose weights add up to 1 */
+    LLAMA_UNROTATED,  /* N: layers N-1, 2N-1 … have no rope, as in SmolLM3; 0: all have it */
     LLAMA_SETTINGS,
 };
 

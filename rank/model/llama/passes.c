@@ -17,6 +17,7 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
         .early_bias = config->settings[LLAMA_BIASED] != 0.0,
         .head_norms = config->settings[LLAMA_HEAD_NORMS] != 0.0,
         .rotated = true,
+        .unrotated_every = llama_setting(config, LLAMA_UNROTATED),
         .experts = llama_setting(config, LLAMA_EXPERTS),
         .chosen = llama_setting(config, LLAMA_CHOSEN),
         .normed = config->settings[LLAMA_NORMED] != 0.0,

@@ -19,9 +19,12 @@ void transformer_make_turns(const transformer_pass *pass)
     pass->backend->rope_table(pass->queue, &table);
 }
 
-/* Queries and keys stand side by side. */
+/* Queries and keys stand side by side. Some layers may have no rope. */
 static void turn(const transformer_pass *pass, row_chunk chunk, float *rows, bool back)
 {
+    if (!rank_decoder_rotates(&pass->of, pass->layer)) {
+        return;
+    }
     pass->backend->rope(pass->queue,
                         &(rank_rope){.rows = chunk.rows,
                                      .heads = pass->of.heads + pass->of.kv_heads,

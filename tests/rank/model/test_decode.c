@@ -313,6 +313,7 @@ static void transformers_says_the_same_of_llama(void **state)
     decode_llama("qwen2-tied", TINY_QWEN2_TIED);
     decode_llama("qwen3", TINY_QWEN3);
     decode_llama("qwen3-untied", TINY_QWEN3_UNTIED);
+    decode_llama("smollm3", TINY_SMOLLM3);
     decode_llama("mixtral", TINY_MIXTRAL);
     decode_llama("qwen3-moe", TINY_QWEN3_MOE);
     decode_llama("qwen3-moe-raw", TINY_QWEN3_MOE_RAW);

@@ -272,6 +272,60 @@ static void qwen3_has_norms_of_heads(void **state)
     }
 }
 
+/* In each fourth layer if nothing is said, and by its list if there is one. */
+static void smollm3_has_layers_without_rope(void **state)
+{
+    static const struct {
+        const char *changes;
+        double every;
+    } cases[] = {
+        {"", 4.0},
+        {",\"no_rope_layer_interval\":2", 2.0},
+        {",\"no_rope_layer_interval\":9", 0.0},
+        {",\"no_rope_layers\":null", 4.0},
+        {",\"no_rope_layer_interval\":2,\"no_rope_layers\":[1,1,0,1,1,0,1,1]", 3.0},
+        {",\"no_rope_layers\":[1,1,1,1,0,1,1,1]", 5.0},
+        {",\"no_rope_layers\":[true,1,1,1,1,1,1,1]", 0.0},
+        {",\"no_rope_layers\":[0,0,0,0,0,0,0,0]", 1.0},
+    };
+    static const char *const refused[][2] = {
+        {",\"no_rope_layers\":[1,0,1,1,1,1,1,1]", "no_rope_layers: the layers without rope"},
+        {",\"no_rope_layers\":[1,0,0,0,1,0,1,0]", "no_rope_layers: the layers without rope"},
+        {",\"no_rope_layers\":[1,1,1,0]", "no_rope_layers is no list of 8 layers"},
+        {",\"no_rope_layers\":4", "no_rope_layers is no list of 8 layers"},
+        {",\"no_rope_layer_interval\":0", "no_rope_layer_interval"},
+        {",\"use_sliding_window\":true", "use_sliding_window must be false"},
+        {",\"layer_types\":[\"sliding_attention\"]", "layer_types has another one"},
+        {",\"mlp_bias\":true", "mlp_bias must be false"},
+    };
+    char changes[256];
+    base_error error;
+    rank_model_config config;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)snprintf(changes, sizeof changes,
+                       "{\"model_type\":\"smollm3\",\"num_hidden_layers\":8%s}", cases[i].changes);
+        assert_ok(configure(changes, &config, &error), &error);
+        assert_true(config.settings[LLAMA_UNROTATED] == cases[i].every);
+        assert_true(config.settings[LLAMA_THETA] == 2e6);
+        assert_true(config.settings[LLAMA_TIED] == 1.0);
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        (void)snprintf(changes, sizeof changes,
+                       "{\"model_type\":\"smollm3\",\"num_hidden_layers\":8%s}", refused[i][0]);
+        assert_int_not_equal(configure(changes, &config, &error), BASE_OK);
+        assert_non_null(strstr(error.message, refused[i][1]));
+    }
+    assert_ok(configure("{\"model_type\":\"smollm3\",\"sliding_window\":64,"
+                        "\"tie_word_embeddings\":false}",
+                        &config, &error),
+              &error);
+    assert_int_equal(config.context, 8192);
+    assert_true(config.settings[LLAMA_TIED] == 0.0);
+    assert_ok(configure("{\"no_rope_layers\":[0,1]}", &config, &error), &error);
+    assert_true(config.settings[LLAMA_UNROTATED] == 0.0);
+}
+
 static const char mixtral_members[] =
     "\"model_type\":\"mixtral\",\"num_local_experts\":3,\"num_experts_per_tok\":2";
 static const char qwen3_moe_members[] =
@@ -369,6 +423,7 @@ int main(void)
         cmocka_unit_test(a_context_is_no_longer_than_the_window),
         cmocka_unit_test(qwen2_has_biases_and_no_window),
         cmocka_unit_test(qwen3_has_norms_of_heads),
+        cmocka_unit_test(smollm3_has_layers_without_rope),
         cmocka_unit_test(experts_are_tensors_of_their_own),
         cmocka_unit_test(what_experts_cannot_be_is_refused),
     };

@@ -293,9 +293,9 @@ static void the_default_model_is_pytorchs(void **state)
 static void llamas(void **state)
 {
     (void)state;
-    static const char *const names[] = {"tied",       "untied",       "llama3",       "qwen2",
-                                        "qwen2-tied", "qwen3",        "qwen3-untied", "mixtral",
-                                        "qwen3-moe",  "qwen3-moe-raw"};
+    static const char *const names[] = {"tied",       "untied",    "llama3",       "qwen2",
+                                        "qwen2-tied", "qwen3",     "qwen3-untied", "smollm3",
+                                        "mixtral",    "qwen3-moe", "qwen3-moe-raw"};
     for (int i = 0; i < TINY_CONFIGS - 1; i++) {
         oracle_case c;
         llama_open(&c, names[i], tiny_configs[i + 1]);

@@ -58,6 +58,13 @@ typedef struct tiny {
     "\"rms_norm_eps\":1e-6,\"rope_theta\":1e4,\"max_position_embeddings\":24,"                     \
     "\"hidden_act\":\"silu\"}"
 
+/* A SmolLM3, whose second layer has no rope. */
+#define TINY_SMOLLM3                                                                               \
+    "{\"model_type\":\"smollm3\",\"vocab_size\":37,\"hidden_size\":20,\"intermediate_size\":48,"   \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":6,"  \
+    "\"rms_norm_eps\":1e-6,\"rope_theta\":1e4,\"max_position_embeddings\":24,"                     \
+    "\"hidden_act\":\"silu\",\"no_rope_layer_interval\":2}"
+
 /* Models with experts, as in experts.fixture; `loss`: how much of the router's loss training adds. */
 #define TINY_EXPERTS(loss)                                                                         \
     "\"vocab_size\":37,\"hidden_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":4,"      \
@@ -78,8 +85,8 @@ typedef struct tiny {
         "0.05") "\"moe_intermediate_size\":16,"                                                    \
                 "\"num_experts\":4,\"num_experts_per_tok\":2,\"norm_topk_prob\":false}"
 
-/* NULL, which is a GPT-2, the Llamas and the Qwens above; and behind these the models with experts. */
-enum { TINY_DENSE_CONFIGS = 8, TINY_CONFIGS = 11 };
+/* NULL, which is a GPT-2, the Llamas, the Qwens and the SmolLM3 above; and behind these the models with experts. */
+enum { TINY_DENSE_CONFIGS = 9, TINY_CONFIGS = 12 };
 extern const char *const tiny_configs[TINY_CONFIGS];
 
 /* Of config.json's text; NULL: a GPT-2. */
