@@ -69,10 +69,11 @@ base_status launch_checkpoint_config(const char *checkpoint, json_t **config, ba
     return status == BASE_OK ? base_json_read(path, CONFIG_BYTES_MAX, config, reterr) : status;
 }
 
-/* Whether the family's window is not used, for its switch must be off. */
-static bool ignores_window(const char *type)
+/* Whether a text may be longer than the window: its switch must be off, or some layers alone have it. */
+static bool goes_beyond_window(const char *type)
 {
-    return type != NULL && (strncmp(type, "qwen", 4) == 0 || strcmp(type, "smollm3") == 0);
+    return type != NULL && (strncmp(type, "qwen", 4) == 0 || strcmp(type, "smollm3") == 0 ||
+                            strcmp(type, "gemma3_text") == 0);
 }
 
 base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)
@@ -101,7 +102,7 @@ base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)
     const json_t *window = json_object_get(json, "sliding_window");
     const char *type = json_string_value(json_object_get(json, "model_type"));
     if (json_is_integer(window) && json_integer_value(window) > 0 &&
-        json_integer_value(window) < model->context && !ignores_window(type)) {
+        json_integer_value(window) < model->context && !goes_beyond_window(type)) {
         model->context = json_integer_value(window); /* a longer text would need the window */
     }
     json_decref(json);

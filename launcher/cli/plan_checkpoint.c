@@ -19,7 +19,14 @@ static base_status read_optional(const json_t *config, const char *key, int64_t 
                : base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is no integer", key);
 }
 
-enum { QWEN3_HEAD_WIDTH = 128 /* if the file does not say */ };
+/* If the file does not say. */
+enum {
+    QWEN3_HEAD_WIDTH = 128,
+    GEMMA3_KV_HEADS = 4,
+    GEMMA3_HEAD_WIDTH = 256,
+    GEMMA3_WINDOW = 4096,
+    GEMMA3_PATTERN = 6,
+};
 
 static base_status read_needed(const json_t *config, const char *key, int64_t *value,
                                base_error *reterr)
@@ -99,6 +106,53 @@ static base_status read_llama(const json_t *config, const char *type, launch_mod
                : status;
 }
 
+/* Of layer_types, or by a number, as rank/model/gemma3/config_json.c has it. */
+static base_status read_full_every(const json_t *config, launch_model *model, base_error *reterr)
+{
+    const json_t *types = json_object_get(config, "layer_types");
+    const char *key = json_object_get(config, "sliding_window_pattern") != NULL
+                          ? "sliding_window_pattern"
+                          : "_sliding_window_pattern";
+    if (!json_is_array(types)) {
+        return read_optional(config, key, GEMMA3_PATTERN, &model->full_every, reterr);
+    }
+    model->full_every = 0;
+    for (size_t i = json_array_size(types); i-- > 0;) {
+        const char *type = json_string_value(json_array_get(types, i));
+        if (type != NULL && strcmp(type, "full_attention") == 0) {
+            model->full_every = (int64_t)i + 1;
+        }
+    }
+    return BASE_OK;
+}
+
+/* The same of a Gemma 3. */
+static base_status read_gemma3(const json_t *config, launch_model *model, base_error *reterr)
+{
+    model->gated = true;
+    model->rms = true;
+    model->head_norms = true;
+    model->after_norms = true;
+    model->rotated = true;
+    model->tied = true;
+    model->decodes_only = true;
+    if (model->context > LAUNCH_MODEL_CONTEXT) {
+        model->context = LAUNCH_MODEL_CONTEXT;
+    }
+    base_status status = read_needed(config, "intermediate_size", &model->hidden, reterr);
+    if (status == BASE_OK) {
+        status =
+            read_optional(config, "num_key_value_heads", GEMMA3_KV_HEADS, &model->kv_heads, reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_optional(config, "head_dim", GEMMA3_HEAD_WIDTH, &model->head_width, reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_optional(config, "sliding_window", GEMMA3_WINDOW, &model->window, reterr);
+    }
+    return status == BASE_OK ? read_full_every(config, model, reterr) : status;
+}
+
 /* What the common numbers do not say. */
 static base_status read_family(const json_t *config, launch_model *model, base_error *reterr)
 {
@@ -115,6 +169,9 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
                                    model->context);
         return BASE_OK;
     }
+    if (strcmp(type, "gemma3_text") == 0) {
+        return read_gemma3(config, model, reterr);
+    }
     static const char *const llamas[] = {"llama",   "mistral",   "qwen2",  "qwen3",
                                          "mixtral", "qwen3_moe", "smollm3"};
     for (size_t i = 0; i < sizeof llamas / sizeof *llamas; i++) {
@@ -124,7 +181,7 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
     }
     return base_fail(reterr, BASE_ERR_UNSUPPORTED,
                      "the family is %s, and plans are made of gpt2, llama, mistral, qwen2, qwen3, "
-                     "mixtral, qwen3_moe and smollm3",
+                     "mixtral, qwen3_moe, smollm3 and gemma3_text",
                      type);
 }
 

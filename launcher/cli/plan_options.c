@@ -61,12 +61,12 @@ enum { GRANULARITY_S_MAX = 24 * 3600 };
 
 static const base_field rows[] = {
     {OWN(ENUM, model), .name_of = launch_model_name, .option = "model", .value = "NAME",
-     .help =
-         "minigpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-6.7b, gpt3-175b, smollm2-135m, "
-         "smollm2-360m, smollm2-1.7b, tinyllama-1.1b, llama-3.2-1b, llama-3.1-8b, "
-         "llama-3.1-70b, mistral-7b, qwen2.5-0.5b, qwen2.5-7b, qwen3-0.6b, "
-         "qwen3-1.7b, qwen3-4b, qwen3-8b, smollm3-3b, mixtral-8x7b, mixtral-8x22b, qwen3-30b-a3b, "
-         "qwen3-235b-a22b",
+     .help = "minigpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-6.7b, gpt3-175b, smollm2-135m, "
+             "smollm2-360m, smollm2-1.7b, tinyllama-1.1b, llama-3.2-1b, llama-3.1-8b, "
+             "llama-3.1-70b, mistral-7b, qwen2.5-0.5b, qwen2.5-7b, qwen3-0.6b, "
+             "qwen3-1.7b, qwen3-4b, qwen3-8b, smollm3-3b, gemma-3-270m, gemma-3-1b, mixtral-8x7b, "
+             "mixtral-8x22b, qwen3-30b-a3b, "
+             "qwen3-235b-a22b",
      .group = "The model"},
     {OWN(PATH, checkpoint), .filled = true, .option = "checkpoint", .value = "DIR",
      .help = "the shape of this GPT-2, Llama, Qwen2, Qwen3 or Mixtral in place of --model"},
@@ -405,6 +405,10 @@ static base_status complete_work(launch_plan_options *options, base_error *reter
         ask->schedule = PROTO_PIPELINE_1F1B; /* as proto_job_pipeline has it */
     }
     ask->chunks = ask->chunks != 0 ? ask->chunks : interleaved ? 2 : 1;
+    if (!ask->decode && ask->model.decodes_only) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "ranks have no training of this model, they only decode: --decode");
+    }
     if (!ask->decode && ask->global_batch % ask->batch != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--global-batch %" PRId64 " is no multiple of --batch %" PRId64,

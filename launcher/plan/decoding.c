@@ -70,6 +70,7 @@ void launch_step_decoding(const launch_ask *ask, launch_estimate *made)
     const launch_stage whole = {.layers = model->layers, .embeds = true, .answers = true};
     const double number_bytes = ask->precision == PROTO_PRECISION_BFLOAT16 ? 2 : 4;
     const double batch = (double)ask->batch;
+    const double seen = launch_model_seen(model);
     const double cached = batch * (double)model->context * 2 * (double)launch_model_keys(model) *
                           (double)model->layers / tensor * number_bytes;
     made->run.pipeline = (proto_pipeline){.stages = 1, .chunks = 1, .micro_batches = 1};
@@ -82,8 +83,7 @@ void launch_step_decoding(const launch_ask *ask, launch_estimate *made)
         made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] + cached + made->memory_bytes[LAUNCH_MEMORY_WORK];
     const double read = made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] -
                         unread_bytes(ask, tensor, number_bytes) +
-                        cached / 2; /* half full in the mean */
-    const double seen = (double)model->context / 2;
+                        cached * seen / (double)model->context;
     made->compute_s = fmax(
         launch_reading_s(ask, read),
         launch_products_s(ask, launch_stage_forward_flops(model, &whole, tensor, batch, seen)));

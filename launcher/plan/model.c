@@ -1,4 +1,4 @@
-/* Counts parameters, activations and operations of GPT-2, Llama, Qwen2, Qwen3, and of models with experts. Called by
+/* Counts parameters, activations and operations of GPT-2, Llama, Qwen2, Qwen3, Gemma 3, and of models with experts. Called by
  * estimate.c. What a rank really allocates is in rank/model/transformer/memory.c; ctest -R gpu-node compares. */
 #include "plan/model.h"
 
@@ -54,6 +54,16 @@ enum {
         .head_norms = true                                                                         \
     }
 
+/* Heads of 256, a window of 512 in five layers of six, and norms wherever they may be. */
+#define GEMMA3(layer_count, columns, mlp)                                                          \
+    {                                                                                              \
+        .layers = (layer_count), .width = (columns), .heads = 4, .vocab_size = 262144,             \
+        .context = LAUNCH_MODEL_CONTEXT, .context_max = 32768, .kv_heads = 1, .head_width = 256,   \
+        .hidden = (mlp), .gated = true, .rms = true, .rotated = true, .tied = true,                \
+        .head_norms = true, .after_norms = true, .window = 512, .full_every = 6,                   \
+        .decodes_only = true                                                                       \
+    }
+
 /* GPT-2: Radford et al. 2019. GPT-3: Brown et al., arXiv:2005.14165, table 2.1. The others: the
  * config.json of their checkpoints; mistral-7b is version 0.2, without a sliding window. */
 static const struct {
@@ -82,6 +92,8 @@ static const struct {
     {"qwen3-4b", QWEN3(36, 2560, 32, 9728, true)},
     {"qwen3-8b", QWEN3(36, 4096, 32, 12288, false)},
     {"smollm3-3b", LLAMA(36, 2048, 16, 4, 11008, 128256, 65536, true, false)},
+    {"gemma-3-270m", GEMMA3(18, 640, 2048)},
+    {"gemma-3-1b", GEMMA3(26, 1152, 6912)},
     {"mixtral-8x7b", MIXTRAL(32, 4096, 32, 14336, 32768)},
     {"mixtral-8x22b", MIXTRAL(56, 6144, 48, 16384, 65536)},
     {"qwen3-30b-a3b", QWEN3_MOE(48, 2048, 32, 768)},
@@ -174,6 +186,20 @@ static launch_stage whole_of(const launch_model *model)
     return (launch_stage){.layers = model->layers, .embeds = true, .answers = true};
 }
 
+double launch_model_seen(const launch_model *model)
+{
+    const double context = (double)model->context;
+    const double window = (double)model->window;
+    const double full = context / 2;
+    if (model->window == 0 || model->window >= model->context) {
+        return full;
+    }
+    const int64_t full_layers = model->full_every > 0 ? model->layers / model->full_every : 0;
+    const double local = window - window * window / (2 * context); /* the first ones see less */
+    const double share = (double)full_layers / (double)model->layers;
+    return share * full + (1 - share) * local;
+}
+
 int64_t launch_model_params(const launch_model *model)
 {
     const launch_stage whole = whole_of(model);
@@ -207,7 +233,7 @@ double launch_stage_params(const launch_model *model, const launch_stage *part, 
     const double width = (double)model->width;
     const double norm = model->rms ? width : 2 * width;
     double cut = matrix_params(model, model->experts > 0 ? model->experts : 1);
-    double whole = 2 * norm + router_params(model);
+    double whole = (model->after_norms ? 4 : 2) * norm + router_params(model);
     if (!model->rms || model->biased) {
         cut += (double)(launch_model_queries(model) + 2 * launch_model_keys(model));
     }

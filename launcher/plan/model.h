@@ -24,8 +24,13 @@ typedef struct launch_model {
     bool rms;        /* RMS norms, and no biases but `biased`; else layer norms, and biases */
     bool biased;     /* with rms: queries, keys and values have biases */
     bool head_norms; /* each head of queries and of keys has a norm */
-    bool rotated;    /* rope; else an embedding of positions */
-    bool tied;       /* the output's matrix is the tokens' embedding */
+    bool
+        after_norms; /* what attention and MLP add to the stream have norms, too, as Gemma has them */
+    int64_t window;     /* a token of a local layer sees so many; 0: there are no such layers */
+    int64_t full_every; /* with a window: each so manieth layer is not local; 0: all are */
+    bool decodes_only;  /* ranks have no training of it */
+    bool rotated;       /* rope; else an embedding of positions */
+    bool tied;          /* the output's matrix is the tokens' embedding */
 } launch_model;
 
 enum { LAUNCH_MODEL_CONTEXT = 8192 /* of a Llama's plan, if the model can take more */ };
@@ -50,6 +55,9 @@ int64_t launch_model_routing(const launch_model *model);
 /* Columns of queries, and of keys; there are as many of values. */
 int64_t launch_model_queries(const launch_model *model);
 int64_t launch_model_keys(const launch_model *model);
+
+/* How many tokens each token of a sequence attends to, in the mean of all its tokens and of all layers. */
+double launch_model_seen(const launch_model *model);
 
 int64_t launch_model_params(const launch_model *model);
 

@@ -86,8 +86,9 @@ double launch_work_decoding_bytes(const launch_model *model, double batch, int t
     const double chosen = (double)model->chosen;
     /* where tokens go, and rows of one expert */
     const double routed = model->experts > 0 ? (double)launch_model_routing(model) + width : 0;
-    const double row_floats = logits_held(model, tensor) + columns / tensor + width + 2 + narrow +
-                              (model->rotated ? (double)model->head_width : 0) + routed;
+    const double row_floats =
+        logits_held(model, tensor) + columns / tensor + width + 2 + narrow +
+        (model->rotated ? (double)model->head_width : 0) * (model->window > 0 ? 2 : 1) + routed;
     const double exchanged = (2 + chosen) * batch * width; /* from one buffer to another */
     return batch * row_floats * sizeof(float) + exchanged * sizeof(float) + QUEUE_BYTES;
 }

@@ -37,11 +37,12 @@ static void describe_experts(const json_t *config, char *text, size_t size_bytes
     }
 }
 
-/* Where nothing is said, SmolLM3 ties its embedding, and others do not. */
+/* Where nothing is said, SmolLM3 and Gemma tie their embeddings, and others do not. */
 static bool is_tied(const json_t *config, const char *type)
 {
     const json_t *tied = json_object_get(config, "tie_word_embeddings");
-    return tied != NULL ? json_is_true(tied) : strcmp(type, "smollm3") == 0;
+    return tied != NULL ? json_is_true(tied)
+                        : strcmp(type, "smollm3") == 0 || strcmp(type, "gemma3_text") == 0;
 }
 
 void launch_architecture_find(const proto_job_model *model, launch_architecture *found)
@@ -58,7 +59,9 @@ void launch_architecture_find(const proto_job_model *model, launch_architecture 
         (void)snprintf(found->text, sizeof found->text, "GPT-2, pre-norm, tied embedding");
     } else if (type != NULL) { /* Llama's kind */
         found->untied = !is_tied(config, type);
-        char mlp[48] = "SwiGLU";
+        char mlp[48];
+        (void)snprintf(mlp, sizeof mlp, "%s",
+                       strcmp(type, "gemma3_text") == 0 ? "GeGLU" : "SwiGLU");
         describe_experts(config, mlp, sizeof mlp);
         (void)snprintf(found->text, sizeof found->text,
                        "%.32s, pre-norm, RMS norm, rotary positions, %s, %s", type, mlp,

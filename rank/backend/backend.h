@@ -26,7 +26,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 30, /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 31, /* rises when the table or an argument struct changes */
 };
 
 typedef struct rank_queue rank_queue;

@@ -137,7 +137,7 @@ RANK_OPERATIONS_INLINE size_t rank_vector_at(const rank_side_by_side *heads, siz
 }
 
 /* Residual and RMS norm in one pass (Zhang and Sennrich 2019): x += residual, then
- * out = x / sqrt(mean(x²) + epsilon) · weight, row by row. */
+ * out = x / sqrt(mean(x²) + epsilon) · weight, row by row; or · (1 + weight), as in Gemma. */
 typedef struct rank_rmsnorm {
     size_t rows;
     size_t width;
@@ -146,6 +146,7 @@ typedef struct rank_rmsnorm {
     const float *residual;        /* (…, C) or NULL */
     const int32_t *residual_rows; /* (rows): the row of residual for each row; NULL: the same */
     const float *weight;          /* (C) */
+    bool one_more;                /* · (1 + weight); only on the CPU */
     float *out;                   /* (rows, C), may be x; NULL: only x is made */
     float *rstd;                  /* (rows): 1 / sqrt(mean(x²) + epsilon); NULL: not wanted */
     rank_side_by_side heads; /* in rows of x and of out, without residual; rstd is (rows, heads) */
@@ -215,7 +216,8 @@ typedef struct rank_shared_heads {
     float *at;         /* (rows, 3·heads·D) */
 } rank_shared_heads;
 
-/* out = silu(gate) · up, silu(x) = x / (1 + exp(-x)): the gated linear unit (Shazeer 2020). */
+/* out = silu(gate) · up, silu(x) = x / (1 + exp(-x)): the gated linear unit (Shazeer 2020). Or
+ * out = gelu(gate) · up, in the tanh form. */
 typedef struct rank_swiglu {
     size_t rows;
     size_t width;
@@ -223,6 +225,7 @@ typedef struct rank_swiglu {
     const float *up;   /* (rows, width) */
     size_t row;        /* floats from one row of gate, or of up, to the next */
     float *out;        /* (rows, width) without gaps; may be gate if that has none */
+    bool gelu;         /* only on the CPU */
 } rank_swiglu;
 
 /* Its gradient, in place: gate and up become theirs, and d, which was that of out, becomes out. */
@@ -293,6 +296,8 @@ typedef struct rank_attention {
  * itself. A sequence of length -1 is padding: its rows become zero, and the cache is not touched. A row's result depends on its sequence alone: not on the other sequences, nor on how many
  * rows come at once.
  *
+ * With a window a row sees only the last so many of these tokens, itself among them, and reads no others.
+ *
  * D = head_width. heads is a multiple of kv_heads; query heads h·heads/kv_heads … share the keys
  * and values of head h. */
 typedef struct rank_attention_cached {
@@ -316,6 +321,8 @@ typedef struct rank_attention_cached {
     float *scratch;       /* attention_cached_scratch floats */
     size_t rows;          /* row_start[sequence_count], which the host may not be able to read */
     bool one_row_each;    /* every sequence has one row */
+    size_t window; /* 0: a row sees all tokens up to itself. Only on the CPU, as the next one */
+    float scale;   /* of scores; 0: 1 / sqrt(D) */
 } rank_attention_cached;
 
 /* What of a cross entropy is computed. Ranks that share the columns of the logits exchange something

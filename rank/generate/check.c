@@ -93,6 +93,10 @@ static base_status check_model(const proto_job *job, rank_model_config *config,
     float *adapters = NULL;
     base_status status = rank_mode_read_checkpoint(job, config, generation, &adapters, reterr);
     free(adapters);
+    if (status == BASE_OK && mode->on_gpus && config->family->cpus_only) {
+        status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "mode %s: %s runs on CPUs only",
+                           proto_mode_name((int)job->job.mode), config->family->model_types[0]);
+    }
     if (status == BASE_OK && mode->on_gpus && rank_model_experts(config).count > 0) {
         status = rank_mode_refuse_experts(job, reterr);
     }

@@ -182,7 +182,7 @@ static base_status make(rank_drafter *drafter, const rank_drafter_options *optio
         .token_count_max = (size_t)(schedule->chunk_tokens + schedule->sequence_count),
         .decode_type = options->model->type,
     };
-    base_status status = rank_model_check_experts(config, options->device, reterr);
+    base_status status = rank_model_check_device(config, options->device, reterr);
     if (status == BASE_OK) {
         status =
             rank_tp_group_create(NULL, options->device, config->vocab_size,

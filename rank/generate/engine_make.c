@@ -261,7 +261,7 @@ static base_status check_backend(const rank_engine_options *options, base_error 
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s checks no drafts",
                          backend->name);
     }
-    return rank_model_check_experts(options->config, options->device, reterr);
+    return rank_model_check_device(options->config, options->device, reterr);
 }
 
 static base_status make(rank_engine *engine, const rank_engine_options *options, base_error *reterr)

@@ -15,6 +15,30 @@ base_status rank_config_int(const json_t *object, const char *key, int *value, b
     return BASE_OK;
 }
 
+base_status rank_config_optional(const json_t *object, const char *key, int otherwise,
+                                 double *value, base_error *reterr)
+{
+    const json_t *entry = json_object_get(object, key);
+    int number = otherwise;
+    const base_status status = entry == NULL || json_is_null(entry)
+                                   ? BASE_OK
+                                   : rank_config_int(object, key, &number, reterr);
+    *value = number;
+    return status;
+}
+
+base_status rank_config_number(const json_t *object, const char *key, double *value,
+                               base_error *reterr)
+{
+    const json_t *entry = json_object_get(object, key);
+    const double number = entry == NULL ? *value : json_number_value(entry);
+    if (!(number > 0.0) || (entry != NULL && !json_is_number(entry))) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s is missing or no positive number", key);
+    }
+    *value = number;
+    return BASE_OK;
+}
+
 base_status rank_config_want(const json_t *object, const char *key, const char *wanted,
                              base_error *reterr)
 {

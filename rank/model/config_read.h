@@ -10,6 +10,14 @@
 BASE_MUST_CHECK base_status rank_config_int(const json_t *object, const char *key, int *value,
                                             base_error *reterr);
 
+/* An integer that is `otherwise` if it is missing or null. */
+BASE_MUST_CHECK base_status rank_config_optional(const json_t *object, const char *key,
+                                                 int otherwise, double *value, base_error *reterr);
+
+/* A positive number that may be missing if `value` has one. */
+BASE_MUST_CHECK base_status rank_config_number(const json_t *object, const char *key, double *value,
+                                               base_error *reterr);
+
 /* A string that must be this one. */
 BASE_MUST_CHECK base_status rank_config_want(const json_t *object, const char *key,
                                              const char *wanted, base_error *reterr);

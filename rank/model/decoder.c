@@ -3,9 +3,9 @@
  *     embedding of this rank's ids, all-reduce
  *     each layer:  norm · q, k and v of this rank's heads · biases, norms of heads, rope · attention
  *                  over their cache
- *                  · projection (row-parallel), all-reduce
+ *                  · projection (row-parallel), all-reduce, perhaps a norm
  *                  · norm · this rank's hidden columns · GELU or SwiGLU · down (row-parallel),
- *                  all-reduce
+ *                  all-reduce, perhaps a norm
  *     norm · logits of this rank's ids
  *
  * Every rank has the whole residual stream. The exchanged memory has two halves. One holds the
@@ -16,11 +16,6 @@
 #include "base/assert.h"
 #include "model/beside.h"
 #include "model/pieces.h"
-
-static size_t qkv_columns(const decoder_step *step)
-{
-    return step->across + 2 * step->kv_across;
-}
 
 static size_t larger(size_t a, size_t b)
 {
@@ -54,9 +49,12 @@ static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memor
     step->mean = rank_pieces_cut(&from, tokens);
     step->rstd = rank_pieces_cut(&from, tokens);
     if (of->rotated) {
-        step->turns = rank_pieces_cut(&from, tokens * of->head_width);
+        step->turns[0] = rank_pieces_cut(&from, tokens * of->head_width);
     }
-    step->qkv = rank_pieces_cut(&from, tokens * qkv_columns(step));
+    if (of->rotated && of->window > 0) {
+        step->turns[1] = rank_pieces_cut(&from, tokens * of->head_width);
+    }
+    step->qkv = rank_pieces_cut(&from, tokens * rank_decoder_qkv_columns(step));
     step->attention = rank_pieces_cut(&from, tokens * step->across);
     if (of->gated || !shape->backend->product_gelu || rank_beside_rank(shape) > 0) {
         step->up = rank_pieces_cut(&from, tokens * of->hidden);
@@ -149,7 +147,13 @@ static void embed(const decoder_step *step)
                                     .wpe = step->ends.positions,
                                     .out = step->stream,
                                 });
-    rank_decoder_all_reduce(step, step->stream, step->rows->count * step->width);
+    const size_t count = step->rows->count * step->width;
+    rank_decoder_all_reduce(step, step->stream, count);
+    if (step->of.embed_scale > 0.0f) {
+        step->backend->scale(
+            step->queue,
+            &(rank_scale){.count = count, .factor = step->of.embed_scale, .at = step->stream});
+    }
 }
 
 void rank_decoder_multiply(const decoder_step *step, rank_product args)
@@ -166,8 +170,7 @@ void rank_decoder_multiply(const decoder_step *step, rank_product args)
     step->backend->product(step->queue, &args);
 }
 
-/* The same, and what adapters add. */
-static void product(const decoder_step *step, rank_product args)
+void rank_decoder_product(const decoder_step *step, rank_product args)
 {
     args.rows = args.rows > 0 ? args.rows : step->rows->count;
     rank_decoder_multiply(step, args);
@@ -198,6 +201,7 @@ static void norm_rows(const decoder_step *step, size_t rows, float *x, const flo
                                &(rank_rmsnorm){.rows = rows,
                                                .width = step->width,
                                                .epsilon = step->of.epsilon,
+                                               .one_more = step->of.one_more,
                                                .x = x,
                                                .residual = residual,
                                                .weight = norm != NULL ? norm->weight : NULL,
@@ -227,93 +231,18 @@ static void add_to_stream(decoder_step *step, size_t rows, const float *sum_bias
     step->sum = before;
 }
 
-/* Each head of queries and of keys becomes its norm. */
-static void norm_heads(const decoder_step *step)
+/* A sum becomes its norm, if the layer has one for it. */
+static void norm_sum(const decoder_step *step, size_t rows, const rank_decoder_norm *norm)
 {
-    const size_t heads[2] = {step->of.heads, step->of.kv_heads};
-    float *at = step->qkv;
-    for (int i = 0; i < 2; i++) {
-        step->backend->rmsnorm(step->queue,
-                               &(rank_rmsnorm){.rows = step->rows->count,
-                                               .width = step->of.head_width,
-                                               .epsilon = step->of.epsilon,
-                                               .x = at,
-                                               .weight = step->weights.head_norm[i],
-                                               .out = at,
-                                               .heads = {heads[i], qkv_columns(step)}});
-        at += heads[i] * step->of.head_width;
+    if (norm->weight != NULL) {
+        step->backend->rmsnorm(step->queue, &(rank_rmsnorm){.rows = rows,
+                                                            .width = step->width,
+                                                            .epsilon = step->of.epsilon,
+                                                            .one_more = step->of.one_more,
+                                                            .x = step->sum,
+                                                            .weight = norm->weight,
+                                                            .out = step->sum});
     }
-}
-
-/* q, k and v of this rank's heads: side by side in a row. */
-static void make_qkv(const decoder_step *step)
-{
-    const bool one = step->weights.qkv[1] == NULL;
-    const size_t columns[3] = {one ? qkv_columns(step) : step->across, step->kv_across,
-                               step->kv_across};
-    size_t at = 0;
-    for (int i = 0; i < (one ? 1 : 3); i++) {
-        product(step, (rank_product){.columns = columns[i],
-                                     .depth = step->width,
-                                     .a = step->normed,
-                                     .b = step->weights.qkv[i],
-                                     .c = step->qkv + at,
-                                     .c_row = qkv_columns(step)});
-        at += columns[i];
-    }
-    if (step->of.early_bias) {
-        rank_add_bias add = {.rows = step->rows->count,
-                             .columns = {step->across, step->kv_across, step->kv_across},
-                             .at = step->qkv,
-                             .at_row = qkv_columns(step)};
-        for (int i = 0; i < RANK_BIAS_PARTS; i++) {
-            add.bias[i] = step->weights.early_bias[i];
-        }
-        step->backend->add_bias(step->queue, &add);
-    }
-    if (step->of.head_norms) {
-        norm_heads(step);
-    }
-    if (rank_decoder_rotates(&step->of, step->layer)) {
-        step->backend->rope(step->queue, &(rank_rope){.rows = step->rows->count,
-                                                      .heads = step->of.heads + step->of.kv_heads,
-                                                      .pairs = step->of.head_width / 2,
-                                                      .table = step->turns,
-                                                      .at = step->qkv,
-                                                      .at_row = qkv_columns(step)});
-    }
-}
-
-static void attend(const decoder_step *step)
-{
-    const rank_decode_args *args = step->args;
-    const rank_cache *cache = args->cache;
-    const size_t half = cache->block_count * cache->block_tokens * step->kv_across;
-    const size_t layer = (size_t)step->layer;
-    const rank_type type = step->run->shape.cache_type;
-    char *keys = (char *)cache->memory + layer * 2 * half * rank_type_bytes(type);
-    step->backend->attention_cached(
-        step->queue, &(rank_attention_cached){
-                         .heads = step->of.heads,
-                         .kv_heads = step->of.kv_heads,
-                         .head_width = step->of.head_width,
-                         .sequence_count = step->rows->segment_count,
-                         .row_start = step->rows->segment_start,
-                         .lengths = args->lengths,
-                         .block_table = args->block_table,
-                         .table_width = args->table_width,
-                         .block_tokens = cache->block_tokens,
-                         .length_max = (size_t)step->run->shape.config->context,
-                         .qkv = step->qkv,
-                         .bias = step->weights.qkv_bias,
-                         .keys = keys,
-                         .values = keys + half * rank_type_bytes(type),
-                         .cache_type = type,
-                         .out = step->attention,
-                         .scratch = step->scratch,
-                         .rows = step->rows->count,
-                         .one_row_each = step->rows->count == step->rows->segment_count,
-                     });
 }
 
 /* After the attention of the model's last layer, drops the rows whose output is not needed. */
@@ -344,13 +273,13 @@ typedef struct mlp_rows {
 static void widen(const decoder_step *step, mlp_rows in, const float *b, float *c,
                   const float *gelu_bias)
 {
-    product(step, (rank_product){.rows = in.count,
-                                 .columns = step->of.hidden,
-                                 .depth = step->width,
-                                 .a = in.at,
-                                 .b = b,
-                                 .c = c,
-                                 .gelu_bias = gelu_bias});
+    rank_decoder_product(step, (rank_product){.rows = in.count,
+                                              .columns = step->of.hidden,
+                                              .depth = step->width,
+                                              .a = in.at,
+                                              .b = b,
+                                              .c = c,
+                                              .gelu_bias = gelu_bias});
 }
 
 void rank_decoder_activate(const decoder_step *step, size_t rows, const float *in)
@@ -365,7 +294,8 @@ void rank_decoder_activate(const decoder_step *step, size_t rows, const float *i
                                                           .gate = step->active,
                                                           .up = step->up,
                                                           .row = step->of.hidden,
-                                                          .out = step->active});
+                                                          .out = step->active,
+                                                          .gelu = step->of.gelu});
     } else if (step->up == NULL) {
         widen(step, from, weights->up, step->active, weights->up_bias);
     } else {
@@ -399,8 +329,8 @@ static size_t run_layer(decoder_step *step)
 {
     const bool last = step->layer + 1 == step->run->shape.config->layers;
     const size_t rows = last ? step->rows->active_count : step->rows->count;
-    make_qkv(step);
-    attend(step);
+    rank_decoder_make_qkv(step);
+    rank_decoder_attend(step);
     if (last) {
         keep_active_rows(step);
     }
@@ -412,8 +342,10 @@ static size_t run_layer(decoder_step *step)
                                       .a = step->attention,
                                       .b = step->weights.projection,
                                       .leaves = step->of.leaves});
+    norm_sum(step, rows, &step->weights.after1);
     add_to_stream(step, rows, step->weights.projection_bias, &step->weights.norm2);
     run_mlp(step, rows);
+    norm_sum(step, rows, &step->weights.after2);
     return rows;
 }
 
@@ -440,18 +372,27 @@ static void end_layer(decoder_step *step, int next, size_t rows)
     add_to_stream(step, rows, bias, last ? &step->ends.norm : &step->weights.norm1);
 }
 
+/* One of rope's tables: (T, head width). */
+static void make_turns(const decoder_step *step, const float *frequency, float *turns)
+{
+    rank_rope_table table = {.rows = step->rows->count,
+                             .positions = step->rows->positions,
+                             .pairs = step->of.head_width / 2,
+                             .table = turns};
+    for (size_t i = 0; i < table.pairs; i++) {
+        table.frequency[i] = frequency[i];
+    }
+    step->backend->rope_table(step->queue, &table);
+}
+
 static void begin_stream(const decoder_step *step)
 {
     const size_t rows = step->rows->count;
     if (step->of.rotated) {
-        rank_rope_table table = {.rows = rows,
-                                 .positions = step->rows->positions,
-                                 .pairs = step->of.head_width / 2,
-                                 .table = step->turns};
-        for (size_t i = 0; i < table.pairs; i++) {
-            table.frequency[i] = step->of.frequency[i];
-        }
-        step->backend->rope_table(step->queue, &table);
+        make_turns(step, step->of.frequency, step->turns[0]);
+    }
+    if (step->turns[1] != NULL) {
+        make_turns(step, step->of.local_frequency, step->turns[1]);
     }
     embed(step);
     norm_rows(step, rows, step->stream, NULL, NULL, &step->weights.norm1);

@@ -16,13 +16,21 @@ typedef struct rank_decoder {
     size_t hidden; /* columns of the MLP */
     int leaves; /* of this rank's part of a sum over heads, columns of the MLP, or the vocabulary */
     bool rms;   /* RMS norms, without biases; else layer norms */
+    bool one_more;          /* with rms: norms multiply by 1 + weight */
     float epsilon;          /* of RMS norms */
     bool gated;             /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
+    bool gelu;              /* with gated: down(gelu(gate) · up) */
     bool early_bias;        /* queries, keys and values have biases that are added before rope */
     bool head_norms;        /* each head of queries and of keys has an RMS norm before rope */
     bool rotated;           /* rope turns queries and keys by `frequency` (head_width / 2) */
     size_t unrotated_every; /* N: but not in layers N-1, 2N-1 …; 0: in all */
     float frequency[RANK_ROPE_PAIRS_MAX];
+    /* In decoding alone, and on backends with `scale`: zeros are those of most families. */
+    float embed_scale; /* the stream begins with the embedding times it */
+    float score_scale; /* of attention; 0: 1 / sqrt(head_width) */
+    size_t window; /* a row of a local layer sees so many tokens, and has the other frequencies; */
+    size_t full_every; /* N: layers N-1, 2N-1 … are not local; 0: with a window all are */
+    float local_frequency[RANK_ROPE_PAIRS_MAX];
     size_t experts; /* of a gated MLP, each of `hidden` columns; 0: it is one */
     size_t chosen;  /* experts that each row goes to */
     bool normed;    /* the weights of their results add up to 1 */
@@ -43,6 +51,8 @@ typedef struct rank_decoder_layer {
     const float *head_norm[2];  /* weights (head width) of queries' heads, and of keys' */
     const float *projection;
     const float *projection_bias;
+    rank_decoder_norm
+        after1; /* of RMS norms, what attention adds to the stream is normed by; NULL: it is not */
     rank_decoder_norm norm2;
     /* (experts, C), in float32; NULL: there are none. Else gate, up and down are of one expert. */
     const float *router;
@@ -51,6 +61,7 @@ typedef struct rank_decoder_layer {
     const float *up_bias;
     const float *down;
     const float *down_bias;
+    rank_decoder_norm after2; /* the same of the MLP */
 } rank_decoder_layer;
 
 /* What stands before the first layer and behind the last. */
@@ -85,6 +96,12 @@ static inline bool rank_decoder_rotates(const rank_decoder *of, int layer)
 {
     const size_t every = of->unrotated_every;
     return of->rotated && (every == 0 || ((size_t)layer + 1) % every != 0);
+}
+
+/* Whether the layer sees a window. */
+static inline bool rank_decoder_is_local(const rank_decoder *of, int layer)
+{
+    return of->window > 0 && (of->full_every == 0 || ((size_t)layer + 1) % of->full_every != 0);
 }
 
 static inline rank_decoder rank_decoder_describe(const rank_model_config *config, int ranks)

@@ -1,5 +1,5 @@
-/* What the files of decoding share: one step over the layers of a run. Private to decoder.c and
- * decoder_experts.c. */
+/* What the files of decoding share: one step over the layers of a run. Private to decoder.c,
+ * decoder_attention.c and decoder_experts.c. */
 #ifndef RANK_MODEL_DECODER_STEP_H
 #define RANK_MODEL_DECODER_STEP_H
 
@@ -23,9 +23,9 @@ typedef struct decoder_step {
     float *normed;              /* (T, C) */
     float *mean;                /* (T), of layer norms */
     float *rstd;                /* (T) */
-    float *turns;               /* (T, head width): rope's table */
-    float *qkv;                 /* (T, across + 2·kv_across) */
-    float *attention;           /* (T, across) */
+    float *turns[2];  /* (T, head width): rope's table, and that of layers that are local */
+    float *qkv;       /* (T, across + 2·kv_across) */
+    float *attention; /* (T, across) */
     float *up;     /* (T, hidden), before GELU, or the gate's factor; NULL where the product makes
                       GELU, */
     float *active; /* and after; at first the gate */
@@ -41,6 +41,19 @@ typedef struct decoder_step {
 
 /* decoder.c: y (rows, columns) = x (rows, depth) · b, in the form in which shards hold b. */
 void rank_decoder_multiply(const decoder_step *step, rank_product args);
+
+/* The same, and what adapters add. rows 0: all. */
+void rank_decoder_product(const decoder_step *step, rank_product args);
+
+/* decoder_attention.c: queries, keys and values of this rank's heads, side by side in a row, and how wide it is. */
+static inline size_t rank_decoder_qkv_columns(const decoder_step *step)
+{
+    return step->across + 2 * step->kv_across;
+}
+void rank_decoder_make_qkv(const decoder_step *step);
+
+/* step->attention = their attention over the cache, to which they are added. */
+void rank_decoder_attend(const decoder_step *step);
 
 /* Sums the ranks' parts. Every rank gets the sum. */
 void rank_decoder_all_reduce(const decoder_step *step, float *at, size_t count);

@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "model/family.h"
+#include "model/gemma3/gemma3.h"
 #include "model/gpt2/gpt2.h"
 #include "model/llama/llama.h"
 
-static const rank_family *const families[] = {&rank_gpt2, &rank_llama};
+static const rank_family *const families[] = {&rank_gpt2, &rank_llama, &rank_gemma3};
 
 const rank_family *rank_family_find(const char *model_type)
 {

@@ -137,7 +137,7 @@ typedef struct rank_decode_args {
     float *logits;    /* (A, tp->vocab_count): of this rank's ids */
 } rank_decode_args;
 
-/* Families of models have every member. Adapters are a family, too, of which only the tensors are used. */
+/* Families of models have every member, unless it says otherwise. Adapters are a family, too, of which only the tensors are used. */
 struct rank_family {
     const char *const *model_types; /* config.json's model_type; ends with NULL */
     const char *const *ignored;     /* tensors of checkpoints that are ignored: patterns of fnmatch;
@@ -180,7 +180,9 @@ struct rank_family {
      * its own only `describe` is read. */
     const struct rank_decoder_table *decoder;
 
-    bool bfloat16; /* forward and backward can have products in bfloat16 (rank_shape.type) */
+    bool cpus_only; /* it needs operations that GPUs have not */
+    bool bfloat16;  /* forward and backward can have products in bfloat16 (rank_shape.type) */
+    /* NULL, both: the family decodes only, and has no `held`, `reads` and `layout` either. */
     void (*forward)(const rank_run *run, const rank_forward_args *args);
     void (*backward)(const rank_run *run, const rank_backward_args *args);
     void (*decode)(const rank_run *run, const rank_decode_args *args);

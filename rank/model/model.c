@@ -112,9 +112,14 @@ rank_experts rank_model_experts(const rank_model_config *config)
     return (rank_experts){.count = (int)of.experts, .chosen = (int)of.chosen};
 }
 
-base_status rank_model_check_experts(const rank_model_config *config, const rank_device *device,
-                                     base_error *reterr)
+base_status rank_model_check_device(const rank_model_config *config, const rank_device *device,
+                                    base_error *reterr)
 {
+    if (config->family->cpus_only && device->backend->scale == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "model: the backend %s has no operations for %s: run it on CPUs",
+                         device->backend->name, config->family->model_types[0]);
+    }
     return rank_model_experts(config).count == 0 || device->backend->route != NULL
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_UNSUPPORTED,
@@ -179,7 +184,11 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has no dropout",
                          options->device->backend->name);
     }
-    status = rank_model_check_experts(options->config, options->device, reterr);
+    if (options->config->family->forward == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: %s can only decode",
+                         options->config->family->model_types[0]);
+    }
+    status = rank_model_check_device(options->config, options->device, reterr);
     if (status == BASE_OK) {
         status = rank_model_check_type(options->config, options->type, reterr);
     }

@@ -60,7 +60,8 @@ static void parameters_are_as_published(void **state)
         {"qwen2.5-0.5b", 494032768, 8192, 32768},     {"qwen2.5-7b", 7615616512, 8192, 32768},
         {"qwen3-0.6b", 596049920, 8192, 40960},       {"qwen3-1.7b", 1720574976, 8192, 40960},
         {"qwen3-4b", 4022468096, 8192, 40960},        {"qwen3-8b", 8190735360, 8192, 40960},
-        {"smollm3-3b", 3075098624, 8192, 65536},
+        {"smollm3-3b", 3075098624, 8192, 65536},      {"gemma-3-270m", 268098176, 8192, 32768},
+        {"gemma-3-1b", 999885952, 8192, 32768},
     };
     (void)state;
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
@@ -175,6 +176,25 @@ static void gradients_of_norms_of_heads_are_added_up(void **state)
     assert_null(row_of(&decoded, "norms of heads"));
 }
 
+/* Of 26 layers 4 see all tokens, and the others 512: 496 in the mean, for the first tokens see fewer. */
+static void a_window_bounds_what_decoding_reads(void **state)
+{
+    (void)state;
+    const launch_model *model = model_of("gemma-3-1b");
+    launch_ask ask = small_ask(model);
+    ask.decode = true;
+    ask.batch = 1;
+    ask.device.memory_bytes_per_s = 1e9;
+    launch_estimate made = figures_of(&ask, 1, 1, 1);
+    const double token = 26 * 2 * 256 * 4.0;
+    const double seen = (4 * 4096.0 + 22 * 496.0) / 26;
+    assert_true(is_close(launch_model_seen(model), seen));
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_CACHE] == token * 8192);
+    assert_true(is_close(made.compute_s, (4 * 999885952.0 + token * seen) / 1e9));
+    ask.model.context = 256; /* shorter than the window */
+    assert_true(launch_model_seen(&ask.model) == 128);
+}
+
 static void decoding_caches_the_heads_of_keys(void **state)
 {
     (void)state;
@@ -229,6 +249,7 @@ int main(void)
         cmocka_unit_test(a_step_takes_its_products),
         cmocka_unit_test(the_bill_follows_the_stream),
         cmocka_unit_test(gradients_of_norms_of_heads_are_added_up),
+        cmocka_unit_test(a_window_bounds_what_decoding_reads),
         cmocka_unit_test(decoding_caches_the_heads_of_keys),
         cmocka_unit_test(ranks_share_whole_heads_of_keys),
     };

@@ -238,9 +238,9 @@ typedef struct rank_experts {
     int chosen; /* each token goes to so many */
 } rank_experts;
 rank_experts rank_model_experts(const rank_model_config *config);
-/* Checks that the device has what the model's experts need, if there are some. */
-BASE_MUST_CHECK base_status rank_model_check_experts(const rank_model_config *config,
-                                                     const rank_device *device, base_error *reterr);
+/* Checks that the device has the operations of the model's family, and of its experts if there are some. */
+BASE_MUST_CHECK base_status rank_model_check_device(const rank_model_config *config,
+                                                    const rank_device *device, base_error *reterr);
 size_t rank_model_param_count(const rank_model_config *config);
 int rank_model_tensor_count(const rank_model_config *config);
 void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor);

@@ -144,32 +144,6 @@ static bool is_type(const json_t *object, const char *wanted)
     return type != NULL && strcmp(type, wanted) == 0;
 }
 
-/* A positive number that may be missing if `value` has one. */
-static base_status read_number(const json_t *object, const char *key, double *value,
-                               base_error *reterr)
-{
-    const json_t *entry = json_object_get(object, key);
-    const double number = entry == NULL ? *value : json_number_value(entry);
-    if (!(number > 0.0) || (entry != NULL && !json_is_number(entry))) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s is missing or no positive number", key);
-    }
-    *value = number;
-    return BASE_OK;
-}
-
-/* An integer that is `otherwise` if it is missing or null. */
-static base_status read_optional(const json_t *object, const char *key, int otherwise,
-                                 double *value, base_error *reterr)
-{
-    const json_t *entry = json_object_get(object, key);
-    int number = otherwise;
-    const base_status status = entry == NULL || json_is_null(entry)
-                                   ? BASE_OK
-                                   : rank_config_int(object, key, &number, reterr);
-    *value = number;
-    return status;
-}
-
 /* What the context was before it was made longer, and whether Llama 3's bounds are in order. */
 static base_status read_original(const json_t *rope, double *of, base_error *reterr)
 {
@@ -196,7 +170,7 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     const char *name = json_string_value(type != NULL ? type : json_object_get(rope, "type"));
     const json_t *with_theta = json_object_get(rope, "rope_theta") != NULL ? rope : object;
     of[LLAMA_THETA] = is_type(object, MIXTRAL) ? 1e6 : is_type(object, SMOLLM3) ? 2e6 : 1e4;
-    base_status status = read_number(with_theta, "rope_theta", &of[LLAMA_THETA], reterr);
+    base_status status = rank_config_number(with_theta, "rope_theta", &of[LLAMA_THETA], reterr);
     if (status == BASE_OK && name == NULL && json_object_get(rope, "factor") != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "a factor of rope without a rope_type");
     }
@@ -221,7 +195,7 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     };
     const size_t count = linear ? 1 : sizeof numbers / sizeof *numbers;
     for (size_t i = 0; status == BASE_OK && i < count; i++) {
-        status = read_number(rope, numbers[i].key, &of[numbers[i].setting], reterr);
+        status = rank_config_number(rope, numbers[i].key, &of[numbers[i].setting], reterr);
     }
     return status == BASE_OK && !linear ? read_original(rope, of, reterr) : status;
 }
@@ -316,13 +290,13 @@ static base_status read_shape(const json_t *object, rank_model_config *read, bas
     }
     if (status == BASE_OK) {
         read->settings[LLAMA_HIDDEN] = hidden;
-        status = read_optional(object, "num_key_value_heads", read->heads,
-                               &read->settings[LLAMA_KV_HEADS], reterr);
+        status = rank_config_optional(object, "num_key_value_heads", read->heads,
+                                      &read->settings[LLAMA_KV_HEADS], reterr);
     }
     if (status == BASE_OK) {
         const int otherwise = is_type(object, QWEN3) ? QWEN3_HEAD_WIDTH : read->width / read->heads;
-        status =
-            read_optional(object, "head_dim", otherwise, &read->settings[LLAMA_HEAD_WIDTH], reterr);
+        status = rank_config_optional(object, "head_dim", otherwise,
+                                      &read->settings[LLAMA_HEAD_WIDTH], reterr);
     }
     return status;
 }
@@ -363,7 +337,7 @@ static base_status read_unrotated(const json_t *object, rank_model_config *read,
         return status;
     }
     const base_status status =
-        read_optional(object, "no_rope_layer_interval", SMOLLM3_UNROTATED, of, reterr);
+        rank_config_optional(object, "no_rope_layer_interval", SMOLLM3_UNROTATED, of, reterr);
     *of = *of > read->layers ? 0.0 : *of;
     return status;
 }
@@ -430,7 +404,7 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
         const json_t *tied = json_object_get(object, "tie_word_embeddings");
         read.settings[LLAMA_TIED] = tied != NULL ? json_is_true(tied) : is_type(object, SMOLLM3);
         read.settings[LLAMA_EPSILON] = is_type(object, MIXTRAL) ? 1e-5 : 1e-6;
-        status = read_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);
+        status = rank_config_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);
     }
     if (status == BASE_OK) {
         status = read_rope(object, &read, reterr);

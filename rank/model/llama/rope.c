@@ -1,6 +1,5 @@
 /* Rope's frequencies. Called once a step by passes.c. */
-#include <math.h>
-
+#include "model/frequency.h"
 #include "model/llama/parts.h"
 
 /* Llama 3.1's: long waves become `factor` times as long, short ones stay, and between them goes a
@@ -25,9 +24,7 @@ void llama_frequencies(const rank_model_config *config, float *frequency)
     const size_t width = llama_setting(config, LLAMA_HEAD_WIDTH);
     const llama_scaling scaling = (llama_scaling)config->settings[LLAMA_SCALING];
     for (size_t i = 0; i < width / 2; i++) {
-        const float exponent = (float)(2 * i) / (float)width;
-        const float power = (float)pow(config->settings[LLAMA_THETA], (double)exponent);
-        const float plain = 1.0f / power;
+        const float plain = rank_rope_frequency(config->settings[LLAMA_THETA], i, width);
         frequency[i] = plain;
         if (scaling == LLAMA_SCALING_LINEAR) {
             frequency[i] = plain / (float)config->settings[LLAMA_FACTOR];

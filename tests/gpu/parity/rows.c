@@ -138,7 +138,7 @@ static void swiglu(twin *t)
     const int d = twin_floats(t, "d", rows * width, 1.0f);
     ON_BOTH(t, swiglu,
             &(rank_swiglu){rows, width, FLOATS(t, gate, side), FLOATS(t, up, side), row,
-                           FLOATS(t, out, side)});
+                           FLOATS(t, out, side), false});
     ON_BOTH(t, swiglu_grad,
             &(rank_swiglu_grad){rows, width, FLOATS(t, gate, side), FLOATS(t, up, side), row,
                                 FLOATS(t, d, side)});

@@ -65,6 +65,22 @@ typedef struct tiny {
     "\"rms_norm_eps\":1e-6,\"rope_theta\":1e4,\"max_position_embeddings\":24,"                     \
     "\"hidden_act\":\"silu\",\"no_rope_layer_interval\":2}"
 
+/* Gemmas, as in gemma3.fixture, which decode alone: with one head of keys and values, and with more. */
+#define TINY_GEMMA3                                                                                \
+    "{\"model_type\":\"gemma3_text\",\"vocab_size\":37,\"hidden_size\":20,"                        \
+    "\"intermediate_size\":48,\"num_hidden_layers\":4,\"num_attention_heads\":4,"                  \
+    "\"num_key_value_heads\":1,\"head_dim\":6,\"rms_norm_eps\":1e-6,\"sliding_window\":5,"         \
+    "\"max_position_embeddings\":24,\"query_pre_attn_scalar\":9,\"sliding_window_pattern\":2,"     \
+    "\"rope_theta\":1e5,\"rope_local_base_freq\":100}"
+#define TINY_GEMMA3_LINEAR                                                                         \
+    "{\"model_type\":\"gemma3_text\",\"vocab_size\":37,\"hidden_size\":24,"                        \
+    "\"intermediate_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":4,"                  \
+    "\"num_key_value_heads\":2,\"head_dim\":18,\"rms_norm_eps\":1e-6,\"sliding_window\":8,"        \
+    "\"max_position_embeddings\":24,\"query_pre_attn_scalar\":18,\"dtype\":\"bfloat16\","          \
+    "\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"],"                  \
+    "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8.0,"            \
+    "\"rope_theta\":1e4},\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e4}}}"
+
 /* Models with experts, as in experts.fixture; `loss`: how much of the router's loss training adds. */
 #define TINY_EXPERTS(loss)                                                                         \
     "\"vocab_size\":37,\"hidden_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":4,"      \

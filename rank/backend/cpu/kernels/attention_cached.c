@@ -4,17 +4,19 @@
  * operations. Neither the rows beside it, nor chunks, blocks, or the instruction set change it, as
  * far as the instruction set has fused multiply-add:
  *
- *     query[d] = (q[d] + bias[d]) · (1 / sqrt(D))
+ *     query[d] = (q[d] + bias[d]) · (1 / sqrt(D)), or by another factor
  *     score[t] = one chain of fma(query[d], key[t][d], score[t]) from 0, d = 0 … D-1
  *     e[t]     = exp(score[t] - the largest score), and its sum by sixteen lanes (softmax.h)
  *     out[d]   = one chain of fma(e[t], value[t][d], out[d]) from 0, t = 0 … n-1; then · (1 / sum)
+ *
+ * With a window t begins at the first token that the row sees, and the lanes do.
  *
  * An attention of training that shall have the engine's bits must make the same chain. So that it
  * is written down here and not by the compiler, products are vec_fma and nothing is contracted.
  *
  * Many rows (prefill) go in tiles of TILE_ROWS, one row (decoding) by itself. A tile computes its
- * scores for all tokens that its last row sees; a row's softmax and sum leave out what is behind
- * the row. Keys lie in the cache with a block's tokens side by side, so that a vector of them meets
+ * scores for all tokens that any of its rows sees; a row's softmax and sum leave out what is behind
+ * the row, and before its window. Keys lie in the cache with a block's tokens side by side, so that a vector of them meets
  * one element of the query. */
 #include "backend/cpu/softmax.h"
 #include "kernels_isa.h"
@@ -48,16 +50,26 @@ typedef struct row_tile {
     size_t row;
     size_t count;
     size_t tokens;
+    size_t window; /* a row sees no more tokens */
 } row_tile;
 
-static size_t padded(size_t length)
+/* The first token that row r of the tile sees. */
+VEC_INLINE size_t first_seen(const row_tile *tile, size_t r)
 {
-    return (length + SOFTMAX_LANES - 1) / SOFTMAX_LANES * SOFTMAX_LANES;
+    const size_t end = tile->tokens + r;
+    return end > tile->window ? end - tile->window : 0;
+}
+
+/* Scores of a row. The softmax writes whole lanes from the first token that is seen on. */
+static size_t score_stride(size_t length_max)
+{
+    return (length_max + 2 * SOFTMAX_LANES - 1) / SOFTMAX_LANES * SOFTMAX_LANES;
 }
 
 size_t KERNEL(attention_cached_scratch)(size_t head_width, size_t length_max)
 {
-    return TILE_ROWS * (padded(length_max) + head_width) + WIDE_VECTORS * VEC_LANES * head_width;
+    return TILE_ROWS * (score_stride(length_max) + head_width) +
+           WIDE_VECTORS * VEC_LANES * head_width;
 }
 
 /* The block that holds token t of the sequence: of keys (D, block_tokens), of values
@@ -106,13 +118,13 @@ VEC_INLINE const float *keys_at(const head_run *at, size_t t, size_t count, size
     return staged;
 }
 
-/* queries (D, rows) = (q + bias) · 1/sqrt(D); zeros in rows that are not there. */
+/* queries (D, rows) = (q + bias) · the scale; zeros in rows that are not there. */
 VEC_INLINE void take_queries(const head_run *at, const row_tile *tile, const int rows)
 {
     const rank_attention_cached *args = at->args;
     const size_t width = args->head_width;
     const size_t stride = (args->heads + 2 * args->kv_heads) * width;
-    const float scale = 1.0f / __builtin_sqrtf((float)width);
+    const float scale = args->scale > 0.0f ? args->scale : 1.0f / __builtin_sqrtf((float)width);
     for (size_t r = 0; r < (size_t)rows; r++) {
         const float *q = args->qkv + (tile->row + r) * stride + tile->head * width;
         for (size_t d = 0; d < width; d++) {
@@ -166,9 +178,11 @@ VEC_INLINE void score_vectors(const head_run *at, size_t t, size_t count, const 
     }
 }
 
-VEC_INLINE void score_tile(const head_run *at, size_t count, const int rows, const int vectors)
+/* Of tokens first … count, and those before them in the same vector. */
+VEC_INLINE void score_tile(const head_run *at, size_t first, size_t count, const int rows,
+                           const int vectors)
 {
-    size_t t = 0;
+    size_t t = first / VEC_LANES * VEC_LANES;
     for (; t + (size_t)(vectors - 1) * VEC_LANES < count; t += (size_t)vectors * VEC_LANES) {
         score_vectors(at, t, count, rows, vectors);
     }
@@ -186,8 +200,8 @@ typedef struct value_sums {
     vec sum[TILE_ROWS][WIDE_VECTORS];
 } value_sums;
 
-/* Tokens first … end, none behind the block of `first`. They lie behind some rows, which leave them
- * out, where `cut` says so. */
+/* Tokens first … end, none behind the block of `first`. They lie behind some rows or before the window of
+ * some, which leave them out, where `cut` says so. */
 VEC_INLINE void add_values(value_sums *to, size_t first, size_t end, const int rows,
                            const int vectors, const int cut)
 {
@@ -204,7 +218,7 @@ VEC_INLINE void add_values(value_sums *to, size_t first, size_t end, const int r
         }
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
-            if (cut && t >= to->tile->tokens + (size_t)r) {
+            if (cut && (t >= to->tile->tokens + (size_t)r || t < first_seen(to->tile, (size_t)r))) {
                 continue;
             }
             const vec e = vec_set(at->scores[(size_t)r * at->stride + t]);
@@ -223,6 +237,8 @@ VEC_INLINE void sum_values(const head_run *at, const row_tile *tile, const float
     const rank_attention_cached *args = at->args;
     const size_t width = args->head_width;
     const size_t count = tile->tokens + tile->count - 1;
+    const size_t seen_from =
+        first_seen(tile, tile->count - 1); /* by all rows, up to tile->tokens */
     value_sums to = {.at = at, .tile = tile, .j = j, .left = width - j};
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
@@ -231,11 +247,11 @@ VEC_INLINE void sum_values(const head_run *at, const row_tile *tile, const float
             to.sum[r][v] = vec_set(0.0f);
         }
     }
-    for (size_t t = 0, end = 0; t < count; t = end) {
-        const size_t seen_by_all = t < tile->tokens ? tile->tokens : count;
+    for (size_t t = first_seen(tile, 0), end = 0; t < count; t = end) {
+        const size_t alike = t < seen_from ? seen_from : t < tile->tokens ? tile->tokens : count;
         end = (t / args->block_tokens + 1) * args->block_tokens;
-        end = end < seen_by_all ? end : seen_by_all;
-        if (t < tile->tokens) {
+        end = end < alike ? end : alike;
+        if (t >= seen_from && t < tile->tokens) {
             add_values(&to, t, end, rows, vectors, 0);
         } else {
             add_values(&to, t, end, rows, vectors, 1);
@@ -261,9 +277,10 @@ VEC_INLINE void attend(const head_run *at, const row_tile *tile, const int rows,
     float inverse[TILE_ROWS];
     size_t j = 0;
     take_queries(at, tile, rows);
-    score_tile(at, tile->tokens + tile->count - 1, rows, vectors);
+    score_tile(at, first_seen(tile, 0), tile->tokens + tile->count - 1, rows, vectors);
     for (size_t r = 0; r < tile->count; r++) {
-        inverse[r] = softmax_row(at->scores + r * at->stride, tile->tokens + r);
+        const size_t first = first_seen(tile, r);
+        inverse[r] = softmax_row(at->scores + r * at->stride + first, tile->tokens + r - first);
     }
     for (; j + (size_t)vectors * VEC_LANES <= width; j += (size_t)vectors * VEC_LANES) {
         sum_values(at, tile, inverse, j, rows, vectors);
@@ -302,7 +319,8 @@ static void run_head(head_run *at, size_t s)
             const row_tile tile = {.head = head,
                                    .row = first + i,
                                    .count = count - i < TILE_ROWS ? count - i : TILE_ROWS,
-                                   .tokens = before + i + 1};
+                                   .tokens = before + i + 1,
+                                   .window = args->window > 0 ? args->window : SIZE_MAX};
             (tile.count == 1 ? attend_row : attend_tile)(at, &tile);
         }
     }
@@ -321,7 +339,7 @@ static void zero_rows(const rank_attention_cached *args, size_t sequence)
 
 void KERNEL(attention_cached)(const rank_attention_cached *args)
 {
-    head_run at = {.args = args, .stride = padded(args->length_max)};
+    head_run at = {.args = args, .stride = score_stride(args->length_max)};
     at.scores = args->scratch;
     at.queries = at.scores + TILE_ROWS * at.stride;
     at.staged = at.queries + TILE_ROWS * args->head_width;

@@ -1,16 +1,6 @@
-/* gelu(x) = x/2 · (1 + tanh(u)) with u = sqrt(2/pi)·(x + 0.044715·x³), computed as
- * x / (1 + exp(-2u)): the same function, one exponential, no cancellation for negative x. */
+/* GELU and its gradient. Compiled once per instruction set; models call both through the backend. */
+#include "backend/cpu/gelu.h"
 #include "kernels_isa.h"
-
-#define TWO_ROOT_2_PI 1.5957691216057308f /* 2·sqrt(2/pi) */
-#define CUBIC         0.044715f
-
-/* The logistic function of 2u. */
-VEC_INLINE vec gate(vec x)
-{
-    const vec two_u = x * (TWO_ROOT_2_PI + (TWO_ROOT_2_PI * CUBIC) * (x * x));
-    return 1.0f / (1.0f + vec_exp(-two_u));
-}
 
 void KERNEL(gelu)(const rank_gelu *args)
 {
@@ -22,7 +12,7 @@ void KERNEL(gelu)(const rank_gelu *args)
             const size_t left = width - j;
             const vec biased = vec_load(x + j, left) + vec_load(args->bias + j, left);
             vec_store(x + j, biased, left);
-            vec_store(out + j, biased * gate(biased), left);
+            vec_store(out + j, biased * gelu_gate(biased), left);
         }
     }
 }
@@ -36,7 +26,7 @@ void KERNEL(gelu_grad)(const rank_gelu_grad *args)
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             const vec x = vec_load(x_row + j, left);
-            const vec s = gate(x);
+            const vec s = gelu_gate(x);
             const vec gelu = x * s;
             const vec two_u_slope = TWO_ROOT_2_PI + (3.0f * TWO_ROOT_2_PI * CUBIC) * (x * x);
             const vec slope = s + gelu * (1.0f - s) * two_u_slope;

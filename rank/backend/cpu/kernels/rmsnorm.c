@@ -40,7 +40,8 @@ void KERNEL(rmsnorm)(const rank_rmsnorm *args)
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             const vec normal = vec_load(x + j, left) * scale;
-            vec_store(out + j, normal * vec_load(args->weight + j, left), left);
+            const vec weight = vec_load(args->weight + j, left);
+            vec_store(out + j, normal * (args->one_more ? 1.0f + weight : weight), left);
         }
         if (args->rstd != NULL) {
             args->rstd[row] = scale;

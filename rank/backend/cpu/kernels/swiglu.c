@@ -1,5 +1,6 @@
-/* The gated linear unit of Llama's MLP, and its gradient. Compiled once per instruction set; models
+/* The gated linear unit of Llama's MLP, and its gradient; and that of Gemma's. Compiled once per instruction set; models
  * call both through the backend. */
+#include "backend/cpu/gelu.h"
 #include "kernels_isa.h"
 
 static vec sigmoid(vec x)
@@ -14,7 +15,8 @@ void KERNEL(swiglu)(const rank_swiglu *args)
             const size_t left = args->width - j;
             const vec x = vec_load(args->gate + row * args->row + j, left);
             const vec up = vec_load(args->up + row * args->row + j, left);
-            vec_store(args->out + row * args->width + j, x * sigmoid(x) * up, left);
+            const vec gate = args->gelu ? gelu_gate(x) : sigmoid(x);
+            vec_store(args->out + row * args->width + j, x * gate * up, left);
         }
     }
 }

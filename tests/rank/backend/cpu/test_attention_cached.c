@@ -27,6 +27,8 @@ typedef struct bed {
     float expected[TOKENS * WIDTH];
     float out[TOKENS * WIDTH];
     float *scratch;
+    size_t window;
+    float scale;
 } bed;
 
 static void fill(float *values, size_t count, uint32_t seed)
@@ -241,14 +243,15 @@ static void heads_may_share_keys_and_values(void **state)
 static void expect_row(const bed *b, size_t row, size_t head, float *out)
 {
     static float e[TOKENS];
-    const size_t count = row + 1;
-    const float scale = 1.0f / sqrtf(HEAD_WIDTH);
+    const size_t first = b->window > 0 && row + 1 > b->window ? row + 1 - b->window : 0;
+    const size_t count = row + 1 - first; /* tokens from `first` on */
+    const float scale = b->scale > 0.0f ? b->scale : 1.0f / sqrtf(HEAD_WIDTH);
     const float *q = b->qkv + row * 3 * WIDTH + head * HEAD_WIDTH;
     const float *bias = b->bias + head * HEAD_WIDTH;
     float largest = -INFINITY;
     float lanes[16] = {0};
     for (size_t t = 0; t < count; t++) {
-        const float *key = b->qkv + (t * 3 + 1) * WIDTH + head * HEAD_WIDTH;
+        const float *key = b->qkv + ((first + t) * 3 + 1) * WIDTH + head * HEAD_WIDTH;
         float score = 0;
         for (size_t d = 0; d < HEAD_WIDTH; d++) {
             score = fmaf((q[d] + bias[d]) * scale, key[d] + bias[WIDTH + d], score);
@@ -271,10 +274,22 @@ static void expect_row(const bed *b, size_t row, size_t head, float *out)
     for (size_t d = 0; d < HEAD_WIDTH; d++) {
         float sum = 0;
         for (size_t t = 0; t < count; t++) {
-            const float *value = b->qkv + (t * 3 + 2) * WIDTH + head * HEAD_WIDTH;
+            const float *value = b->qkv + ((first + t) * 3 + 2) * WIDTH + head * HEAD_WIDTH;
             sum = fmaf(e[t], value[d] + bias[2 * WIDTH + d], sum);
         }
         out[d] = sum * (1.0f / lanes[0]);
+    }
+}
+
+enum { BLOCK = 16, CACHE = 4 * BLOCK * WIDTH };
+
+/* No later row sees the token. */
+static void poison(float *keys, float *values, size_t block, size_t token)
+{
+    for (size_t i = 0; i < WIDTH; i++) {
+        const size_t head = (block * HEADS + i / HEAD_WIDTH) * BLOCK * HEAD_WIDTH;
+        keys[head + i % HEAD_WIDTH * BLOCK + token] = NAN;
+        values[head + token * HEAD_WIDTH + i % HEAD_WIDTH] = NAN;
     }
 }
 
@@ -282,7 +297,6 @@ static void expect_row(const bed *b, size_t row, size_t head, float *out)
 static void run_kernels(bed *b, const rank_kernels *kernels, int32_t before)
 {
     static const int32_t table[] = {3, 0, 2, 1};
-    enum { BLOCK = 16, CACHE = 4 * BLOCK * WIDTH };
     float *cache = calloc(2 * CACHE, sizeof *cache);
     assert_non_null(cache);
     memset(b->out, 0xff, sizeof b->out);
@@ -304,16 +318,18 @@ static void run_kernels(bed *b, const rank_kernels *kernels, int32_t before)
                                      .keys = cache,
                                      .values = cache + CACHE,
                                      .out = b->out + (size_t)done * WIDTH,
-                                     .scratch = b->scratch});
+                                     .scratch = b->scratch,
+                                     .window = b->window,
+                                     .scale = b->scale});
+        for (size_t t = 0; b->window > 0 && t + b->window <= (size_t)end; t++) {
+            poison(cache, cache + CACHE, (size_t)table[t / BLOCK], t % BLOCK);
+        }
     }
     free(cache);
 }
 
-/* On every instruction set with fused multiply-add. */
-static void every_row_has_the_bits_of_its_chain(void **state)
+static void check_chains(bed *b)
 {
-    (void)state;
-    bed *b = open_bed();
     for (size_t row = 0; row < TOKENS; row++) {
         for (size_t head = 0; head < HEADS; head++) {
             expect_row(b, row, head, b->expected + row * WIDTH + head * HEAD_WIDTH);
@@ -330,6 +346,28 @@ static void every_row_has_the_bits_of_its_chain(void **state)
             assert_memory_equal(b->out, b->expected, sizeof b->out);
         }
     }
+}
+
+/* On every instruction set with fused multiply-add. */
+static void every_row_has_the_bits_of_its_chain(void **state)
+{
+    (void)state;
+    bed *b = open_bed();
+    check_chains(b);
+    close_bed(b);
+}
+
+/* Windows shorter than a tile, than a vector, and that end in the middle of one; and one that is too long to cut. */
+static void a_window_leaves_out_what_is_before_it(void **state)
+{
+    (void)state;
+    static const size_t windows[] = {1, 2, 7, 15, 16, 17, 23, TOKENS, 2 * TOKENS};
+    bed *b = open_bed();
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        b->window = windows[i];
+        b->scale = i % 2 == 0 ? 0.0f : 0.21f;
+        check_chains(b);
+    }
     close_bed(b);
 }
 
@@ -339,6 +377,7 @@ int main(void)
         cmocka_unit_test(it_is_attention_over_segments),
         cmocka_unit_test(cutting_changes_nothing),
         cmocka_unit_test(every_row_has_the_bits_of_its_chain),
+        cmocka_unit_test(a_window_leaves_out_what_is_before_it),
         cmocka_unit_test(heads_may_share_keys_and_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,6 +71,7 @@ static void gelu_and_its_gradient_are_close(void **state)
     static float out[COUNT];
     static float grad[COUNT];
     static float sums[COUNT];
+    static float gated[COUNT];
     const rank_kernels *kernels = NULL;
     for (int isa = 0; (kernels = rank_kernels_at(isa)) != NULL; isa++) {
         for (int i = 0; i < COUNT; i++) {
@@ -84,6 +85,10 @@ static void gelu_and_its_gradient_are_close(void **state)
             const double at = -12.0 + 24.0 * i / (COUNT - 1);
             assert_true(fabs((double)x[i] - at) < 2e-6);
             assert_true(fabs((double)out[i] - gelu_at(at)) < 4e-6);
+        }
+        kernels->swiglu(&(rank_swiglu){1, COUNT, x, bias, COUNT, gated, true});
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_true(gated[i] == out[i] * bias[i]);
         }
         kernels->gelu_grad(&(rank_gelu_grad){1, COUNT, x, grad, sums, RANK_FLOAT32});
         for (int i = 0; i < COUNT; i++) {
@@ -161,8 +166,20 @@ static void run_llama(const rank_kernels *k, arrays *x)
                                          .dout = x->b,
                                          .dx = x->d,
                                          .dweight = x->sum1});
-    k->swiglu(&(rank_swiglu){ROWS, WIDTH, x->c, x->b, WIDTH, x->c});
+    k->swiglu(&(rank_swiglu){ROWS, WIDTH, x->c, x->b, WIDTH, x->c, false});
     k->swiglu_grad(&(rank_swiglu_grad){ROWS, WIDTH, x->b, x->c, WIDTH, x->d});
+}
+
+static void run_gemma(const rank_kernels *k, arrays *x)
+{
+    k->rmsnorm(&(rank_rmsnorm){.rows = ROWS,
+                               .width = WIDTH,
+                               .epsilon = 1e-5f,
+                               .x = x->a,
+                               .weight = x->bias,
+                               .one_more = true,
+                               .out = x->c});
+    k->swiglu(&(rank_swiglu){ROWS, WIDTH, x->c, x->b, WIDTH, x->d, true});
 }
 
 static void run_adamw(const rank_kernels *k, arrays *x)
@@ -254,7 +271,7 @@ static int equal_everywhere(runner run)
 static void every_instruction_set_gives_equal_bits(void **state)
 {
     (void)state;
-    static const runner runners[] = {run_gelu,  run_llama,     run_adamw,
+    static const runner runners[] = {run_gelu,  run_llama,     run_gemma,        run_adamw,
                                      run_embed, run_layernorm, run_cross_entropy};
     for (size_t i = 0; i < sizeof runners / sizeof *runners; i++) {
         assert_true(equal_everywhere(runners[i]));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/family.h"
+#include "model/gemma3/parts.h"
 #include "model/llama/parts.h"
 #include "rank/adapters.h"
 #include "ranks.h"
@@ -42,6 +43,23 @@ const rank_model_config mixtral = {OF_LLAMA, .settings = {[LLAMA_KV_HEADS] = 4,
                                                           [LLAMA_EXPERTS] = 5,
                                                           [LLAMA_CHOSEN] = 2,
                                                           [LLAMA_NORMED] = 1}};
+
+const rank_model_config gemma3 = {.family = &rank_gemma3,
+                                  .vocab_size = VOCAB,
+                                  .width = 60,
+                                  .layers = 3,
+                                  .heads = 8,
+                                  .context = 48,
+                                  .settings = {[GEMMA3_KV_HEADS] = 4,
+                                               [GEMMA3_HEAD_WIDTH] = 18,
+                                               [GEMMA3_HIDDEN] = 128,
+                                               [GEMMA3_EPSILON] = 1e-6,
+                                               [GEMMA3_QUERY_SCALAR] = 20,
+                                               [GEMMA3_FULL_EVERY] = 2,
+                                               [GEMMA3_THETA] = 1e6,
+                                               [GEMMA3_FACTOR] = 1,
+                                               [GEMMA3_WINDOW] = 11,
+                                               [GEMMA3_LOCAL_THETA] = 1e4}};
 
 typedef struct bed {
     rank_device device;

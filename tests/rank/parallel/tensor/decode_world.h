@@ -16,11 +16,12 @@ enum {
     SUM_LEAVES = 4, /* of a sum, with the heads of all models below */
 };
 
-/* A GPT-2, and three Llamas, the last with experts. */
+/* A GPT-2, three Llamas, the last with experts, and a Gemma. */
 extern const rank_model_config config_of_4;
 extern const rank_model_config qwen2;
 extern const rank_model_config qwen3;
 extern const rank_model_config mixtral;
+extern const rank_model_config gemma3; /* whose windows are shorter than the texts */
 
 /* How the tokens of all sequences are handed in. */
 typedef struct script {

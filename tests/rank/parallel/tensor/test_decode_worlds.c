@@ -41,6 +41,7 @@ static void every_world_has_the_same_bits(void **state)
     check_worlds(&qwen2, RANK_FLOAT32);
     check_worlds(&qwen3, RANK_FLOAT32);
     check_worlds(&mixtral, RANK_FLOAT32);
+    check_worlds(&gemma3, RANK_FLOAT32);
 }
 
 /* Their blocks of int8 begin anew at each leaf, of 16 numbers and more, and some have a few numbers left. */
@@ -51,6 +52,7 @@ static void every_world_has_the_same_bits_in_int8(void **state)
     check_worlds(&qwen2, RANK_INT8);
     check_worlds(&qwen3, RANK_INT8);
     check_worlds(&mixtral, RANK_INT8);
+    check_worlds(&gemma3, RANK_INT8);
 }
 
 /* Logits change, and little. */
@@ -98,6 +100,8 @@ static void batch_and_chunks_change_no_bit(void **state)
     check_chunks(&config_of_4, RANK_INT8);
     check_chunks(&mixtral, RANK_FLOAT32);
     check_chunks(&mixtral, RANK_INT8);
+    check_chunks(&gemma3, RANK_FLOAT32);
+    check_chunks(&gemma3, RANK_INT8);
 }
 
 /* 3 does not divide the leaves: another order of the same sums. */

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Makes gemma3.fixture: what transformers computes for tests/rank/model/test_decode.c. Tiny random Gemma 3s decode
+incrementally, as in make_llama_fixture.py; texts are longer than their windows. Needs numpy, torch and transformers.
+
+    python make_gemma3_fixture.py [directory]
+
+The format is that of make_model_fixtures.py. The models run in float64; results are rounded. The embedding's factor is
+that of the type which the model's checkpoint would have.
+"""
+import os
+import sys
+
+import numpy as np
+import torch
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+from make_decode_fixture import decode
+from make_model_fixtures import put
+
+LENGTH = 23
+SHAPE = dict(vocab_size=37, intermediate_size=48, num_attention_heads=4, max_position_embeddings=24, rms_norm_eps=1e-6,
+             pad_token_id=None)
+MODELS = {
+    "gemma3": (torch.float32, SHAPE | dict(
+        hidden_size=20, num_hidden_layers=4, num_key_value_heads=1, head_dim=6, sliding_window=5,
+        query_pre_attn_scalar=9, sliding_window_pattern=2, rope_theta=1e5, rope_local_base_freq=100.0)),
+    "gemma3-linear": (torch.bfloat16, SHAPE | dict(
+        hidden_size=24, num_hidden_layers=3, num_key_value_heads=2, head_dim=18, sliding_window=8,
+        query_pre_attn_scalar=18, layer_types=["full_attention"] * 3,
+        rope_parameters=dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e4),
+                             sliding_attention=dict(rope_type="default", rope_theta=1e4)))),
+}
+PARTS = ["input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.q_norm",
+         "self_attn.k_norm", "self_attn.o_proj", "post_attention_layernorm", "pre_feedforward_layernorm",
+         "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "post_feedforward_layernorm"]
+
+
+def names(layers):
+    return (["model.embed_tokens.weight"] +
+            ["model.layers.%d.%s.weight" % (layer, part) for layer in range(layers) for part in PARTS] +
+            ["model.norm.weight"])
+
+
+def main():
+    directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    rng = np.random.default_rng(19)
+    with open(os.path.join(directory, "gemma3.fixture"), "wb") as file:
+        for which, (dtype, settings) in MODELS.items():
+            model = Gemma3ForCausalLM(Gemma3TextConfig(**settings)).double().eval()
+            scale = torch.tensor(settings["hidden_size"] ** 0.5, dtype=torch.float32).to(dtype)
+            model.model.embed_tokens.embed_scale = scale.double()
+            state = model.state_dict()
+            flat = []
+            for name in names(settings["num_hidden_layers"]):
+                values = rng.normal(0, 0.05 if "embed" in name else 0.25, state[name].shape).astype(np.float32)
+                state[name].copy_(torch.tensor(values, dtype=torch.float64))
+                flat.append(values.reshape(-1))
+            ids = [int(i) for i in rng.integers(0, settings["vocab_size"], LENGTH)]
+            put(file, which + ".params", np.concatenate(flat))
+            put(file, which + ".ids", ids)
+            put(file, which + ".logits", decode(model, ids))
+
+
+if __name__ == "__main__":
+    main()
