@@ -71,8 +71,10 @@ void launch_step_decoding(const launch_ask *ask, launch_estimate *made)
     const double number_bytes = ask->precision == PROTO_PRECISION_BFLOAT16 ? 2 : 4;
     const double batch = (double)ask->batch;
     const double seen = launch_model_seen(model);
-    const double cached = batch * (double)model->context * 2 * (double)launch_model_keys(model) *
-                          (double)model->layers / tensor * number_bytes;
+    const double keys =
+        (double)(launch_model_keys(model) * launch_model_key_copies(model, tensor)) / tensor;
+    const double cached =
+        batch * (double)model->context * 2 * keys * (double)model->layers * number_bytes;
     made->run.pipeline = (proto_pipeline){.stages = 1, .chunks = 1, .micro_batches = 1};
     made->tokens = batch * (double)layout->data;
     made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] = weight_bytes(ask, tensor, number_bytes);

@@ -17,11 +17,13 @@ double launch_int8_column_bytes(int64_t depth, int64_t leaves)
     return (double)leaves * (ceil(leaf / BLOCK) * SCALE_BYTES + 2 * ceil(leaf / 2));
 }
 
-/* Of sums over heads and over columns of the MLP: blocks begin anew at each. */
+/* Of sums over heads and over columns of the MLP: blocks begin anew at each. In a family that trains leaves divide
+ * the heads of keys, too (rank_decoder_leaves). */
 static int64_t count_leaves(const launch_model *model)
 {
+    const int64_t heads = model->decodes_only ? model->heads : model->kv_heads;
     int64_t leaves = 1;
-    while (leaves < LEAVES_MAX && model->kv_heads % (2 * leaves) == 0 &&
+    while (leaves < LEAVES_MAX && heads % (2 * leaves) == 0 &&
            model->hidden % (2 * leaves * HIDDEN_UNIT) == 0) {
         leaves *= 2;
     }
@@ -52,7 +54,7 @@ double launch_int8_weight_bytes(const launch_model *model, int tensor, double nu
     const double layers = (double)model->layers;
     const double width = (double)model->width;
     const double queries = (double)launch_model_queries(model);
-    const double keys = (double)launch_model_keys(model);
+    const double keys = (double)(launch_model_keys(model) * launch_model_key_copies(model, tensor));
     const double mlps = model->experts > 0 ? (double)model->experts : 1;
     const double hidden = first_columns(model) + (double)model->hidden;
     /* columns of products with rows of the stream, but for the MLP's, and those of sums over heads */

@@ -41,7 +41,9 @@ static base_status check_tensor(const launch_ask *ask, const launch_layout *layo
                                 base_error *reterr)
 {
     const launch_model *model = &ask->model;
-    if (model->kv_heads % layout->tensor != 0) {
+    const bool shares =
+        ask->decode && layout->tensor % model->kv_heads == 0 && model->heads % layout->tensor == 0;
+    if (model->kv_heads % layout->tensor != 0 && !shares) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "%" PRId64 " heads%s cannot be cut in %" PRId64 " equal parts: --tensor",
                          model->kv_heads,

@@ -156,6 +156,11 @@ int64_t launch_model_keys(const launch_model *model)
     return model->kv_heads * model->head_width;
 }
 
+int64_t launch_model_key_copies(const launch_model *model, int tensor)
+{
+    return tensor > model->kv_heads ? tensor / model->kv_heads : 1;
+}
+
 /* Of an MLP's matrices. */
 static double mlp_params(const launch_model *model)
 {
@@ -234,8 +239,11 @@ double launch_stage_params(const launch_model *model, const launch_stage *part, 
     const double norm = model->rms ? width : 2 * width;
     double cut = matrix_params(model, model->experts > 0 ? model->experts : 1);
     double whole = (model->after_norms ? 4 : 2) * norm + router_params(model);
+    const double again = (double)(launch_model_key_copies(model, tensor) - 1);
+    const double keys = 2 * (double)launch_model_keys(model);
+    cut += again * keys * width;
     if (!model->rms || model->biased) {
-        cut += (double)(launch_model_queries(model) + 2 * launch_model_keys(model));
+        cut += (double)launch_model_queries(model) + (1 + again) * keys;
     }
     if (!model->rms) {
         cut += (double)model->hidden;

@@ -56,6 +56,10 @@ int64_t launch_model_routing(const launch_model *model);
 int64_t launch_model_queries(const launch_model *model);
 int64_t launch_model_keys(const launch_model *model);
 
+/* How many of `tensor` ranks have each head of keys and values: 1, but where there are more ranks than such heads,
+ * which they can be in decoding. */
+int64_t launch_model_key_copies(const launch_model *model, int tensor);
+
 /* How many tokens each token of a sequence attends to, in the mean of all its tokens and of all layers. */
 double launch_model_seen(const launch_model *model);
 

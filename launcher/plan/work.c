@@ -82,7 +82,9 @@ double launch_work_decoding_bytes(const launch_model *model, double batch, int t
     const double deepest = fmax(fmax(hidden, queries) / tensor, width); /* a product's input */
     const double narrow = precision == PROTO_PRECISION_BFLOAT16 ? deepest / 2 : 0;
     const double columns =
-        2 * queries + 2 * (double)launch_model_keys(model) + (model->gated ? 2 : 1) * hidden;
+        2 * queries +
+        2 * (double)(launch_model_keys(model) * launch_model_key_copies(model, tensor)) +
+        (model->gated ? 2 : 1) * hidden;
     const double chosen = (double)model->chosen;
     /* where tokens go, and rows of one expert */
     const double routed = model->experts > 0 ? (double)launch_model_routing(model) + width : 0;

@@ -117,12 +117,19 @@ static inline const float *rank_decoder_shard(const rank_run *run, size_t offset
     return run->hooks->need(run->hooks->weights, offset, count);
 }
 
-/* How many leaves a rank's part of a model's sums has (parallel/tensor/tp.h): equally many for heads of
- * keys, columns of the MLP and the vocabulary. More for one of them would help no number of ranks. */
-static inline int rank_decoder_leaves(size_t kv_heads, size_t hidden, int ranks)
+/* A rank's heads of keys and values. More ranks than heads have one each, and neighbours the same one. */
+static inline size_t rank_decoder_kv_heads(size_t whole, int ranks)
+{
+    return whole > (size_t)ranks ? whole / (size_t)ranks : 1;
+}
+
+/* How many leaves a rank's part of a model's sums has (parallel/tensor/tp.h): equally many for heads,
+ * columns of the MLP and the vocabulary. More for one of them would help no number of ranks. `heads`: of keys in a
+ * family that trains, whose gradients are such sums, too. */
+static inline int rank_decoder_leaves(size_t heads, size_t hidden, int ranks)
 {
     const size_t unit = RANK_DECODER_HIDDEN_UNIT;
-    const int of_heads = rank_tp_leaves(kv_heads, 1);
+    const int of_heads = rank_tp_leaves(heads, 1);
     const int of_columns = rank_tp_leaves(hidden % unit == 0 ? hidden / unit : 1, 1);
     const int whole = of_heads < of_columns ? of_heads : of_columns;
     return whole % ranks == 0 ? whole / ranks : 1;

@@ -56,27 +56,46 @@ static size_t common_divisor(size_t a, size_t b)
     return a;
 }
 
-/* The largest number of ranks that divides all heads and columns. A vocabulary may be padded, so it
- * does not count. */
-static size_t world_max(const rank_model_config *config)
+/* What numbers of ranks must fit. A vocabulary may be padded, so it does not count. */
+typedef struct world_bounds {
+    size_t units; /* ranks divide them: heads, and columns of the MLP; */
+    /* and they divide these, or are a multiple of them. 0: there are as many as heads */
+    size_t kv_heads;
+} world_bounds;
+
+static world_bounds bounds_of(const rank_model_config *config)
 {
-    size_t divisor = 0;
+    world_bounds bounds = {.units = 0};
     for (int i = 0; i < rank_model_tensor_count(config); i++) {
         rank_tensor tensor;
         rank_model_tensor(config, i, &tensor);
-        if (tensor.cut.kind != RANK_CUT_NONE && tensor.cut.kind != RANK_CUT_VOCAB) {
-            divisor =
-                common_divisor(rank_cut_units(&tensor.cut, tensor.shape[tensor.cut.axis]), divisor);
+        const rank_cut_kind kind = tensor.cut.kind;
+        if (kind == RANK_CUT_NONE || kind == RANK_CUT_VOCAB) {
+            continue;
+        }
+        const size_t units = rank_cut_units(&tensor.cut, tensor.shape[tensor.cut.axis]);
+        if (kind == RANK_CUT_KV_HEADS) {
+            bounds.kv_heads = units;
+        } else {
+            bounds.units = common_divisor(units, bounds.units);
         }
     }
-    return divisor;
+    return bounds;
+}
+
+/* Whether so many ranks can have heads of keys and values: several each, or one that others have, too. */
+static bool can_share(size_t kv_heads, size_t ranks)
+{
+    return kv_heads == 0 || kv_heads % ranks == 0 || ranks % kv_heads == 0;
 }
 
 static bool can_decode(const rank_model_config *config, int ranks)
 {
-    return world_max(config) % (size_t)ranks == 0;
+    const world_bounds bounds = bounds_of(config);
+    return bounds.units % (size_t)ranks == 0 && can_share(bounds.kv_heads, (size_t)ranks);
 }
 
+/* Leaves divide the heads of keys and values: no ranks share one, whose gradients nobody would add up. */
 static bool can_train(const rank_model_config *config, int ranks)
 {
     return ranks == 1 ||
@@ -87,7 +106,8 @@ static bool can_train(const rank_model_config *config, int ranks)
 enum { LIMIT_BYTES = 96 };
 
 /* What it is that so many ranks do not divide: heads, else columns of the MLP, else the vocabulary. */
-static void say_limit(const rank_model_config *config, int ranks, char limit[LIMIT_BYTES])
+static void say_limit(const rank_model_config *config, int ranks, bool shares,
+                      char limit[LIMIT_BYTES])
 {
     if (config->family->decoder == NULL) {
         (void)snprintf(limit, LIMIT_BYTES, "model of %d heads", config->heads);
@@ -95,7 +115,9 @@ static void say_limit(const rank_model_config *config, int ranks, char limit[LIM
     }
     const rank_decoder whole = rank_decoder_describe(config, 1);
     const size_t count = ranks > 0 ? (size_t)ranks : 1;
-    if (ranks < 1 || whole.kv_heads % count != 0) {
+    const bool apart = whole.kv_heads % count == 0;
+    if (ranks < 1 || whole.heads % count != 0 ||
+        !(shares ? can_share(whole.kv_heads, count) : apart)) {
         char kept[48] = "";
         if (whole.kv_heads != whole.heads) { /* fewer: they are what limits it */
             (void)snprintf(kept, sizeof kept, ", and %zu of keys and values,", whole.kv_heads);
@@ -128,7 +150,7 @@ static base_status check_ranks(const rank_model_config *config, int ranks, int m
         }
     }
     char limit[LIMIT_BYTES];
-    say_limit(config, ranks, limit);
+    say_limit(config, ranks, can == can_decode, limit);
     return base_fail(reterr, BASE_ERR_INVALID,
                      "a %s cannot be cut between %d ranks; it can between %s", limit, ranks,
                      fitting);
@@ -136,7 +158,7 @@ static base_status check_ranks(const rank_model_config *config, int ranks, int m
 
 base_status rank_model_check_world(const rank_model_config *config, int ranks, base_error *reterr)
 {
-    return check_ranks(config, ranks, (int)world_max(config), can_decode, reterr);
+    return check_ranks(config, ranks, (int)bounds_of(config).units, can_decode, reterr);
 }
 
 base_status rank_model_check_tensor_ranks(const rank_model_config *config, int ranks,

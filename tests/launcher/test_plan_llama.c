@@ -191,6 +191,13 @@ static void a_window_bounds_what_decoding_reads(void **state)
     assert_true(is_close(launch_model_seen(model), seen));
     assert_true(made.memory_bytes[LAUNCH_MEMORY_CACHE] == token * 8192);
     assert_true(is_close(made.compute_s, (4 * 999885952.0 + token * seen) / 1e9));
+    /* each of four ranks has the head of keys and values: its matrices, and its cache */
+    made = figures_of(&ask, 1, 4, 1);
+    const double matrices = 26 * 2 * 256 * 1152.0;
+    const double whole = 26 * (4 * 1152 + 2 * 256.0) + 1152;
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_CACHE] == token * 8192);
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_WEIGHTS],
+                         4 * ((999885952.0 - matrices - whole) / 4 + matrices + whole)));
     ask.model.context = 256; /* shorter than the window */
     assert_true(launch_model_seen(&ask.model) == 128);
 }

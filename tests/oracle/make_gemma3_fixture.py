@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """Makes gemma3.fixture: what transformers computes for tests/rank/model/test_decode.c. Tiny random Gemma 3s decode
-incrementally, as in make_llama_fixture.py; texts are longer than their windows. Needs numpy, torch and transformers.
+incrementally, as in make_llama_fixture.py; texts are longer than their windows. And the directory gemma3, for
+tests/integration/gemma3.sh: a model as transformers writes it, in bfloat16, and the tokens that it draws behind texts,
+in tokens.json. Needs numpy, torch, transformers and tokenizers.
 
     python make_gemma3_fixture.py [directory]
 
 The format is that of make_model_fixtures.py. The models run in float64; results are rounded. The embedding's factor is
 that of the type which the model's checkpoint would have.
 """
+import json
 import os
 import sys
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
 from make_decode_fixture import decode
@@ -40,6 +44,36 @@ def names(layers):
             ["model.layers.%d.%s.weight" % (layer, part) for layer in range(layers) for part in PARTS] +
             ["model.norm.weight"])
 
+# Shorter than the window of 16 tokens, longer, and much longer.
+PROMPTS = ["The quick brown fox", "int main(void) { return 42; }",
+           "A text that goes on behind its window, and on, and on, until nobody recalls how it began. Then it ends."]
+
+
+def make_directory(directory, tokenizer):
+    """A model with one head of keys and values; its numbers are those of bfloat16."""
+    torch.manual_seed(23)
+    config = Gemma3TextConfig(
+        vocab_size=640, hidden_size=32, intermediate_size=64, num_hidden_layers=7, num_attention_heads=4,
+        num_key_value_heads=1, head_dim=16, sliding_window=16, query_pre_attn_scalar=12, max_position_embeddings=256,
+        pad_token_id=None, bos_token_id=1, eos_token_id=2)
+    model = Gemma3ForCausalLM(config)
+    with torch.no_grad():
+        for name, values in model.named_parameters():
+            values.normal_(0, 0.03 if "embed" in name else 0.3 if "norm" in name else 0.15)
+    model = model.to(torch.bfloat16).eval()
+    model.save_pretrained(directory)
+    os.remove(os.path.join(directory, "generation_config.json"))
+    scale = model.model.embed_tokens.embed_scale.to(torch.bfloat16)
+    model = model.double()
+    model.model.embed_tokens.embed_scale = scale.double()
+    with open(os.path.join(directory, "tokens.json"), "w") as file:
+        for prompt in PROMPTS:
+            ids = tokenizer.encode(prompt).ids
+            out = model.generate(torch.tensor([ids]), max_new_tokens=24, do_sample=False, eos_token_id=None,
+                                 pad_token_id=0)
+            print(json.dumps({"prompt": prompt, "prompt_token_ids": ids, "token_ids": out[0, len(ids):].tolist()}),
+                  file=file)
+
 
 def main():
     directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
@@ -59,6 +93,7 @@ def main():
             put(file, which + ".params", np.concatenate(flat))
             put(file, which + ".ids", ids)
             put(file, which + ".logits", decode(model, ids))
+    make_directory(os.path.join(directory, "gemma3"), Tokenizer.from_file(os.path.join(directory, "hub_gemma.json")))
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
     const size_t head_width = gemma3_setting(config, GEMMA3_HEAD_WIDTH);
     *decoder = (rank_decoder){
         .heads = (size_t)(config->heads / ranks),
-        .kv_heads = kv_heads / (size_t)ranks,
+        .kv_heads = rank_decoder_kv_heads(kv_heads, ranks),
         .head_width = head_width,
         .hidden = hidden / (size_t)ranks,
-        .leaves = rank_decoder_leaves(kv_heads, hidden, ranks),
+        .leaves = rank_decoder_leaves((size_t)config->heads, hidden, ranks),
         .rms = true,
         .one_more = true,
         .epsilon = (float)of[GEMMA3_EPSILON],

@@ -161,15 +161,11 @@ static void set_block_tensor(const rank_model_config *config, const gemma3_layou
     rank_tensor_set_shape(tensor, rows == NOTHING ? 0 : elements(config, rows),
                           elements(config, block_tensors[which].columns), offset);
     tensor->pack = rows == NOTHING ? RANK_TENSOR_PLAIN : RANK_TENSOR_PACKED_TRANSPOSED;
-    /* A rank's query heads are those that share its heads of keys: they are cut together. */
-    const size_t head_width = gemma3_setting(config, GEMMA3_HEAD_WIDTH);
-    const size_t shared = (size_t)config->heads / gemma3_setting(config, GEMMA3_KV_HEADS);
+    const bool of_heads = kind == RANK_CUT_HEADS || kind == RANK_CUT_KV_HEADS;
     tensor->cut = (rank_cut){.kind = kind,
                              .axis = block_tensors[which].axis,
                              .parts = 1,
-                             .unit = kind == RANK_CUT_HEADS      ? shared * head_width
-                                     : kind == RANK_CUT_KV_HEADS ? head_width
-                                                                 : 1};
+                             .unit = of_heads ? elements(config, HEAD) : 1};
 }
 
 void gemma3_tensor(const rank_model_config *config, int index, rank_tensor *tensor)

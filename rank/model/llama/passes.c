@@ -7,7 +7,7 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
     const size_t hidden = llama_setting(config, LLAMA_HIDDEN);
     *decoder = (rank_decoder){
         .heads = (size_t)(config->heads / ranks),
-        .kv_heads = kv_heads / (size_t)ranks,
+        .kv_heads = rank_decoder_kv_heads(kv_heads, ranks),
         .head_width = llama_setting(config, LLAMA_HEAD_WIDTH),
         .hidden = hidden / (size_t)ranks,
         .leaves = rank_decoder_leaves(kv_heads, hidden, ranks),

@@ -295,15 +295,11 @@ static void set_block_tensor(const rank_model_config *config, const llama_layout
     /* a router stays in float32, whatever the matrices are */
     tensor->pack = rows == NOTHING || which == LLAMA_ROUTER ? RANK_TENSOR_PLAIN
                                                             : RANK_TENSOR_PACKED_TRANSPOSED;
-    /* A rank's query heads are those that share its heads of keys: they are cut together. */
-    const size_t head_width = llama_setting(config, LLAMA_HEAD_WIDTH);
-    const size_t shared = (size_t)config->heads / llama_setting(config, LLAMA_KV_HEADS);
+    const bool of_heads = kind == RANK_CUT_HEADS || kind == RANK_CUT_KV_HEADS;
     tensor->cut = (rank_cut){.kind = kind,
                              .axis = block_tensors[which].axis,
                              .parts = 1,
-                             .unit = kind == RANK_CUT_HEADS      ? shared * head_width
-                                     : kind == RANK_CUT_KV_HEADS ? head_width
-                                                                 : 1};
+                             .unit = of_heads ? elements(config, HEAD) : 1};
 }
 
 void llama_tensor(const rank_model_config *config, int index, rank_tensor *tensor)

@@ -15,6 +15,13 @@ rank_cut_range rank_cut_range_make(const rank_cut *cut, size_t extent, int part,
                                    int ranks)
 {
     const size_t units = rank_cut_units(cut, extent);
+    if (cut->kind == RANK_CUT_KV_HEADS && units < (size_t)ranks) {
+        const int sharers = ranks / (int)units;
+        BASE_ASSERT(ranks % (int)units == 0);
+        return (rank_cut_range){.first =
+                                    ((size_t)part * units + (size_t)(rank / sharers)) * cut->unit,
+                                .count = cut->unit};
+    }
     const size_t count = units / (size_t)ranks * cut->unit;
     BASE_ASSERT(units % (size_t)ranks == 0);
     return (rank_cut_range){.first = (size_t)part * units * cut->unit + (size_t)rank * count,

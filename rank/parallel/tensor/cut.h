@@ -8,8 +8,10 @@
 typedef enum rank_cut_kind {
     RANK_CUT_NONE, /* every rank has all of it */
     RANK_CUT_HEADS,
-    RANK_CUT_KV_HEADS, /* heads of keys and values, if there are fewer of them than query heads */
-    RANK_CUT_HIDDEN,   /* the inner columns of the MLP */
+    /* Heads of keys and values, if there are fewer of them than query heads. If there are fewer than ranks, too,
+     * neighbouring ranks have the same one. */
+    RANK_CUT_KV_HEADS,
+    RANK_CUT_HIDDEN, /* the inner columns of the MLP */
     RANK_CUT_VOCAB,
 } rank_cut_kind;
 
@@ -31,7 +33,7 @@ typedef struct rank_cut_range {
     size_t count;
 } rank_cut_range;
 
-/* This rank's range within part `part`. The ranks divide the units. */
+/* This rank's range within part `part`. The ranks divide the units, or a multiple of units of RANK_CUT_KV_HEADS. */
 rank_cut_range rank_cut_range_make(const rank_cut *cut, size_t extent, int part, int rank,
                                    int ranks);
 

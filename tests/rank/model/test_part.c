@@ -47,7 +47,8 @@ static void check_parts(const rank_model_config *config, int ranks)
     const size_t count = rank_model_param_count(config);
     float *whole = calloc(count, sizeof *whole);
     float *back = calloc(count, sizeof *back);
-    size_t uncut = 0;
+    const size_t more = (size_t)ranks - 1;
+    size_t held_again = 0; /* by ranks behind the first that has it */
     size_t held = 0;
     assert_non_null(whole);
     assert_non_null(back);
@@ -57,15 +58,18 @@ static void check_parts(const rank_model_config *config, int ranks)
     for (int i = 0; i < rank_model_tensor_count(config); i++) {
         rank_tensor tensor;
         rank_model_tensor(config, i, &tensor);
-        uncut += tensor.cut.kind == RANK_CUT_NONE ? tensor.count : 0;
+        held_again += tensor.cut.kind == RANK_CUT_NONE ? more * tensor.count : 0;
+        if (tensor.cut.kind == RANK_CUT_KV_HEADS) {
+            const size_t heads = rank_cut_units(&tensor.cut, tensor.shape[tensor.cut.axis]);
+            held_again += (size_t)ranks > heads ? ((size_t)ranks / heads - 1) * tensor.count : 0;
+        }
     }
     for (int rank = 0; rank < ranks; rank++) {
         const rank_model_config part = part_of(config, ranks, rank);
         held += copy_rank(&part, whole, back);
     }
     assert_memory_equal(back, whole, count * sizeof *whole);
-    assert_int_equal(held,
-                     count + (size_t)(ranks - 1) * uncut); /* so cut elements have one holder */
+    assert_int_equal(held, count + held_again); /* so other elements have one holder */
     free(whole);
     free(back);
 }

@@ -21,7 +21,8 @@ extern const rank_model_config config_of_4;
 extern const rank_model_config qwen2;
 extern const rank_model_config qwen3;
 extern const rank_model_config mixtral;
-extern const rank_model_config gemma3; /* whose windows are shorter than the texts */
+/* Windows are shorter than the texts, and all ranks have the one head of keys and values. */
+extern const rank_model_config gemma3;
 
 /* How the tokens of all sequences are handed in. */
 typedef struct script {

@@ -6,6 +6,7 @@
 
 #include "model/family.h"
 #include "model/gpt2/gpt2.h"
+#include "model/llama/parts.h"
 #include "support.h"
 
 static const rank_model_config config = {
@@ -65,6 +66,50 @@ static void fused_parts_are_cut_alike(void **state)
     }
 }
 
+/* Two heads of keys and values between four ranks. */
+static void more_ranks_than_heads_of_keys_share_them(void **state)
+{
+    (void)state;
+    const rank_cut cut = {.kind = RANK_CUT_KV_HEADS, .parts = 1, .unit = 6};
+    for (int rank = 0; rank < 4; rank++) {
+        const rank_cut_range range = rank_cut_range_make(&cut, 12, 0, rank, 4);
+        assert_int_equal(range.first, rank / 2 * 6);
+        assert_int_equal(range.count, 6);
+    }
+    assert_int_equal(rank_cut_range_make(&cut, 12, 0, 1, 2).first, 6);
+}
+
+/* Of 12 heads, and 2 or 3 of keys and values. */
+static void heads_of_keys_limit_the_ranks(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_model_config llama = {.family = &rank_llama,
+                               .vocab_size = 600,
+                               .width = 24,
+                               .layers = 1,
+                               .heads = 12,
+                               .context = 8,
+                               .settings = {[LLAMA_KV_HEADS] = 2,
+                                            [LLAMA_HEAD_WIDTH] = 4,
+                                            [LLAMA_HIDDEN] = 192,
+                                            [LLAMA_EPSILON] = 1e-6,
+                                            [LLAMA_THETA] = 1e4}};
+    static const int fitting[] = {1, 2, 4, 6, 12};
+    for (size_t i = 0; i < sizeof fitting / sizeof *fitting; i++) {
+        assert_ok(rank_model_check_world(&llama, fitting[i], &error), &error);
+    }
+    assert_status(rank_model_check_world(&llama, 3, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "12 heads, and 2 of keys and values, cannot be cut "
+                                          "between 3 ranks; it can between 1, 2, 4, 6, 12"));
+    assert_status(rank_model_check_tensor_ranks(&llama, 4, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "2 of keys and values, cannot be cut between 4 ranks; it "
+                                          "can between 1, 2"));
+    llama.settings[LLAMA_KV_HEADS] = 3;
+    assert_status(rank_model_check_world(&llama, 2, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "it can between 1, 3, 6, 12"));
+}
+
 static void ranks_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -81,6 +126,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_has_one_owner),
         cmocka_unit_test(fused_parts_are_cut_alike),
+        cmocka_unit_test(more_ranks_than_heads_of_keys_share_them),
+        cmocka_unit_test(heads_of_keys_limit_the_ranks),
         cmocka_unit_test(ranks_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

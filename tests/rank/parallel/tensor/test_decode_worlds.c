@@ -104,6 +104,40 @@ static void batch_and_chunks_change_no_bit(void **state)
     check_chunks(&gemma3, RANK_INT8);
 }
 
+/* The logits are nearly those of one rank, which are in `alone`. */
+static void assert_close(const world *w, float (*alone)[SEQUENCES][TOKENS][PADDED])
+{
+    for (int s = 0; s < SEQUENCES; s++) {
+        for (int t = 0; t < TOKENS; t++) {
+            for (int v = 0; v < PADDED; v++) {
+                const float expected = (*alone)[s][t][v];
+                const float difference = fabsf((*w->logits)[s][t][v] - expected);
+                if (!(difference <= 1e-4f * (1.0f + fabsf(expected)))) {
+                    fail_msg("sequence %d, token %d, id %d: %g, not %g", s, t, v,
+                             (double)(*w->logits)[s][t][v], (double)expected);
+                }
+            }
+        }
+    }
+}
+
+/* Two heads of keys and values, each of which two ranks have: more ranks than leaves. */
+static void ranks_that_share_heads_come_close(void **state)
+{
+    (void)state;
+    rank_model_config config = qwen3;
+    config.settings[LLAMA_KV_HEADS] = 2;
+    world w = new_world(&config, RANK_FLOAT32);
+    run_world(&w, 1, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
+    float(*alone)[SEQUENCES][TOKENS][PADDED] = keep(&w);
+    run_world(&w, 4, COLL_TRANSPORT_SHM, (script){SEQUENCES, 7});
+    assert_close(&w, alone);
+    run_world(&w, 2, COLL_TRANSPORT_SHM, (script){SEQUENCES, 7});
+    assert_memory_equal(w.logits, alone, sizeof *alone);
+    free(alone);
+    free_world(&w);
+}
+
 /* 3 does not divide the leaves: another order of the same sums. */
 static void three_ranks_come_close(void **state)
 {
@@ -112,18 +146,7 @@ static void three_ranks_come_close(void **state)
     run_world(&w, 1, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
     float(*alone)[SEQUENCES][TOKENS][PADDED] = keep(&w);
     run_world(&w, 3, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
-    for (int s = 0; s < SEQUENCES; s++) {
-        for (int t = 0; t < TOKENS; t++) {
-            for (int v = 0; v < PADDED; v++) {
-                const float expected = (*alone)[s][t][v];
-                const float difference = fabsf((*w.logits)[s][t][v] - expected);
-                if (!(difference <= 1e-4f * (1.0f + fabsf(expected)))) {
-                    fail_msg("sequence %d, token %d, id %d: %g, not %g", s, t, v,
-                             (double)(*w.logits)[s][t][v], (double)expected);
-                }
-            }
-        }
-    }
+    assert_close(&w, alone);
     run_world(&w, 4, COLL_TRANSPORT_SHM, (script){SEQUENCES, 5});
     assert_memory_equal(w.logits, alone, sizeof *alone);
     free(alone);
@@ -283,6 +306,7 @@ int main(void)
         cmocka_unit_test(int8_comes_close),
         cmocka_unit_test(batch_and_chunks_change_no_bit),
         cmocka_unit_test(three_ranks_come_close),
+        cmocka_unit_test(ranks_that_share_heads_come_close),
         cmocka_unit_test(training_has_the_log_probabilities_of_every_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
