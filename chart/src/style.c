@@ -17,7 +17,8 @@
 #define RULES                                                                                      \
     ".chart text{font-size:13px;fill:var(--ink)}"                                                  \
     ".chart .tick,.chart .label{fill:var(--soft)}"                                                 \
-    ".chart .inside{fill:#fff}.chart .title{font-size:17px}"                                       \
+    ".chart .inside{fill:#fff;stroke:#0007;stroke-width:2px;paint-order:stroke}.chart "            \
+    ".title{font-size:17px}"                                                                       \
     ".chart .inside,.chart .title,.chart .value,.chart .row{font-weight:600}"                      \
     ".chart .value{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round}"  \
     ".grid{stroke:var(--grid)}.axis{stroke:var(--soft);opacity:.6}"                                \

@@ -152,13 +152,14 @@ static void put_bars(const launch_inference_figures *of, base_buffer *text)
 static void put_rank_rows(const launch_inference_view *view, base_buffer *text)
 {
     const launch_inference_figures *of = view->figures;
-    base_buffer_put(text, "<div class=\"scroll parts\"><table><thead><tr><th class=\"n\">rank</th>"
-                          "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
-                          "<th class=\"n\">computing</th><th class=\"n\">moving bytes</th>"
-                          "<th class=\"n\">waiting</th><th class=\"n\">candidates</th>"
-                          "<th class=\"n\">slowest in</th><th class=\"n\">cost to others</th>"
-                          "<th class=\"n\">weights</th><th class=\"n\">cache</th>"
-                          "<th class=\"n\">peak memory</th></tr></thead><tbody>\n");
+    base_buffer_put(text,
+                    "<div class=\"scroll wide parts\"><table><thead><tr><th class=\"n\">rank</th>"
+                    "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
+                    "<th class=\"n\">computing</th><th class=\"n\">moving bytes</th>"
+                    "<th class=\"n\">waiting</th><th class=\"n\">candidates</th>"
+                    "<th class=\"n\">slowest in</th><th class=\"n\">cost to others</th>"
+                    "<th class=\"n\">weights</th><th class=\"n\">cache</th>"
+                    "<th class=\"n\">peak memory</th></tr></thead><tbody>\n");
     for (int r = 0; r < of->rank_count; r++) {
         const launch_inference_rank *rank = &of->ranks[r];
         base_buffer_printf(text, "<tr><td class=\"n\">%d</td>", r);
@@ -229,7 +230,7 @@ static void put_comparison(const launch_inference_view *view, base_buffer *text)
                            "below low, and a tenth above high. First tokens are of the first round",
                            of->rounds);
     }
-    base_buffer_put(text, ".</p><div class=\"scroll\"><table><thead><tr><th></th>"
+    base_buffer_put(text, ".</p><div class=\"scroll wide\"><table><thead><tr><th></th>"
                           "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
                           "<th class=\"n\">low</th><th class=\"n\">high</th>"
                           "<th class=\"n\">tokens/s</th><th class=\"n\">tokens</th></tr></thead>"
@@ -363,11 +364,11 @@ static void put_prompts(const launch_inference_view *view, base_buffer *text)
     const json_t *prompts = json_object_get(view->results, "prompts");
     const json_t *single = json_object_get(json_object_get(view->results, "single"), "prompts");
     const size_t all = json_array_size(prompts);
-    base_buffer_put(text,
-                    "<section><h2>Prompts and texts</h2><div class=\"scroll\"><table><thead><tr>"
-                    "<th>prompt</th><th>text</th><th class=\"n\">tokens</th>"
-                    "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
-                    "<th class=\"n\">p50</th><th class=\"n\">p95</th>");
+    base_buffer_put(
+        text, "<section><h2>Prompts and texts</h2><div class=\"scroll wide\"><table><thead><tr>"
+              "<th>prompt</th><th>text</th><th class=\"n\">tokens</th>"
+              "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
+              "<th class=\"n\">p50</th><th class=\"n\">p95</th>");
     if (single != NULL) {
         base_buffer_put(text, "<th class=\"n\">on one rank, mean</th><th>its tokens</th>");
     }

@@ -350,9 +350,6 @@ static void put_scaling_caption(const launch_run *run, base_buffer *text)
     base_buffer_put(text, proto_mode_get(run->job->job.mode)->pipelined
                               ? "."
                               : ", each with a batch of its own.");
-    if (summary->scaling_count < 2) {
-        base_buffer_put(text, " Other numbers of processes were not measured.");
-    }
     for (int i = 0; i < summary->scaling_count; i++) {
         if (summary->scaling[i].rounds > 1) {
             base_buffer_put(text, " The bars show the slowest and the fastest round.");
@@ -375,10 +372,12 @@ static void put_curves(const launch_run *run, base_buffer *text)
     put_figure(text, launch_loss_figure(run, true));
     base_buffer_put(text, "</div>");
     put_figure(text, launch_accuracy_figure(run));
-    base_buffer_put(text, "</section><section><h2>How it scales</h2><p class=\"hintline\">");
-    put_scaling_caption(run, text);
-    base_buffer_put(text, "</p>");
-    put_figure(text, launch_scaling_figure(run));
+    if (run->summary->scaling_count > 1) { /* one number of processes shows no scaling */
+        base_buffer_put(text, "</section><section><h2>How it scales</h2><p class=\"hintline\">");
+        put_scaling_caption(run, text);
+        base_buffer_put(text, "</p>");
+        put_figure(text, launch_scaling_figure(run));
+    }
     base_buffer_put(text, "</section></div>\n");
 }
 

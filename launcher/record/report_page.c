@@ -81,11 +81,31 @@ void launch_report_ms(base_buffer *text, double ms, int decimals)
     base_buffer_put(text, isfinite(ms) ? "\xc2\xa0ms" : "");
 }
 
+/* A text's first sentence, with its end mark: so many bytes. */
+static size_t sentence_length(const char *text)
+{
+    size_t length = strcspn(text, ".?");
+    while (text[length] != '\0' && text[length + 1] != ' ' && text[length + 1] != '\0') {
+        length += 1 + strcspn(text + length + 1, ".?");
+    }
+    return text[length] == '\0' ? length : length + 1;
+}
+
 void launch_report_lesson(base_buffer *text, const char *lesson_notes)
 {
-    base_buffer_put(text, "<section class=\"lesson\"><h2>What this run shows</h2><p>");
-    base_buffer_html(text, lesson_notes);
-    base_buffer_put(text, "</p></section>\n");
+    base_buffer escaped = {0};
+    base_buffer_html(&escaped, lesson_notes);
+    base_buffer_put(text, "<section class=\"lesson\"><h2>What this run shows</h2><ul>\n");
+    const char *at = escaped.data != NULL ? escaped.data : "";
+    while (*at != '\0') {
+        const size_t length = sentence_length(at);
+        base_buffer_printf(text, "<li>%.*s</li>\n", (int)length, at);
+        at += length;
+        at += strspn(at, " ");
+    }
+    base_buffer_put(text, "</ul></section>\n");
+    text->failed = text->failed || escaped.failed;
+    base_buffer_fini(&escaped);
 }
 
 void launch_report_terms(base_buffer *text, const launch_term *terms, size_t count)

@@ -245,12 +245,12 @@ base_status launch_report_manifest(const char *manifest, base_buffer *text, base
     if (object == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the report's table");
     }
-    base_buffer_put(text,
-                    "<section><h2>The manifest</h2><p class=\"hintline\">All of manifest.json: "
-                    "what ran, on what, and what came out.</p><div class=\"scroll\">"
-                    "<table class=\"manifest\"><tbody>\n");
+    base_buffer_put(text, "<section><details><summary><h2>The manifest</h2></summary>"
+                          "<p class=\"hintline\">All of manifest.json: "
+                          "what ran, on what, and what came out.</p><div class=\"scroll\">"
+                          "<table class=\"manifest\"><tbody>\n");
     put_rows(text, "", object);
-    base_buffer_put(text, "</tbody></table></div></section>\n");
+    base_buffer_put(text, "</tbody></table></div></details></section>\n");
     json_decref(object);
     return BASE_OK;
 }

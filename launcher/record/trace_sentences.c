@@ -63,8 +63,8 @@ static void say_buckets(const launch_trace *trace, int ranks, base_buffer *text)
         base_buffer_put(text, "The one exchange of gradients ended after backward.");
     } else if (ranks == 1 || least.buckets_early == 0) {
         base_buffer_printf(text,
-                           "On rank %d %d of %d buckets&rsquo; exchanges had ended before backward "
-                           "did.",
+                           "On rank %d, %d of %d buckets&rsquo; exchanges had ended before "
+                           "backward did.",
                            least_rank, least.buckets_early, least.buckets);
     } else {
         base_buffer_printf(text,

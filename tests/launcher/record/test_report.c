@@ -89,6 +89,27 @@ static void figures_are_on_the_page(void **state)
     free(page);
 }
 
+/* The lesson is a list of its sentences, the manifest is folded, and one point is no curve. */
+static void the_page_is_short_for_a_reader(void **state)
+{
+    (void)state;
+    static sample made;
+    sample_make(&made, "out", 2, 100);
+    char *page = page_of(&made, 100);
+    const char *lesson = strstr(page, "What this run shows</h2><ul>\n<li>The mean step took ");
+    assert_non_null(lesson);
+    assert_has(lesson, ".</li>\n<li>2 processes handled ");
+    assert_has(lesson, ".</li>\n</ul></section>");
+    assert_has(page, "<details><summary><h2>The manifest</h2></summary>");
+    assert_has(page, "How it scales");
+    free(page);
+    made.end.scaling_count = 0;
+    made.options.overwrite = true;
+    page = page_of(&made, 100);
+    assert_null(strstr(page, "How it scales"));
+    free(page);
+}
+
 /* What ranks exchange inside of forward and backward has a column of its own. */
 static void inner_exchanges_have_a_column(void **state)
 {
@@ -274,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_IN_DIRECTORY(the_page_is_whole_in_every_case),
         TEST_IN_DIRECTORY(figures_are_on_the_page),
+        TEST_IN_DIRECTORY(the_page_is_short_for_a_reader),
         TEST_IN_DIRECTORY(inner_exchanges_have_a_column),
         TEST_IN_DIRECTORY(times_fit_their_cards),
         TEST_IN_DIRECTORY(hostile_texts_are_escaped),

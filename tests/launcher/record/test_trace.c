@@ -140,10 +140,17 @@ static void an_exchange_behind_backward_is_said(void **state)
         put_span(&made, "all-reduce of bucket 0", "exchange", rank, 2, 8, 1,
                  "\"step\":0,\"bucket\":0");
     }
+    lines two = {.text = NULL};
+    put(&two, "%s", made.text);
     put_end(&made, 1, "");
     char *page = report_with("behind", made);
     assert_has(page, "The one exchange of gradients ended after backward.");
     assert_null(strstr(page, "On every rank"));
+    free(page);
+    put_span(&two, "all-reduce of bucket 1", "exchange", 0, 2, 8, 1, "\"step\":0,\"bucket\":1");
+    put_end(&two, 1, "");
+    page = report_with("both-behind", two);
+    assert_has(page, "On rank 0, 0 of 2 buckets&rsquo; exchanges had ended before backward did.");
     free(page);
 }
 
