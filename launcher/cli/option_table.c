@@ -3,6 +3,7 @@
 #include "cli/option_table.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,11 @@ static base_status add_prompt(const base_field *field, void *record, const char 
     (void)field;
     if (value[0] == '\0') {
         return base_fail(reterr, BASE_ERR_INVALID, "the prompt is empty");
+    }
+    json_t *text = json_string(value); /* NULL unless it is UTF-8 */
+    json_decref(text);
+    if (text == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the prompt is not UTF-8");
     }
     if (strchr(value, '\n') != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID,

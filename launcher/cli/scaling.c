@@ -118,14 +118,16 @@ static void add_round(launch_scaling *scaling, int index, const launch_job_resul
     *point = launch_scaling_point_of(point->ranks, scaling->rounds[index], point->rounds + 1);
 }
 
-/* Notes a measurement that failed. It is logged here, and stands in the record. */
+/* Notes a measurement that failed, in the record, and logs it unless the user has stopped it. */
 static void note_failure(launch_scaling *scaling, int ranks, const char *reason)
 {
     launch_scaling_failure *failure = &scaling->failures[scaling->failure_count++];
     failure->ranks = ranks;
     (void)snprintf(failure->reason, sizeof failure->reason, "%s", reason);
-    base_log(BASE_LOG_WARNING, "measuring %d %s failed: %s", ranks, ranks == 1 ? "rank" : "ranks",
-             failure->reason);
+    if (scaling->stop_signal == 0) {
+        base_log(BASE_LOG_WARNING, "measuring %d %s failed: %s", ranks,
+                 ranks == 1 ? "rank" : "ranks", failure->reason);
+    }
 }
 
 /* Runs one measurement. Returns whether it gave a round. */

@@ -246,6 +246,23 @@ int64_t launch_stop_drain_due(launch_session *session, int64_t now_ns)
     return BASE_NO_DEADLINE;
 }
 
+static void say_stop(launch_session *session, const char *name, bool training)
+{
+    char stops[STOPS_BYTES];
+    if (session->options->label != NULL) {
+        launch_screen_say(&session->screen,
+                          "%s: ending the measuring; the job itself is done, and its record is "
+                          "written; %s again ends at once",
+                          name, name);
+        return;
+    }
+    describe_waits(session, stops);
+    launch_screen_say(&session->screen,
+                      "%s: ending after the current %s%s; %s again ends at once%s", name,
+                      proto_job_is_local(session->job) ? "round of local steps" : "step",
+                      training ? ", states and record are saved" : "", name, stops);
+}
+
 void launch_stop(launch_session *session, int signal_number, bool again)
 {
     const char *name = signal_number == SIGINT    ? "Ctrl-C"
@@ -280,12 +297,7 @@ void launch_stop(launch_session *session, int signal_number, bool again)
     }
     session->stop_signal = signal_number;
     if (first && under_way) {
-        char stops[STOPS_BYTES];
-        describe_waits(session, stops);
-        launch_screen_say(&session->screen,
-                          "%s: ending after the current %s%s; %s again ends at once%s", name,
-                          proto_job_is_local(session->job) ? "round of local steps" : "step",
-                          training ? ", states and record are saved" : "", name, stops);
+        say_stop(session, name, training);
         send_stop(session, name);
         return;
     }
@@ -294,7 +306,8 @@ void launch_stop(launch_session *session, int signal_number, bool again)
                  under_way || session->options->label != NULL ||
                          session->options->program != NULL || session->options->attempt > 1
                      ? ""
-                     : " before the first step: there is nothing to save");
+                 : training ? " before the first step: there is nothing to save"
+                            : " before the first step");
     session->abort_sent_ns = base_now_ns();
     session->killed = true;
     signal_ranks(session, SIGKILL);

@@ -414,7 +414,8 @@ static void handle(launch_session *session, int rank, const envelope_type *envel
 static void handle_event(launch_session *session, const proto_bus_event *event)
 {
     if ((event->kind == PROTO_BUS_REFUSED || event->kind == PROTO_BUS_CUT) &&
-        !session->refused_warned) {
+        !session->refused_warned &&
+        !session->killed) { /* a rank that is killed may be half known */
         session->refused_warned = true;
         launch_screen_say(&session->screen, "warning: refused a connection to the control socket "
                                             "that does not have this job's keys");

@@ -153,10 +153,10 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
                          model->heads);
     }
     if (layout->pipeline > 1 && layout->pipeline * ask->chunks > model->layers) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%" PRId64 " layers are too few for %" PRId64 " stages with %" PRId64
-                         " chunks each",
-                         model->layers, layout->pipeline, ask->chunks);
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "%" PRId64 " layers are too few for %" PRId64 " stages, with %" PRId64 " %s each",
+            model->layers, layout->pipeline, ask->chunks, ask->chunks == 1 ? "chunk" : "chunks");
     }
     if (launch_layout_zero(ask, layout) > launch_layout_zero_most(ask, layout)) {
         return base_fail(reterr, BASE_ERR_INVALID,

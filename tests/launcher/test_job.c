@@ -212,6 +212,26 @@ static void a_failed_measurement_is_reported(void **state)
     free(manifest);
 }
 
+/* Ctrl-C while scaling is measured ends the measuring, and says that the job is done. */
+static void ctrl_c_ends_a_measurement(void **state)
+{
+    (void)state;
+    start_measured(FLAGS("FAKE_WHAT=stop", "FAKE_RANK=0", "FAKE_WORLD=1", "FAKE_AT=7"));
+    test_program_wait_text(&program, TEST_STDERR, "is stopped by SIGSTOP");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    test_program_wait_text(&program, TEST_STDERR,
+                           "Ctrl-C: ending the measuring; the job itself is");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&program), 128 + SIGINT);
+    test_program_assert_no_children();
+    assert_null(strstr(program.text[TEST_STDERR], "failed"));
+    assert_null(strstr(program.text[TEST_STDERR], "after the current step"));
+    char *manifest = fake_job_read("out/manifest.json");
+    assert_has(manifest, "\"reason\": \"stopped\"");
+    assert_has(manifest, "stopped by SIGINT while measuring 1 rank, after the job itself was done");
+    free(manifest);
+}
+
 /* If ranks have no CPUs of their own, stderr and the record say so. */
 static void unbound_ranks_are_reported(void **state)
 {
@@ -406,6 +426,7 @@ int main(void)
         FAKE_JOB_TEST(scaling_is_measured_after_the_job),
         FAKE_JOB_TEST(a_suspect_speed_up_is_printed_as_such),
         FAKE_JOB_TEST(a_failed_measurement_is_reported),
+        FAKE_JOB_TEST(ctrl_c_ends_a_measurement),
         FAKE_JOB_TEST(the_summary_names_the_layout),
         FAKE_JOB_TEST(other_bits_of_a_host_are_told),
         FAKE_JOB_TEST(unbound_ranks_are_reported),

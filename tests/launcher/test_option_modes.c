@@ -29,6 +29,7 @@ static const struct {
     {WORDS("--prompts", "/p", "--steps", "1"), "--prompts goes with " ANSWER},
     {WORDS("--prompt", "a", "--steps", "1"), "--prompt goes with " ANSWER},
     {WORDS("--mode", "generate", "--prompt", ""), "--prompt: the prompt is empty"},
+    {WORDS("--mode", "generate", "--prompt", "caf\xe9"), "--prompt: the prompt is not UTF-8"},
     {WORDS("--mode", "generate", "--prompt", "a\nb"),
      "--prompt: a prompt with line breaks goes into a .jsonl of --prompts"},
     {WORDS("--prompts", "-", "--mode", "gate-check"), "--prompts goes with " ANSWER},
