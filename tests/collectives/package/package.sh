@@ -28,17 +28,20 @@ for file in "$doc"/{LICENSE,NOTICE,README.md,docs/BUDGET.md,docs/records/35-ddp-
     }
 done
 [ -x "$examples/alarm.sh" ]
-for program in launcher rank budget-service coll-bench coll-simulate tokenizer-encode tokenizer-learn; do
-    [ -x "$prefix/bin/$program" ] || {
-        echo "$program is not installed"
+for program in launcher coll-bench coll-simulate pipeline-simulate budget-service tokenizer-encode tokenizer-learn random-checkpoint; do
+    [ -x "$prefix/bin/$program" ] && [ -s "$prefix/share/man/man1/$program.1" ] || {
+        echo "$program, or its manual page, is not installed"
         exit 1
     }
 done
+[ -x "$prefix/bin/rank" ]
 bin=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$build/CMakeCache.txt")/bin
-grep -qx "ExecStart=$bin/budget-service serve" "$examples/budget-service.service" || {
-    echo "the unit does not start $bin/budget-service"
-    exit 1
-}
+for start in "budget-service:$bin/budget-service serve" "ringfence-head:$bin/launcher --nodes" "ringfence-agent:$bin/launcher --nodes"; do
+    grep -q "^ExecStart=${start#*:}" "$examples/${start%%:*}.service" || {
+        echo "the unit does not start ${start#*:}"
+        exit 1
+    }
+done
 
 # check WANTED COMMAND...: the lines that it prints are all WANTED.
 check() {
