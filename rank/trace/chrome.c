@@ -58,6 +58,22 @@ static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_TIED] = {"exchange", "waiting for the tied gradient", "tied gradient", NULL},
 };
 
+static const int64_t TIME_NS_MAX = INT64_MAX / 4; /* differences of differences are numbers, too */
+
+bool rank_trace_is_span(const rank_trace_span *span, const char *(*operation_name)(int part))
+{
+    const unsigned known = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE | RANK_TRACE_ALL_RANKS;
+    const bool in_order = span->begin_ns >= 0 && span->begin_ns <= span->end_ns;
+    if (span->kind >= RANK_TRACE_KINDS || (span->of & ~known) != 0 || !in_order ||
+        span->end_ns > TIME_NS_MAX) {
+        return false;
+    }
+    if ((span->of & RANK_TRACE_EXCHANGE) != 0) {
+        return kinds[span->kind].exchange != NULL;
+    }
+    return span->kind != RANK_TRACE_OPERATION || operation_name(span->index) != NULL;
+}
+
 typedef struct writer {
     const rank_trace_all *all;
     base_file_writer *file;

@@ -28,9 +28,12 @@ typedef struct rank_trace_all {
     int steps;           /* whole ones; 0: a part of the last one */
     int operation_steps; /* the last ones of them, with all operations; 0: a part of the last one's */
     rank_trace_clock *clocks; /* (rank_count): of a host's first rank, against rank 0's */
-    const char *(*operation_name)(int part);
+    const char *(*operation_name)(int part); /* NULL: there is no such part */
     const char *(*algorithm_name)(int algorithm);
 } rank_trace_all;
+
+/* Whether it is a span that can be written: of a peer that is to be seen first. */
+bool rank_trace_is_span(const rank_trace_span *span, const char *(*operation_name)(int part));
 
 /* Writes the file, completely or not at all. Ranks whose clock is not known are left out, and the file says so. */
 BASE_MUST_CHECK base_status rank_trace_write(const rank_trace_all *all, const char *path,

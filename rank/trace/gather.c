@@ -1,6 +1,7 @@
 /* Gathers the ranks' traces. Called by worker/traced.c. */
 #include "trace/gather.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,25 @@ static base_status tell(gathering *self, const announcement *mine, base_error *r
         reterr);
 }
 
+/* Peers are not trusted: their counts become sizes, and their names are printed. All ranks see the same, and refuse
+ * the same. */
+static base_status check_told(gathering *self, base_error *reterr)
+{
+    const size_t capacity = rank_trace_capacity(self->ranks);
+    for (int r = 0; r < self->ranks; r++) {
+        announcement *told = &self->told[r];
+        told->host.hostname[sizeof told->host.hostname - 1] = '\0';
+        told->host.boot_id[sizeof told->host.boot_id - 1] = '\0';
+        if (told->count > 2 * capacity || told->steps < 0 || (size_t)told->steps > capacity ||
+            told->operation_steps < 0 || told->operation_steps > told->steps) {
+            return base_fail(reterr, BASE_ERR_PEER,
+                             "rank %d announced %" PRIu64 " spans of %" PRId32 " steps", r,
+                             told->count, told->steps);
+        }
+    }
+    return BASE_OK;
+}
+
 /* All write the same steps: those that everybody has. */
 static base_status agree(gathering *self, announcement *mine, base_error *reterr)
 {
@@ -72,6 +92,9 @@ static base_status agree(gathering *self, announcement *mine, base_error *reterr
     mine->steps = rank_trace_whole_steps(trace, &trace->spans, trace->steps_wanted);
     mine->operation_steps = rank_trace_whole_steps(trace, &trace->operations, mine->steps);
     base_status status = tell(self, mine, reterr);
+    if (status == BASE_OK) {
+        status = check_told(self, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }
@@ -88,7 +111,8 @@ static base_status agree(gathering *self, announcement *mine, base_error *reterr
     self->mine_count += rank_trace_take(trace, &trace->operations, self->operation_steps,
                                         self->mine + self->mine_count);
     mine->count = self->mine_count;
-    return tell(self, mine, reterr);
+    status = tell(self, mine, reterr);
+    return status == BASE_OK ? check_told(self, reterr) : status;
 }
 
 /* Every rank's spans to rank 0. */
@@ -142,19 +166,37 @@ static void find_clocks(const rank_trace_of_rank *ranks, int count, rank_trace_c
     }
 }
 
+static base_status check_spans(const gathering *self, const rank_trace_place *place,
+                               base_error *reterr)
+{
+    const rank_trace_span *at = self->all;
+    for (int r = 0; r < self->ranks; r++) {
+        for (uint64_t i = 0; i < self->told[r].count; i++, at++) {
+            if (!rank_trace_is_span(at, place->operation_name)) {
+                return base_fail(reterr, BASE_ERR_PEER,
+                                 "span %" PRIu64 " of rank %d is none (kind %d)", i, r, at->kind);
+            }
+        }
+    }
+    return BASE_OK;
+}
+
 static const char *algorithm_name(int algorithm)
 {
     const char *name = coll_algorithm_name((coll_algorithm)algorithm);
     return name != NULL ? name : "";
 }
 
-static void write_file(gathering *self, const rank_trace_place *place)
+static base_status write_file(gathering *self, const rank_trace_place *place, base_error *reterr)
 {
     rank_trace_of_rank ranks[BASE_COLL_RANKS_MAX];
     rank_trace_clock clocks[BASE_COLL_RANKS_MAX];
     char names[BASE_COLL_RANKS_MAX][RANK_TRACE_HOST_BYTES];
     rank_trace_span *at = self->all;
-    base_error error;
+    const base_status status = check_spans(self, place, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     for (int r = 0; r < self->ranks; r++) {
         const announcement *told = &self->told[r];
         int first = 0;
@@ -174,10 +216,7 @@ static void write_file(gathering *self, const rank_trace_place *place)
                                 .clocks = clocks,
                                 .operation_name = place->operation_name,
                                 .algorithm_name = algorithm_name};
-    if (rank_trace_write(&all, place->path, &error) != BASE_OK) {
-        base_log(BASE_LOG_WARNING, "no trace of the last steps: %s", error.message);
-        (void)unlink(place->path); /* one of an older run */
-    }
+    return rank_trace_write(&all, place->path, reterr);
 }
 
 base_status rank_trace_gather(const rank_trace *trace, coll_comm *comm,
@@ -192,6 +231,7 @@ base_status rank_trace_gather(const rank_trace *trace, coll_comm *comm,
                       .ranks = comm != NULL ? coll_comm_size(comm) : 1,
                       .mine = malloc(2 * trace->capacity * sizeof *self.mine)};
     announcement mine = {.steps = 0};
+    base_error unwritten;
     BASE_ASSERT(self.ranks <= BASE_COLL_RANKS_MAX);
     base_host_get(&mine.host);
     base_status status = self.mine != NULL
@@ -200,8 +240,9 @@ base_status rank_trace_gather(const rank_trace *trace, coll_comm *comm,
     if (status == BASE_OK) {
         status = collect(&self, reterr);
     }
-    if (status == BASE_OK && self.rank == 0) {
-        write_file(&self, place);
+    if (status == BASE_OK && self.rank == 0 && write_file(&self, place, &unwritten) != BASE_OK) {
+        base_log(BASE_LOG_WARNING, "no trace of the last steps: %s", unwritten.message);
+        (void)unlink(place->path); /* one of an older run */
     }
     free(self.mine);
     free(self.all);

@@ -7,6 +7,11 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 
+size_t rank_trace_capacity(int ranks)
+{
+    return base_min_size(RANK_TRACE_SPANS_MAX, RANK_TRACE_SPANS_ALL_MAX / (size_t)ranks);
+}
+
 base_status rank_trace_create(int steps, int ranks, rank_trace **trace, base_error *reterr)
 {
     rank_trace *made = calloc(1, sizeof *made);
@@ -15,7 +20,7 @@ base_status rank_trace_create(int steps, int ranks, rank_trace **trace, base_err
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a trace");
     }
     made->steps_wanted = steps;
-    made->capacity = base_min_size(RANK_TRACE_SPANS_MAX, RANK_TRACE_SPANS_ALL_MAX / (size_t)ranks);
+    made->capacity = rank_trace_capacity(ranks);
     made->spans.spans = calloc(made->capacity, sizeof *made->spans.spans);
     made->operations.spans = calloc(made->capacity, sizeof *made->operations.spans);
     if (made->spans.spans == NULL || made->operations.spans == NULL) {

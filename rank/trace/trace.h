@@ -96,6 +96,9 @@ typedef struct rank_trace {
     bool on;             /* a step is under way */
 } rank_trace;
 
+/* Of each ring of one of so many ranks. */
+size_t rank_trace_capacity(int ranks);
+
 /* For the last `steps` steps of one of so many ranks. */
 BASE_MUST_CHECK base_status rank_trace_create(int steps, int ranks, rank_trace **trace,
                                               base_error *reterr);

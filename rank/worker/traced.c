@@ -23,7 +23,7 @@ base_status rank_traced_begin(const rank_worker *worker, const rank_device *devi
 
 static const char *operation_name(int part)
 {
-    return rank_part_name((rank_part)part);
+    return part >= 0 && part < RANK_PART_COUNT ? rank_part_name((rank_part)part) : NULL;
 }
 
 base_status rank_traced_write(const rank_worker *worker, const rank_traced *traced,
