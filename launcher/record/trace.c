@@ -26,6 +26,12 @@ static const char *const categories[LAUNCH_TRACE_CATEGORIES] = {
     [LAUNCH_TRACE_FORWARD] = "forward",
     [LAUNCH_TRACE_BACKWARD] = "backward",
     [LAUNCH_TRACE_LAYER] = "layer",
+    [LAUNCH_TRACE_EMBEDDING] = "embedding",
+    [LAUNCH_TRACE_ATTENTION] = "attention",
+    [LAUNCH_TRACE_MLP] = "mlp",
+    [LAUNCH_TRACE_OUTPUT] = "output",
+    [LAUNCH_TRACE_DRAFT] = "draft",
+    [LAUNCH_TRACE_DRAW] = "draw",
     [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
     [LAUNCH_TRACE_WAITING] = "waiting",
     [LAUNCH_TRACE_EXCHANGE] = "exchange",
@@ -86,6 +92,9 @@ static bool span_of(const json_t *event, int world_size, launch_trace_span *span
     span->step = integer_of(arguments, "step", -1);
     span->micro_batch = integer_of(arguments, "micro_batch", -1);
     span->bucket = integer_of(arguments, "bucket", -1);
+    span->layer = integer_of(arguments, "layer", -1);
+    span->tokens = integer_of(arguments, "drawn", integer_of(arguments, "tokens", 0));
+    span->drafted = integer_of(arguments, "accepted", integer_of(arguments, "drafted", 0));
     span->bytes = integer_of(arguments, "bytes", 0);
     return span->step >= 0;
 }

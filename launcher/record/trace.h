@@ -1,4 +1,4 @@
-/* A training's trace.json (docs/RECORD.md), as the report needs it: the spans of one step.
+/* A job's trace.json (docs/RECORD.md), as the report needs it: the spans of one step.
  *
  * Rank 0 has written the file. It is not trusted: what cannot be drawn is left out, and all is bounded. */
 #ifndef LAUNCH_TRACE_H
@@ -22,6 +22,12 @@ typedef enum launch_trace_category {
     LAUNCH_TRACE_FORWARD,
     LAUNCH_TRACE_BACKWARD,
     LAUNCH_TRACE_LAYER,
+    LAUNCH_TRACE_EMBEDDING, /* parts of a step of decoding, as the next five */
+    LAUNCH_TRACE_ATTENTION,
+    LAUNCH_TRACE_MLP,
+    LAUNCH_TRACE_OUTPUT,
+    LAUNCH_TRACE_DRAFT,
+    LAUNCH_TRACE_DRAW,
     LAUNCH_TRACE_OVERLAPPED,
     LAUNCH_TRACE_WAITING,
     LAUNCH_TRACE_EXCHANGE,
@@ -36,6 +42,10 @@ typedef struct launch_trace_span {
     int64_t step;
     int64_t micro_batch; /* -1, as the next one: none */
     int64_t bucket;
+    int64_t layer;
+    int64_t tokens; /* 0: none; of forward those computed, else those drawn; */
+    int64_t
+        drafted;   /* and of the ones that were drafted, of the others that were drafted rightly */
     int64_t bytes; /* 0: none, or not known */
     int rank;
     int lane; /* 0: the rank's thread; then those of exchanges */

@@ -7,4 +7,7 @@
 
 void launch_trace_say(const proto_job *job, const launch_trace *trace, base_buffer *text);
 
+/* A table of decoding: for how long each rank computes, exchanges and waits. Nothing of a training, or of one rank. */
+void launch_trace_shares(const proto_job *job, const launch_trace *trace, base_buffer *text);
+
 #endif

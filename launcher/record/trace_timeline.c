@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "chart/axis.h"
@@ -35,18 +36,22 @@ typedef struct timeline {
     const launch_trace *trace;
     chart_plot plot;
     double least; /* a bar narrower than this waits for more, in SVG units */
-    bool named;   /* passes have their names in their bars, */
+    bool parts; /* forward is drawn as its parts, with the numbers of layers in their bars; else */
+    bool named; /* passes have their names in their bars, */
     bool numbers; /* or the numbers of their micro-batches */
     pending pendings[LAUNCH_TRACE_CATEGORIES];
     base_buffer *text;
 } timeline;
 
-/* Those of the bars above. Forward's is fainter than backward's. */
+/* Those of the bars above. Forward's is fainter than backward's, and an MLP's than attention's. */
 static const char *const colours[LAUNCH_TRACE_CATEGORIES] = {
-    [LAUNCH_TRACE_FORWARD] = "compute",     [LAUNCH_TRACE_BACKWARD] = "compute",
-    [LAUNCH_TRACE_LAYER] = "hint",          [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
-    [LAUNCH_TRACE_WAITING] = "waiting",     [LAUNCH_TRACE_EXCHANGE] = "exchange",
-    [LAUNCH_TRACE_OPTIMIZER] = "optimizer", [LAUNCH_TRACE_OTHER] = "other",
+    [LAUNCH_TRACE_FORWARD] = "compute",      [LAUNCH_TRACE_BACKWARD] = "compute",
+    [LAUNCH_TRACE_LAYER] = "hint",           [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
+    [LAUNCH_TRACE_EMBEDDING] = "overlapped", [LAUNCH_TRACE_OUTPUT] = "overlapped",
+    [LAUNCH_TRACE_ATTENTION] = "compute",    [LAUNCH_TRACE_MLP] = "compute",
+    [LAUNCH_TRACE_DRAFT] = "optimizer",      [LAUNCH_TRACE_DRAW] = "other",
+    [LAUNCH_TRACE_WAITING] = "waiting",      [LAUNCH_TRACE_EXCHANGE] = "exchange",
+    [LAUNCH_TRACE_OPTIMIZER] = "optimizer",  [LAUNCH_TRACE_OTHER] = "other",
 };
 
 /* What is drawn, of which job. */
@@ -60,16 +65,21 @@ static double x_of(const timeline *made, double ms)
     return chart_plot_x(&made->plot, ms);
 }
 
+static bool is_faint(launch_trace_category category)
+{
+    return category == LAUNCH_TRACE_FORWARD || category == LAUNCH_TRACE_MLP;
+}
+
 /* A bar, up to its title's text. */
 static void begin_bar(const timeline *made, const pending *bar, double y, double height)
 {
     const double x = x_of(made, bar->begin_ms);
     const double width = fmax(x_of(made, bar->end_ms) - x - GAP_UNITS, 0.6);
-    const bool forward = bar->first->category == LAUNCH_TRACE_FORWARD;
     base_buffer_printf(
         made->text,
         "<rect class=\"%s\"%s x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\"><title>",
-        colours[bar->first->category], forward ? " fill-opacity=\".62\"" : "", x, y, width, height);
+        colours[bar->first->category],
+        is_faint(bar->first->category) ? " fill-opacity=\".62\"" : "", x, y, width, height);
 }
 
 static void put_title(const timeline *made, const pending *bar)
@@ -80,6 +90,9 @@ static void put_title(const timeline *made, const pending *bar)
         base_buffer_printf(text, "%d short ones, the first: ", bar->count);
     }
     base_buffer_html(text, span->name);
+    if (span->layer >= 0 && span->category != LAUNCH_TRACE_LAYER) {
+        base_buffer_printf(text, ", layer %" PRId64, span->layer);
+    }
     base_buffer_printf(text, ", rank %d: %.3f ms, from %.3f to %.3f ms", span->rank,
                        bar->end_ms - bar->begin_ms, bar->begin_ms, bar->end_ms);
     if (span->bytes > 0 && bar->count == 1) {
@@ -88,26 +101,41 @@ static void put_title(const timeline *made, const pending *bar)
     base_buffer_put(text, "</title></rect>");
 }
 
-/* What fits into a bar: its name, or the number of its micro-batch. */
+/* Where another bar covers the span, or its end. Spans follow it in the order of their begins. */
+static double covered_ms(const launch_trace *trace, const launch_trace_span *span)
+{
+    const launch_trace_span *end = trace->spans + trace->count;
+    for (const launch_trace_span *at = span + 1; at < end && at->begin_ms < span->end_ms; at++) {
+        if (at->rank != span->rank || at->lane != span->lane) {
+            break;
+        }
+        if (at->category == LAUNCH_TRACE_WAITING || at->category == LAUNCH_TRACE_EXCHANGE) {
+            return at->begin_ms;
+        }
+    }
+    return span->end_ms;
+}
+
+/* What fits into the bar of a pass, or of a layer's attention: its name, or the number of its micro-batch or layer. */
 static void put_label(const timeline *made, const launch_trace_span *span, double y)
 {
+    char label[32] = "";
     const double x = x_of(made, span->begin_ms);
-    const double width = x_of(made, span->end_ms) - x;
-    const bool pass =
-        span->category == LAUNCH_TRACE_FORWARD || span->category == LAUNCH_TRACE_BACKWARD;
-    const bool numbered = made->numbers && span->micro_batch >= 0;
-    if (!pass || !(numbered || made->named) ||
-        width < (numbered ? NUMBER_WIDTH_MIN : NAME_WIDTH_MIN)) {
-        return;
+    const bool attention = span->category == LAUNCH_TRACE_ATTENTION;
+    const double width = x_of(made, attention ? covered_ms(made->trace, span) : span->end_ms) - x;
+    const bool forward = span->category == LAUNCH_TRACE_FORWARD;
+    const bool pass = forward || span->category == LAUNCH_TRACE_BACKWARD;
+    const int64_t number = attention ? span->layer : made->numbers ? span->micro_batch : -1;
+    if ((attention || pass) && number >= 0 && width >= NUMBER_WIDTH_MIN) {
+        (void)snprintf(label, sizeof label, "%" PRId64, number);
+    } else if (pass && number < 0 && made->named && width >= NAME_WIDTH_MIN) {
+        (void)snprintf(label, sizeof label, "%s", forward ? "forward" : "backward");
     }
-    base_buffer_printf(made->text,
-                       "<text class=\"inside\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">",
-                       x + width / 2, y + 16);
-    if (numbered) {
-        base_buffer_printf(made->text, "%" PRId64 "</text>", span->micro_batch);
-    } else {
-        base_buffer_printf(made->text, "%s</text>",
-                           span->category == LAUNCH_TRACE_FORWARD ? "forward" : "backward");
+    if (label[0] != '\0') {
+        base_buffer_printf(made->text,
+                           "<text class=\"inside\" text-anchor=\"middle\" x=\"%.1f\" "
+                           "y=\"%.1f\">%s</text>",
+                           x + width / 2, y + 16, label);
     }
 }
 
@@ -176,7 +204,8 @@ static void put_lane(timeline *made, int rank, int lane, double y)
         }
         if (span->category == LAUNCH_TRACE_LAYER) {
             put_layer(made, span, y, height);
-        } else if (span->category != LAUNCH_TRACE_STEP) {
+        } else if (span->category != LAUNCH_TRACE_STEP &&
+                   !(made->parts && span->category == LAUNCH_TRACE_FORWARD)) {
             put_span(made, span, y, height);
         }
     }
@@ -203,6 +232,15 @@ static void put_rank(timeline *made, int rank, double top)
         put_lane(made, rank, lane,
                  lane == 0 ? top : top + THREAD_HEIGHT + 2 + (lane - 1) * ROW_HEIGHT);
     }
+}
+
+static bool has(const launch_trace *trace, launch_trace_category category)
+{
+    bool found = false;
+    for (size_t i = 0; i < trace->count; i++) {
+        found = found || trace->spans[i].category == category;
+    }
+    return found;
 }
 
 static int ranks_of(const view *of)
@@ -238,6 +276,7 @@ static void draw(const view *of, base_buffer *text)
                               .height = height,
                               .x = chart_axis_make(0, fmax(end_ms, 1e-3), 8, false),
                               .x_label = "ms since the step began"},
+                     .parts = has(trace, LAUNCH_TRACE_ATTENTION),
                      .named = proto_mode_get(of->job->job.mode)->trains,
                      .numbers = of->job->train.micro_batches > 1,
                      .text = text};
@@ -302,22 +341,25 @@ static void put_key(const launch_trace *trace, base_buffer *text)
     static const char *const meanings[LAUNCH_TRACE_CATEGORIES] = {
         [LAUNCH_TRACE_FORWARD] = "forward",
         [LAUNCH_TRACE_BACKWARD] = "backward",
+        [LAUNCH_TRACE_EMBEDDING] = "embedding, logits",
+        [LAUNCH_TRACE_ATTENTION] = "attention, with its layer&rsquo;s number",
+        [LAUNCH_TRACE_MLP] = "MLP",
+        [LAUNCH_TRACE_DRAFT] = "drafting",
+        [LAUNCH_TRACE_DRAW] = "tokens drawn",
         [LAUNCH_TRACE_OVERLAPPED] = "exchanges moved on in backward",
         [LAUNCH_TRACE_WAITING] = "waiting",
         [LAUNCH_TRACE_EXCHANGE] = "exchange under way",
         [LAUNCH_TRACE_OPTIMIZER] = "optimizer",
         [LAUNCH_TRACE_OTHER] = "other",
     };
-    bool there[LAUNCH_TRACE_CATEGORIES] = {false};
-    for (size_t i = 0; i < trace->count; i++) {
-        there[trace->spans[i].category] = true;
-    }
+    const bool parts = has(trace, LAUNCH_TRACE_ATTENTION);
     base_buffer_put(text, "<ul class=\"key\">");
     for (int i = 0; i < LAUNCH_TRACE_CATEGORIES; i++) {
-        if (there[i] && meanings[i] != NULL) {
+        const launch_trace_category category = (launch_trace_category)i;
+        const bool drawn = has(trace, category) && !(parts && category == LAUNCH_TRACE_FORWARD);
+        if (drawn && meanings[i] != NULL) {
             base_buffer_printf(text, "<li><i class=\"%s\"%s></i>%s</li>", colours[i],
-                               i == LAUNCH_TRACE_FORWARD ? " style=\"opacity:.62\"" : "",
-                               meanings[i]);
+                               is_faint(category) ? " style=\"opacity:.62\"" : "", meanings[i]);
         }
     }
     base_buffer_put(text, "</ul>\n");
@@ -341,8 +383,11 @@ void launch_trace_timeline(const proto_job *job, const launch_trace *trace, base
     base_buffer_put(text, "<div class=\"scroll wide\">");
     draw(of, text);
     base_buffer_put(text, "</div>");
+    launch_trace_shares(job, trace, text);
     say_limits(of, text);
-    base_buffer_put(text, "<p class=\"none\">trace.json has these steps with every layer and "
-                          "operation: open it at ui.perfetto.dev, or in chrome://tracing.</p>\n"
-                          "</section>\n");
+    base_buffer_printf(
+        text,
+        "<p class=\"none\">trace.json has these steps with every layer and %s: open it "
+        "at ui.perfetto.dev, or in chrome://tracing.</p>\n</section>\n",
+        has(trace, LAUNCH_TRACE_ATTENTION) ? "its parts" : "operation");
 }

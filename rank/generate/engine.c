@@ -173,16 +173,17 @@ static base_status decode(rank_engine *engine, base_error *reterr)
                              : status;
 }
 
-/* A part of the step ends: an exchange of all ranks, or what this thread has done. */
-static void trace_part(rank_engine *engine, rank_trace_kind kind, int64_t begun_ns, int index,
-                       size_t bytes)
+void rank_engine_trace_exchange(rank_engine *engine, rank_trace_kind kind, rank_span span,
+                                size_t size_bytes)
 {
-    const uint8_t all = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE | RANK_TRACE_ALL_RANKS;
-    rank_trace_add(engine->timeline, (rank_trace_span){.kind = kind,
-                                                       .of = bytes > 0 ? all : RANK_TRACE_THREAD,
-                                                       .begin_ns = begun_ns,
-                                                       .index = index,
-                                                       .bytes = bytes});
+    rank_trace_add(
+        engine->timeline,
+        (rank_trace_span){.kind = kind,
+                          .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE | RANK_TRACE_ALL_RANKS,
+                          .begin_ns = span.begin_ns,
+                          .end_ns = span.end_ns,
+                          .index = -1,
+                          .bytes = size_bytes});
 }
 
 static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *reterr)
@@ -200,7 +201,7 @@ static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *
                      &error, reterr);
     span.end_ns = base_now_ns();
     engine->costs.gather_ns += engine->entry_count > 0 ? span.end_ns - span.begin_ns : 0;
-    trace_part(engine, RANK_TRACE_CANDIDATES, span.begin_ns, -1, size_bytes);
+    rank_engine_trace_exchange(engine, RANK_TRACE_CANDIDATES, span, size_bytes);
     if (engine->trace != NULL) {
         rank_exchange_log_add(rank_step_trace_log(engine->trace), span);
     }
@@ -248,8 +249,11 @@ static base_status draft(rank_engine *engine, base_error *reterr)
     if (engine->drafter == NULL) {
         return BASE_OK;
     }
+    const int64_t begun_ns = rank_trace_begin(engine->timeline);
     const base_status status = rank_drafter_run(engine->drafter, reterr);
     engine->costs.draft_ns += base_now_ns() - before_ns;
+    rank_trace_add(engine->timeline,
+                   (rank_trace_span){.kind = RANK_TRACE_DRAFT, .begin_ns = begun_ns, .index = -1});
     return status;
 }
 
@@ -282,6 +286,16 @@ static base_status compare_rows(const rank_engine *engine, uint64_t rows, size_t
     return BASE_OK;
 }
 
+/* How many of the step's tokens are drafted. */
+static uint8_t drafted_rows(const rank_engine *engine)
+{
+    int32_t drafted = 0;
+    for (int i = 0; i < engine->entry_count; i++) {
+        drafted += engine->entries[i].samples > 1 ? engine->entries[i].samples - 1 : 0;
+    }
+    return (uint8_t)drafted; /* RANK_DRAFT_STEP_MAX at most */
+}
+
 /* Computes a step of the plan; nothing if it is empty. */
 static base_status compute(rank_engine *engine, base_error *reterr)
 {
@@ -298,10 +312,13 @@ static base_status compute(rank_engine *engine, base_error *reterr)
     if (engine->entry_count == 0) {
         return BASE_OK;
     }
-    const int64_t begun_ns = base_now_ns();
-    rank_trace_step_begin(engine->timeline, begun_ns);
+    const int64_t begun_ns = rank_trace_begin(engine->timeline);
     const base_status status = decode(engine, reterr);
-    trace_part(engine, RANK_TRACE_DECODE, begun_ns, engine->batch_start[engine->entry_count], 0);
+    rank_trace_add(engine->timeline,
+                   (rank_trace_span){.kind = RANK_TRACE_DECODE,
+                                     .begin_ns = begun_ns,
+                                     .index = engine->batch_start[engine->entry_count],
+                                     .detail = drafted_rows(engine)});
     return status;
 }
 
@@ -329,6 +346,24 @@ static base_status accept_tokens(rank_engine *engine, base_error *reterr)
     return BASE_OK;
 }
 
+/* Draws the step's tokens. */
+static base_status draw(rank_engine *engine, size_t size_bytes, base_error *reterr)
+{
+    const int64_t begun_ns = rank_trace_begin(engine->timeline);
+    const rank_engine_costs before = engine->costs;
+    base_status status = rank_engine_draw(engine, size_bytes, reterr);
+    if (status == BASE_OK) {
+        status = accept_tokens(engine, reterr);
+    }
+    rank_trace_add(
+        engine->timeline,
+        (rank_trace_span){.kind = RANK_TRACE_DRAW,
+                          .begin_ns = begun_ns,
+                          .index = (int32_t)(engine->costs.sampled - before.sampled),
+                          .detail = (uint8_t)(engine->costs.accepted - before.accepted)});
+    return status;
+}
+
 base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_error *reterr)
 {
     const int64_t before_ns = base_now_ns();
@@ -337,6 +372,9 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
     const uint64_t tokens_before = engine->costs.tokens;
     const uint64_t drawn_before = engine->costs.sampled;
     rank_step_trace_begin(engine->trace, before_ns);
+    if (rank_schedule_running(engine->schedule) > 0) { /* then the plan is not empty */
+        rank_trace_step_begin(engine->timeline, before_ns);
+    }
     base_status status = rank_alone_tick(engine->alone, reterr);
     if (status == BASE_OK) {
         status = draft(engine, reterr);
@@ -360,14 +398,9 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
     if (status == BASE_OK) {
         status = compare_rows(engine, head.rows, size_bytes, reterr);
     }
-    const int64_t drawing_ns = rank_trace_begin(engine->timeline);
     if (status == BASE_OK) {
-        status = rank_engine_draw(engine, size_bytes, reterr);
+        status = draw(engine, size_bytes, reterr);
     }
-    if (status == BASE_OK) {
-        status = accept_tokens(engine, reterr);
-    }
-    trace_part(engine, RANK_TRACE_DRAW, drawing_ns, -1, 0);
     if (status != BASE_OK) {
         return status;
     }
@@ -390,9 +423,7 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
     if (engine->entry_count > 0) {
         engine->costs.steps++;
         engine->costs.step_ns += now_ns - before_ns;
-        if (engine->timeline != NULL) {
-            rank_trace_step_end(engine->timeline, engine->timeline->next_step++, now_ns);
-        }
+        rank_trace_step_end_next(engine->timeline, now_ns);
     }
     rank_step_trace_end(engine->trace, now_ns, (int32_t)(engine->costs.tokens - tokens_before),
                         (int32_t)(engine->costs.sampled - drawn_before));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "generate/engine_parts.h"
 #include "ringfence/coll_error.h"
 
@@ -95,6 +96,7 @@ static base_status gather_logits(rank_engine *engine, const float *mine, base_er
             rank_tp_first_leaf(tp->ranks, rank + 1) - rank_tp_first_leaf(tp->ranks, rank);
         counts[rank] = (size_t)leaves * (size_t)engine->vocab.leaf_width;
     }
+    rank_span span = {.begin_ns = base_now_ns()};
     const base_status status = coll_to_base(coll_run(engine->comm,
                                                      &(coll_op_desc){.size = sizeof(coll_op_desc),
                                                                      .kind = COLL_ALL_GATHER,
@@ -104,6 +106,9 @@ static base_status gather_logits(rank_engine *engine, const float *mine, base_er
                                                                      .type = COLL_FLOAT32},
                                                      &error),
                                             &error, reterr);
+    span.end_ns = base_now_ns();
+    rank_engine_trace_exchange(engine, RANK_TRACE_LOGITS, span,
+                               RANK_TP_LEAVES * (size_t)engine->vocab.leaf_width * sizeof *mine);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "gathering logits");
 }
 

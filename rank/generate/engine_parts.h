@@ -81,6 +81,12 @@ struct rank_engine {
     rank_engine_costs costs;
 };
 
+/* ---- engine.c ---- */
+
+/* An exchange of all ranks has ended, for the timeline. */
+void rank_engine_trace_exchange(rank_engine *engine, rank_trace_kind kind, rank_span span,
+                                size_t size_bytes);
+
 /* ---- engine_draw.c ---- */
 
 /* Makes this rank's message: a head (rank 0's has the length of its next record), and a sample

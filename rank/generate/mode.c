@@ -157,7 +157,7 @@ static base_status generate_traced(const rank_worker *worker, rank_generate_opti
                                    base_error *reterr)
 {
     rank_traced traced;
-    base_status status = rank_traced_begin(worker, options->device, &traced, reterr);
+    base_status status = rank_traced_begin(worker, options->device, false, &traced, reterr);
     options->timeline = traced.trace;
     if (status == BASE_OK) {
         status = rank_generate(options, all->mine, all->count, report, reterr);

@@ -323,9 +323,27 @@ static void run_mlp(decoder_step *step, size_t rows)
                                       .leaves = step->of.leaves});
 }
 
-/* Runs a layer from the norm of its input to its last sum, which end_layer adds to the stream.
- * Returns how many rows are left. */
-static size_t run_layer(decoder_step *step)
+/* Adds the layer's last sum to the stream, and makes the input of layer `next`, or of the final norm. */
+static void end_layer(decoder_step *step, int next, size_t rows)
+{
+    const rank_model_config *config = step->run->shape.config;
+    const float *bias = step->weights.down_bias;
+    const bool last = next == config->layers;
+    if (!last) {
+        config->family->decoder->layer(step->run, next, &step->weights);
+    }
+    add_to_stream(step, rows, bias, last ? &step->ends.norm : &step->weights.norm1);
+}
+
+/* What began at begun_ns ends. Returns when. */
+static int64_t traced(const decoder_step *step, rank_trace_kind kind, int index, int64_t begun_ns)
+{
+    return rank_trace_add(step->run->hooks->trace,
+                          (rank_trace_span){.kind = kind, .begin_ns = begun_ns, .index = index});
+}
+
+/* Runs a layer behind the norm of its input, which is made, to that of the next. Returns how many rows are left. */
+static size_t run_layer(decoder_step *step, int64_t begun_ns)
 {
     const bool last = step->layer + 1 == step->run->shape.config->layers;
     const size_t rows = last ? step->rows->active_count : step->rows->count;
@@ -334,18 +352,22 @@ static size_t run_layer(decoder_step *step)
     if (last) {
         keep_active_rows(step);
     }
-    if (rows == 0) {
-        return 0;
+    if (rows > 0) {
+        row_parallel(step, (rank_product){.rows = rows,
+                                          .depth = step->across,
+                                          .a = step->attention,
+                                          .b = step->weights.projection,
+                                          .leaves = step->of.leaves});
     }
-    row_parallel(step, (rank_product){.rows = rows,
-                                      .depth = step->across,
-                                      .a = step->attention,
-                                      .b = step->weights.projection,
-                                      .leaves = step->of.leaves});
-    norm_sum(step, rows, &step->weights.after1);
-    add_to_stream(step, rows, step->weights.projection_bias, &step->weights.norm2);
-    run_mlp(step, rows);
-    norm_sum(step, rows, &step->weights.after2);
+    begun_ns = traced(step, RANK_TRACE_ATTENTION, -1, begun_ns);
+    if (rows > 0) {
+        norm_sum(step, rows, &step->weights.after1);
+        add_to_stream(step, rows, step->weights.projection_bias, &step->weights.norm2);
+        run_mlp(step, rows);
+        norm_sum(step, rows, &step->weights.after2);
+        end_layer(step, step->layer + 1, rows);
+        (void)traced(step, RANK_TRACE_MLP, -1, begun_ns);
+    }
     return rows;
 }
 
@@ -358,18 +380,6 @@ static void make_logits(const decoder_step *step)
                                                .a = step->normed,
                                                .b = step->ends.output,
                                                .c = step->args->logits});
-}
-
-/* Adds the layer's last sum to the stream, and makes the input of layer `next`, or of the final norm. */
-static void end_layer(decoder_step *step, int next, size_t rows)
-{
-    const rank_model_config *config = step->run->shape.config;
-    const float *bias = step->weights.down_bias;
-    const bool last = next == config->layers;
-    if (!last) {
-        config->family->decoder->layer(step->run, next, &step->weights);
-    }
-    add_to_stream(step, rows, bias, last ? &step->ends.norm : &step->weights.norm1);
 }
 
 /* One of rope's tables: (T, head width). */
@@ -408,19 +418,16 @@ void rank_decoder_decode(const rank_run *run, const rank_decode_args *args)
     if (rows == 0) {
         return;
     }
+    int64_t begun_ns = rank_trace_begin(run->hooks->trace);
     begin(&step, run, args);
     begin_stream(&step);
+    begun_ns = traced(&step, RANK_TRACE_EMBEDDING, -1, begun_ns);
     for (step.layer = 0; step.layer < layers && rows > 0; step.layer++) {
-        const int64_t begun_ns = rank_trace_begin(run->hooks->trace);
-        rows = run_layer(&step);
-        if (rows > 0) {
-            end_layer(&step, step.layer + 1, rows);
-        }
-        rank_trace_add(
-            run->hooks->trace,
-            (rank_trace_span){.kind = RANK_TRACE_LAYER, .begin_ns = begun_ns, .index = step.layer});
+        rows = run_layer(&step, begun_ns);
+        begun_ns = traced(&step, RANK_TRACE_LAYER, step.layer, begun_ns);
     }
     if (rows > 0) {
         make_logits(&step);
+        (void)traced(&step, RANK_TRACE_OUTPUT, -1, begun_ns);
     }
 }

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "trace/meetings.h"
 
 enum {
     FLUSH_BYTES = 1 << 16,
@@ -22,20 +23,27 @@ typedef struct kind_row {
     const char *exchange;
     const char *argument; /* the index's name; NULL: it has none */
     const char *between;  /* name and index; NULL: nothing but a blank */
+    const char *detail;   /* its name, if it is no exchange; NULL: it has none */
+    const char *part;     /* of the step: what lies in it is named by that */
 } kind_row;
 
 static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_STEP] = {"step", "step", NULL, "step"},
     [RANK_TRACE_BATCH] = {"other", "next batch", NULL, "micro_batch"},
-    [RANK_TRACE_FORWARD] = {"forward", "forward", NULL, "micro_batch", ", micro-batch"},
-    [RANK_TRACE_BACKWARD] = {"backward", "backward", NULL, "micro_batch", ", micro-batch"},
-    [RANK_TRACE_DECODE] = {"forward", "forward", NULL, "tokens", ", tokens:"},
+    [RANK_TRACE_FORWARD] = {"forward", "forward", NULL, "micro_batch", ", micro-batch", "chunk"},
+    [RANK_TRACE_BACKWARD] = {"backward", "backward", NULL, "micro_batch", ", micro-batch", "chunk"},
+    [RANK_TRACE_DECODE] = {"forward", "forward", NULL, "tokens", ", tokens:", "drafted"},
     [RANK_TRACE_LAYER] = {"layer", "layer", NULL, "layer"},
+    [RANK_TRACE_EMBEDDING] = {"embedding", "embedding", .part = "embedding"},
+    [RANK_TRACE_ATTENTION] = {"attention", "attention", .part = "attention"},
+    [RANK_TRACE_MLP] = {"mlp", "MLP", .part = "MLP"},
+    [RANK_TRACE_OUTPUT] = {"output", "logits", .part = "logits"},
+    [RANK_TRACE_DRAFT] = {"draft", "drafting", .part = "drafting"},
     [RANK_TRACE_OPERATION] = {"operation", NULL, NULL, NULL},
     [RANK_TRACE_CALLS] = {"overlapped", "exchanges started and moved on", NULL, NULL},
     [RANK_TRACE_MERGE] = {"other", "gradients added up", NULL, "micro_batch"},
     [RANK_TRACE_OPTIMIZER] = {"optimizer", "optimizer", NULL, NULL},
-    [RANK_TRACE_DRAW] = {"other", "tokens drawn", NULL, NULL},
+    [RANK_TRACE_DRAW] = {"draw", "tokens drawn", NULL, "drawn", ":", "accepted"},
     [RANK_TRACE_OUTER] = {"optimizer", "outer step", NULL, NULL},
     [RANK_TRACE_REDUCE] = {"exchange", "waiting for bucket", "all-reduce of bucket", "bucket"},
     [RANK_TRACE_SCATTER] = {"exchange", "waiting for bucket", "reduce-scatter of bucket", "bucket"},
@@ -51,6 +59,7 @@ static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_PARTS] = {"exchange", "waiting for parts of a layer", "all-reduce of parts", NULL},
     [RANK_TRACE_CANDIDATES] = {"exchange", "waiting for candidates", "all-gather of candidates",
                                NULL},
+    [RANK_TRACE_LOGITS] = {"exchange", "waiting for logits", "all-gather of logits", NULL},
     [RANK_TRACE_RECORD] = {"exchange", "waiting for rank 0's record", "rank 0's record", NULL},
     [RANK_TRACE_RECEIVE] = {"waiting", "waiting for stage", NULL, "stage"},
     [RANK_TRACE_SEND] = {"exchange", "sending to stage", "message to stage", "stage"},
@@ -77,12 +86,15 @@ bool rank_trace_is_span(const rank_trace_span *span, const char *(*operation_nam
 typedef struct writer {
     const rank_trace_all *all;
     base_file_writer *file;
-    base_buffer text; /* not written yet */
-    int64_t begin_ns; /* of the first span, by rank 0's clock */
-    bool some;        /* an event stands before the next one */
-    size_t left_out;  /* exchanges that no lane was free for */
+    base_buffer text;             /* not written yet */
+    int64_t begin_ns;             /* of the first span, by rank 0's clock */
+    bool some;                    /* an event stands before the next one */
+    size_t left_out;              /* exchanges that no lane was free for */
+    rank_trace_meeting *meetings; /* the last one first */
+    size_t meeting_count;
     /* of the rank whose spans are written */
     int rank;
+    size_t meetings_left;                    /* of its spans that are not written yet */
     const rank_trace_span *open[NESTED_MAX]; /* spans around the current one */
     int open_count;
 } writer;
@@ -162,8 +174,8 @@ static void put_arguments(writer *self, const rank_trace_span *span, const char 
         base_buffer_printf(text, "%s\"algorithm\":\"%s\"", between,
                            self->all->algorithm_name(span->detail - 1));
         between = ",";
-    } else if (span->detail > 0) {
-        base_buffer_printf(text, "%s\"chunk\":%d", between, span->detail);
+    } else if (span->detail > 0 && kinds[span->kind].detail != NULL) {
+        base_buffer_printf(text, "%s\"%s\":%d", between, kinds[span->kind].detail, span->detail);
         between = ",";
     }
     if (span->bytes > 0) {
@@ -171,12 +183,29 @@ static void put_arguments(writer *self, const rank_trace_span *span, const char 
     }
 }
 
+/* The part of the step that is around; NULL: none. */
+static const char *part_around(const writer *self)
+{
+    const char *part = NULL;
+    for (int i = 0; i < self->open_count; i++) {
+        const char *own = kinds[self->open[i]->kind].part;
+        part = own != NULL ? own : part;
+    }
+    return part;
+}
+
+/* Of an exchange, or of what the thread does. */
 static void put_name(writer *self, const rank_trace_span *span, bool exchange)
 {
     const kind_row *row = &kinds[span->kind];
+    const char *part = part_around(self);
     base_buffer *text = &self->text;
     if (span->kind == RANK_TRACE_OPERATION) {
         base_buffer_put(text, self->all->operation_name(span->index));
+        return;
+    }
+    if (span->kind == RANK_TRACE_PARTS && exchange && part != NULL) {
+        base_buffer_printf(text, "all-reduce of %s", part);
         return;
     }
     base_buffer_put(text, exchange ? row->exchange : row->thread);
@@ -186,23 +215,71 @@ static void put_name(writer *self, const rank_trace_span *span, bool exchange)
     }
 }
 
-static void put_span(writer *self, const rank_trace_span *span, int thread)
+/* What is written of a span, on one thread. */
+typedef struct event {
+    const rank_trace_span *span;
+    int thread;
+    int64_t begin_ns; /* all of the span, or a part of it */
+    int64_t end_ns;
+    bool waits;
+    int waits_for; /* that rank; -1: nobody knows for which */
+} event;
+
+static void put_event(writer *self, const event *of)
 {
-    const bool exchange = thread > THREAD;
-    const char *category = kinds[span->kind].category;
-    const bool waits = !exchange && kinds[span->kind].exchange != NULL;
     base_buffer *text = &self->text;
     begin_event(self);
     base_buffer_put(text, "{\"ph\":\"X\",\"name\":\"");
-    put_name(self, span, exchange);
+    if (of->waits_for >= 0) {
+        base_buffer_printf(text, "waiting for rank %d: ", of->waits_for);
+    }
+    put_name(self, of->span,
+             (of->span->of & RANK_TRACE_EXCHANGE) != 0 && (!of->waits || of->waits_for >= 0));
     base_buffer_printf(text, "\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":",
-                       waits ? "waiting" : category, self->rank + 1, thread);
-    put_us(text, span->begin_ns - clock_of(self->all, self->rank)->offset_ns - self->begin_ns);
+                       of->waits ? "waiting" : kinds[of->span->kind].category, self->rank + 1,
+                       of->thread);
+    put_us(text, of->begin_ns - clock_of(self->all, self->rank)->offset_ns - self->begin_ns);
     base_buffer_put(text, ",\"dur\":");
-    put_us(text, span->end_ns - span->begin_ns);
+    put_us(text, of->end_ns - of->begin_ns);
     base_buffer_put(text, ",\"args\":{");
-    put_arguments(self, span, "");
+    put_arguments(self, of->span, "");
     base_buffer_put(text, "}}");
+}
+
+/* The meeting that the rank's next span of one is of. NULL: not known. */
+static const rank_trace_meeting *next_meeting(writer *self)
+{
+    const size_t index = --self->meetings_left; /* from the end */
+    return index < self->meeting_count ? &self->meetings[index] : NULL;
+}
+
+/* What the rank's thread did. In a meeting it waits until all are there. */
+static void put_on_thread(writer *self, const rank_trace_span *span)
+{
+    const rank_trace_meeting *meeting = rank_trace_meets(span) ? next_meeting(self) : NULL;
+    event of = {.span = span,
+                .thread = THREAD,
+                .begin_ns = span->begin_ns,
+                .end_ns = span->end_ns,
+                .waits = kinds[span->kind].exchange != NULL,
+                .waits_for = -1};
+    if (meeting == NULL) {
+        put_event(self, &of);
+        return;
+    }
+    const int64_t all_there_ns = meeting->all_there_ns + clock_of(self->all, self->rank)->offset_ns;
+    if (all_there_ns > span->begin_ns) {
+        of.end_ns = all_there_ns < span->end_ns ? all_there_ns : span->end_ns;
+        of.waits_for = meeting->last;
+        put_event(self, &of);
+    }
+    if (all_there_ns < span->end_ns) {
+        put_event(self, &(event){.span = span,
+                                 .thread = THREAD,
+                                 .begin_ns = of.waits_for >= 0 ? all_there_ns : span->begin_ns,
+                                 .end_ns = span->end_ns,
+                                 .waits_for = -1});
+    }
 }
 
 /* Drops those that ended before this span begins, and adds it. */
@@ -251,6 +328,7 @@ static base_status put_rank(writer *self, int rank, base_error *reterr)
     }
     self->rank = rank;
     self->open_count = 0;
+    self->meetings_left = rank_trace_meeting_count(of);
     (void)snprintf(name, sizeof name, "\"name\":\"rank %d (%s)\"", rank, of->host);
     put_about(self, "process_name", THREAD, name);
     (void)snprintf(name, sizeof name, "\"sort_index\":%d", rank);
@@ -262,14 +340,18 @@ static base_status put_rank(writer *self, int rank, base_error *reterr)
         const rank_trace_span *span = &of->spans[i];
         nest(self, span);
         if ((span->of & RANK_TRACE_THREAD) != 0) {
-            put_span(self, span, THREAD);
+            put_on_thread(self, span);
         }
         if ((span->of & RANK_TRACE_EXCHANGE) != 0) {
             const int lane = lane_of(busy_until_ns, span);
             self->left_out += lane < 0 ? 1 : 0;
             if (lane >= 0) {
                 put_lane_name(self, lane, &named);
-                put_span(self, span, THREAD + 1 + lane);
+                put_event(self, &(event){.span = span,
+                                         .thread = THREAD + 1 + lane,
+                                         .begin_ns = span->begin_ns,
+                                         .end_ns = span->end_ns,
+                                         .waits_for = -1});
             }
         }
         status = flush(self, FLUSH_BYTES, reterr);
@@ -329,10 +411,15 @@ static int64_t first_ns(const rank_trace_all *all)
 base_status rank_trace_write(const rank_trace_all *all, const char *path, base_error *reterr)
 {
     writer self = {.all = all, .begin_ns = first_ns(all)};
-    base_status status = base_file_writer_open(path, &self.file, reterr);
+    self.meetings = calloc(rank_trace_meeting_count(&all->ranks[0]) + 1, sizeof *self.meetings);
+    base_status status = self.meetings != NULL
+                             ? base_file_writer_open(path, &self.file, reterr)
+                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for a trace");
     if (status != BASE_OK) {
+        free(self.meetings);
         return status;
     }
+    self.meeting_count = rank_trace_meet(all, self.meetings);
     base_buffer_put(&self.text, "{\"traceEvents\":[");
     for (int rank = 0; status == BASE_OK && rank < all->rank_count; rank++) {
         if (clock_of(all, rank)->known) {
@@ -344,6 +431,7 @@ base_status rank_trace_write(const rank_trace_all *all, const char *path, base_e
         status = flush(&self, 0, reterr);
     }
     base_buffer_fini(&self.text);
+    free(self.meetings);
     if (status != BASE_OK) {
         base_file_writer_abandon(self.file);
         return status;

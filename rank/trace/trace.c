@@ -80,6 +80,14 @@ void rank_trace_step_end(rank_trace *trace, int32_t step, int64_t now_ns)
     }
 }
 
+void rank_trace_step_end_next(rank_trace *trace, int64_t now_ns)
+{
+    if (trace != NULL) {
+        rank_trace_step_end(trace, trace->next_step, now_ns);
+        trace->next_step = trace->next_step < INT32_MAX ? trace->next_step + 1 : 0;
+    }
+}
+
 int64_t rank_trace_begin(rank_trace *trace)
 {
     if (trace == NULL || !trace->on) {
@@ -89,14 +97,16 @@ int64_t rank_trace_begin(rank_trace *trace)
     return trace->last_ns;
 }
 
-void rank_trace_add(rank_trace *trace, rank_trace_span span)
+int64_t rank_trace_add(rank_trace *trace, rank_trace_span span)
 {
-    if (trace != NULL && trace->on) {
-        span.end_ns = base_now_ns();
-        span.of = span.of != 0 ? span.of : RANK_TRACE_THREAD;
-        trace->last_ns = span.end_ns;
-        put(trace, &trace->spans, span);
+    if (trace == NULL || !trace->on) {
+        return 0;
     }
+    span.end_ns = span.end_ns != 0 ? span.end_ns : base_now_ns();
+    span.of = span.of != 0 ? span.of : RANK_TRACE_THREAD;
+    trace->last_ns = span.end_ns;
+    put(trace, &trace->spans, span);
+    return span.end_ns;
 }
 
 void rank_trace_operation(rank_trace *trace, int32_t part, int64_t now_ns)

@@ -29,19 +29,25 @@ enum {
     RANK_TRACE_SPANS_ALL_MAX = 1 << 17, /* of a ring of all ranks together: rank 0 gathers them */
 };
 
-/* `index` is what the name of the kind counts; without a note it has none. */
+/* `index` is what the name of the kind counts; without a note it has none. Of an exchange, `detail` is 1 + the
+ * algorithm; 0: not known. */
 typedef enum rank_trace_kind {
     RANK_TRACE_STEP,
-    RANK_TRACE_BATCH,     /* the next micro-batch is read */
-    RANK_TRACE_FORWARD,   /* of micro-batch `index`; detail: the stage's chunk */
-    RANK_TRACE_BACKWARD,  /* the same */
-    RANK_TRACE_DECODE,    /* a step of decoding: forward of `index` tokens */
+    RANK_TRACE_BATCH,    /* the next micro-batch is read */
+    RANK_TRACE_FORWARD,  /* of micro-batch `index`; detail: the stage's chunk */
+    RANK_TRACE_BACKWARD, /* the same */
+    RANK_TRACE_DECODE, /* a step of decoding: forward of `index` tokens; detail: the drafted ones of them */
     RANK_TRACE_LAYER,     /* number `index` */
+    RANK_TRACE_EMBEDDING, /* parts of a step of decoding, as the next three */
+    RANK_TRACE_ATTENTION, /* of a layer: from its norm to its sum over the ranks */
+    RANK_TRACE_MLP,       /* the same */
+    RANK_TRACE_OUTPUT,    /* logits */
+    RANK_TRACE_DRAFT,     /* a model drafts */
     RANK_TRACE_OPERATION, /* index: a rank_part */
     RANK_TRACE_CALLS,     /* exchanges are started and moved on while backward goes on */
     RANK_TRACE_MERGE,     /* a micro-batch's gradients are added to those of the ones before */
     RANK_TRACE_OPTIMIZER,
-    RANK_TRACE_DRAW,    /* tokens are drawn */
+    RANK_TRACE_DRAW, /* `index` tokens are drawn; detail: those that were drafted, and so count beyond one */
     RANK_TRACE_OUTER,   /* the outer step of a round */
     RANK_TRACE_REDUCE,  /* the all-reduce of bucket `index` */
     RANK_TRACE_SCATTER, /* with ZeRO its reduce-scatter */
@@ -53,6 +59,7 @@ typedef enum rank_trace_kind {
     RANK_TRACE_EXPERTS,    /* rows for experts */
     RANK_TRACE_PARTS,      /* sums of the parts of a layer */
     RANK_TRACE_CANDIDATES, /* the most probable tokens of each rank's part of the vocabulary */
+    RANK_TRACE_LOGITS,     /* all logits of a row */
     RANK_TRACE_RECORD,     /* what rank 0 has decided: texts that begin or are cancelled */
     RANK_TRACE_RECEIVE,    /* a message of stage `index` */
     RANK_TRACE_SEND,       /* a message to stage `index` */
@@ -70,12 +77,12 @@ enum {
 
 typedef struct rank_trace_span {
     int64_t begin_ns; /* base_now_ns */
-    int64_t end_ns;   /* rank_trace_add sets it */
+    int64_t end_ns;   /* 0 for rank_trace_add: now */
     uint64_t bytes;   /* of an exchange; 0: not known, or none */
     int32_t index;    /* -1: none */
     uint8_t kind;
     uint8_t of;     /* bits; 0: the thread */
-    uint8_t detail; /* of passes: the chunk. Of exchanges: 1 + the algorithm; 0: not known */
+    uint8_t detail; /* see the kind */
 } rank_trace_span;
 
 typedef struct rank_trace_ring {
@@ -91,9 +98,10 @@ typedef struct rank_trace {
     int64_t last_ns;     /* the end of the last span: where an operation begins */
     int64_t step_ns;     /* when the current step began */
     int32_t micro_batch; /* the current one */
-    int32_t next_step;   /* of an engine, which counts its steps here */
-    int steps_wanted;    /* the last ones, for the file */
-    bool on;             /* a step is under way */
+    int32_t
+        next_step; /* of an engine, which counts its steps here, and after INT32_MAX from 0 again */
+    int steps_wanted; /* the last ones, for the file */
+    bool on;          /* a step is under way */
 } rank_trace;
 
 /* Of each ring of one of so many ranks. */
@@ -110,11 +118,14 @@ void rank_trace_reset(rank_trace *trace);
 void rank_trace_step_begin(rank_trace *trace, int64_t now_ns);
 void rank_trace_step_end(rank_trace *trace, int32_t step, int64_t now_ns);
 
+/* The same of the next step of an engine. */
+void rank_trace_step_end_next(rank_trace *trace, int64_t now_ns);
+
 /* The time, for a span that begins. 0: nothing is taken. */
 int64_t rank_trace_begin(rank_trace *trace);
 
-/* The span ends. */
-void rank_trace_add(rank_trace *trace, rank_trace_span span);
+/* The span ends. Returns when, for one that begins then; 0: nothing is taken. */
+int64_t rank_trace_add(rank_trace *trace, rank_trace_span span);
 
 /* An operation has ended, now. It began when the span before it ended, or when one around it began. */
 void rank_trace_operation(rank_trace *trace, int32_t part, int64_t now_ns);

@@ -284,7 +284,7 @@ static base_status make_model(trainer *self, base_error *reterr)
     self->own = self->trained;
     self->own_params = self->param_count;
     self->model_params = rank_model_param_count(&self->config);
-    status = rank_traced_begin(self->worker, &self->device, &self->traced, reterr);
+    status = rank_traced_begin(self->worker, &self->device, true, &self->traced, reterr);
     status = status == BASE_OK ? trainer_loads_make(self, reterr) : status;
     status = status == BASE_OK ? make_context_ranks(self, reterr) : status;
     status = status == BASE_OK ? trainer_make_expert_ranks(self, reterr) : status;

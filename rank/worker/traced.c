@@ -5,7 +5,7 @@
 
 #include "trace/gather.h"
 
-base_status rank_traced_begin(const rank_worker *worker, const rank_device *device,
+base_status rank_traced_begin(const rank_worker *worker, const rank_device *device, bool operations,
                               rank_traced *traced, base_error *reterr)
 {
     const proto_job *job = &worker->identity.job;
@@ -16,8 +16,10 @@ base_status rank_traced_begin(const rank_worker *worker, const rank_device *devi
     }
     const base_status status =
         rank_trace_create((int)job->output.trace, (int)job->job.world_size, &traced->trace, reterr);
-    traced->profile.trace = traced->trace;
-    device->backend->set_profile(device->queue, &traced->profile);
+    if (operations) {
+        traced->profile.trace = traced->trace;
+        device->backend->set_profile(device->queue, &traced->profile);
+    }
     return status;
 }
 

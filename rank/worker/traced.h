@@ -11,9 +11,11 @@ typedef struct rank_traced {
     rank_profile profile;
 } rank_traced;
 
-/* From now on the queue's operations become spans. The storage stays where it is until end. */
+/* With `operations` those of the queue become spans from now on: a step of a small model that decodes is too short for
+ * that. The storage stays where it is until end. */
 BASE_MUST_CHECK base_status rank_traced_begin(const rank_worker *worker, const rank_device *device,
-                                              rank_traced *traced, base_error *reterr);
+                                              bool operations, rank_traced *traced,
+                                              base_error *reterr);
 
 /* Collective over all ranks, behind the last step: rank 0 writes the trace into OUT. */
 BASE_MUST_CHECK base_status rank_traced_write(const rank_worker *worker, const rank_traced *traced,

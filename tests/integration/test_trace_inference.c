@@ -1,4 +1,4 @@
-/* trace.json of ranks that decode with one model: layers and exchanges of each step, and which runs have none. */
+/* trace.json of ranks that decode with one model: parts and exchanges of each step, drafts, and which runs have none. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,15 +15,92 @@ static void name_out(const char *name)
                    test_directory_path(&test_shared_directory, name));
 }
 
-/* How many spans of that name rank `rank` has in the step. */
-static int count_of(const trace_file *in, int rank, int step, const char *name)
+/* The span of that name which rank `rank` has in the step, on its own thread or as an exchange under way. NULL: there is
+ * none. There are never two. */
+static const trace_span *span_of(const trace_file *in, int rank, int step, const char *name,
+                                 bool exchange)
 {
-    int count = 0;
+    const trace_span *found = NULL;
     for (size_t i = 0; i < in->count; i++) {
         const trace_span *own = &in->spans[i];
-        count += own->rank == rank && own->step == step && strcmp(own->name, name) == 0;
+        if (own->rank == rank && own->step == step && (own->thread > 1) == exchange &&
+            strcmp(own->name, name) == 0) {
+            assert_null(found);
+            found = own;
+        }
     }
-    return count;
+    return found;
+}
+
+static const trace_span *part_of(const trace_file *in, int rank, int step, const char *name)
+{
+    const trace_span *found = span_of(in, rank, step, name, false);
+    if (found == NULL) {
+        fail_msg("rank %d has no %s in step %d", rank, name, step);
+    }
+    return found;
+}
+
+/* Parts of a step of one layer, in their order, and as many tokens as timings.jsonl says. */
+static void check_parts(const trace_file *in, int rank, int step, const json_t *line)
+{
+    static const char *const names[] = {"embedding", "attention", "MLP", "logits"};
+    enum { PARTS = sizeof names / sizeof names[0] };
+    char name[64];
+    (void)snprintf(name, sizeof name, "forward, tokens: %d",
+                   trace_file_integer(line, "tokens_computed"));
+    const trace_span *forward = part_of(in, rank, step, name);
+    const trace_span *layer = part_of(in, rank, step, "layer 0");
+    (void)snprintf(name, sizeof name, "tokens drawn: %d", trace_file_integer(line, "tokens_drawn"));
+    const trace_span *drawn = part_of(in, rank, step, name);
+    int64_t end_ns = forward->begin_ns;
+    for (size_t i = 0; i < PARTS; i++) {
+        const trace_span *part = part_of(in, rank, step, names[i]);
+        assert_true(part->begin_ns >= end_ns && part->end_ns > part->begin_ns);
+        end_ns = part->end_ns;
+    }
+    assert_true(forward->end_ns >= end_ns && drawn->begin_ns >= forward->end_ns);
+    assert_true(layer->begin_ns == part_of(in, rank, step, "attention")->begin_ns);
+    assert_true(layer->end_ns >= part_of(in, rank, step, "MLP")->end_ns);
+    assert_true(part_of(in, rank, step, "attention")->end_ns ==
+                part_of(in, rank, step, "MLP")->begin_ns);
+}
+
+/* Both ranks are in the exchange at one time, it lies in its part, and on the thread who is early waits for the other. */
+static void check_exchange(const trace_file *in, int step, const char *name, const char *part)
+{
+    const trace_span *own[2];
+    for (int rank = 0; rank < 2; rank++) {
+        own[rank] = span_of(in, rank, step, name, true);
+        assert_non_null(own[rank]);
+        if (part != NULL) {
+            const trace_span *around = part_of(in, rank, step, part);
+            assert_true(own[rank]->begin_ns >= around->begin_ns);
+            assert_true(own[rank]->end_ns <= around->end_ns);
+        }
+    }
+    const bool late = own[1]->begin_ns > own[0]->begin_ns;
+    const int64_t all_there_ns = own[late]->begin_ns;
+    assert_true(own[0]->end_ns >= all_there_ns && own[1]->end_ns >= all_there_ns);
+    assert_int_equal(trace_file_integer(own[0]->args, "bytes"),
+                     trace_file_integer(own[1]->args, "bytes"));
+    for (int rank = 0; rank < 2; rank++) {
+        char waiting[96];
+        (void)snprintf(waiting, sizeof waiting, "waiting for rank %d: %s", 1 - rank, name);
+        const trace_span *waits = span_of(in, rank, step, waiting, false);
+        const trace_span *moves = span_of(in, rank, step, name, false);
+        if (rank == (late ? 1 : 0) || own[0]->begin_ns == own[1]->begin_ns) {
+            assert_null(waits);
+        } else {
+            assert_non_null(waits);
+            assert_true(waits->begin_ns == own[rank]->begin_ns && waits->end_ns == all_there_ns);
+        }
+        if (moves != NULL) {
+            assert_true(moves->begin_ns == all_there_ns && moves->end_ns == own[rank]->end_ns);
+        } else {
+            assert_true(own[rank]->end_ns == all_there_ns);
+        }
+    }
 }
 
 /* The last line of timings.jsonl is the trace's last step. */
@@ -37,26 +114,47 @@ static void steps_of_decoding_are_there(void **state)
     trace_file found = trace_file_read(&run);
     trace_file_check_steps(&found, 2, (int)json_array_size(lines), 3);
     trace_file_check_nesting(&found);
-    for (int rank = 0; rank < 2; rank++) {
-        for (int i = 0; i < 3; i++) {
-            const int step = found.steps[i];
-            const int layers = count_of(&found, rank, step, "layer 0");
-            const int parts = count_of(&found, rank, step, "all-reduce of parts");
-            assert_int_equal(layers, 1);
-            assert_int_equal(parts,
-                             3); /* the embedding's, and of the layer attention's and the MLP's */
-            assert_int_equal(count_of(&found, rank, step, "waiting for parts of a layer"), parts);
-            assert_int_equal(count_of(&found, rank, step, "all-gather of candidates"), 1);
-            assert_int_equal(count_of(&found, rank, step, "tokens drawn"), 1);
+    for (int i = 0; i < 3; i++) {
+        const int step = found.steps[i];
+        for (int rank = 0; rank < 2; rank++) {
+            check_parts(&found, rank, step, json_array_get(lines, (size_t)step));
         }
+        check_exchange(&found, step, "all-reduce of embedding", "embedding");
+        check_exchange(&found, step, "all-reduce of attention", "attention");
+        check_exchange(&found, step, "all-reduce of MLP", "MLP");
+        check_exchange(&found, step, "all-gather of candidates", NULL);
     }
     char *report = training_file(&run, "report.html", &bytes);
     assert_has(report, "<h2>One step</h2>");
-    assert_has(report, "4 exchanges for ");
+    assert_has(report, "It computes 3 tokens, and draws 3. ");
+    assert_has(report, "and is in one of its 4 exchanges for ");
+    assert_has(report, "</i>attention, with its layer");
     free(report);
     trace_file_free(&found);
     json_decref(lines);
     json_decref(results);
+}
+
+/* The model drafts for itself, so all is right: a step has a chunk of 3 texts with 3 drafts each. */
+static void drafts_are_there(void **state)
+{
+    (void)state;
+    json_decref(inference_measure("2", "drafts",
+                                  FLAGS(PROMPTS, "--ignore-eos", "--draft", inference_model.out,
+                                        "--speculate", "3", "--max-new-tokens", "40")));
+    name_out("drafts");
+    trace_file found = trace_file_read(&run);
+    trace_file_check_nesting(&found);
+    const int step = found.steps[0];
+    for (int rank = 0; rank < 2; rank++) {
+        const trace_span *drafting = part_of(&found, rank, step, "drafting");
+        const trace_span *forward = part_of(&found, rank, step, "forward, tokens: 12");
+        const trace_span *drawn = part_of(&found, rank, step, "tokens drawn: 12");
+        assert_true(drafting->end_ns <= forward->begin_ns);
+        assert_int_equal(trace_file_integer(forward->args, "drafted"), 9);
+        assert_int_equal(trace_file_integer(drawn->args, "accepted"), 9);
+    }
+    trace_file_free(&found);
 }
 
 static void one_rank_has_no_exchange(void **state)
@@ -67,29 +165,76 @@ static void one_rank_has_no_exchange(void **state)
     trace_file found = trace_file_read(&run);
     trace_file_check_nesting(&found);
     assert_int_equal(found.step_count, 1);
-    assert_int_equal(count_of(&found, 0, found.steps[0], "layer 0"), 1);
-    assert_int_equal(count_of(&found, 0, found.steps[0], "all-reduce of parts"), 0);
+    (void)part_of(&found, 0, found.steps[0], "attention");
+    for (size_t i = 0; i < found.count; i++) {
+        assert_false(trace_file_is(&found.spans[i], "exchange"));
+        assert_false(
+            trace_file_is(&found.spans[i], "operation")); /* steps are too short for that */
+        assert_false(trace_file_is(&found.spans[i], "waiting"));
+    }
     trace_file_free(&found);
 }
 
-/* The same tokens; and the trace of an older run in the directory goes. */
-static void a_trace_changes_no_token(void **state)
+/* The log-probabilities of all prompts' tokens, as one text, which the caller frees. */
+static char *logprobs_of(const char *name)
+{
+    json_t *results = inference_results(name);
+    json_t *all = json_array();
+    size_t index = 0;
+    const json_t *prompt = NULL;
+    json_array_foreach(json_object_get(results, "prompts"), index, prompt)
+    {
+        json_t *own = json_object_get(prompt, "logprobs");
+        assert_non_null(own);
+        assert_int_equal(json_array_append(all, own), 0);
+    }
+    char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(all);
+    json_decref(results);
+    assert_non_null(text);
+    return text;
+}
+
+static bool has_trace(const char *name)
+{
+    char path[BASE_PATH_BYTES + 32];
+    name_out(name);
+    (void)snprintf(path, sizeof path, "%s/trace.json", run.out);
+    return access(path, F_OK) == 0;
+}
+
+/* The same tokens and log-probabilities; and the trace of an older run in the directory goes. */
+static void a_trace_changes_no_bit(void **state)
 {
     (void)state;
-    char path[BASE_PATH_BYTES + 32];
-    char *traced = inference_tokens("2", "tokens", FLAGS(DRAWN, "--trace", "3"));
-    name_out("tokens");
-    (void)snprintf(path, sizeof path, "%s/trace.json", run.out);
-    assert_int_equal(access(path, F_OK), 0);
-    char *plain = inference_tokens("2", "tokens", FLAGS(DRAWN, "--trace", "0"));
+    const char *const name = "tokens";
+    char *traced = inference_tokens("2", name, FLAGS(DRAWN, "--logprobs", "3", "--trace", "1000"));
+    char *of_traced = logprobs_of(name);
+    assert_true(has_trace(name));
+    char *plain = inference_tokens("2", name, FLAGS(DRAWN, "--logprobs", "3", "--trace", "0"));
+    char *of_plain = logprobs_of(name);
     assert_string_equal(traced, plain);
-    assert_int_not_equal(access(path, F_OK), 0);
+    assert_string_equal(of_traced, of_plain);
+    assert_false(has_trace(name));
     free(traced);
     free(plain);
-    json_decref(inference_measure("2", "compared", FLAGS(PROMPTS, "--baseline"))); /* alike */
-    name_out("compared");
-    (void)snprintf(path, sizeof path, "%s/trace.json", run.out);
-    assert_int_not_equal(access(path, F_OK), 0);
+    free(of_traced);
+    free(of_plain);
+}
+
+/* With --baseline there is one if it is asked for: of the tensor-parallel phase, which is the first. */
+static void what_is_compared_is_traced_if_asked(void **state)
+{
+    (void)state;
+    json_decref(inference_measure("2", "compared", FLAGS(PROMPTS, "--baseline")));
+    assert_false(has_trace("compared"));
+    json_decref(inference_measure("2", "asked", FLAGS(PROMPTS, "--baseline", "--trace", "2")));
+    assert_true(has_trace("asked"));
+    json_t *lines = inference_timings("asked");
+    trace_file found = trace_file_read(&run);
+    trace_file_check_steps(&found, 2, (int)json_array_size(lines), 2);
+    trace_file_free(&found);
+    json_decref(lines);
 }
 
 int main(void)
@@ -97,7 +242,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_of_decoding_are_there),
         cmocka_unit_test(one_rank_has_no_exchange),
-        cmocka_unit_test(a_trace_changes_no_token),
+        cmocka_unit_test(drafts_are_there),
+        cmocka_unit_test(a_trace_changes_no_bit),
+        cmocka_unit_test(what_is_compared_is_traced_if_asked),
     };
     return cmocka_run_group_tests(tests, inference_make_model, test_shared_directory_remove);
 }

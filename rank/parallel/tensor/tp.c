@@ -151,7 +151,8 @@ static void all_reduce(void *user, float *at, size_t count)
     rank_trace_add(group->trace, (rank_trace_span){.kind = RANK_TRACE_PARTS,
                                                    .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE |
                                                          RANK_TRACE_ALL_RANKS,
-                                                   .begin_ns = before_ns,
+                                                   .begin_ns = span.begin_ns,
+                                                   .end_ns = span.end_ns,
                                                    .index = -1,
                                                    .bytes = count * sizeof *at});
 }

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "record/trace.h"
+#include "record/trace_timeline.h"
 #include "sample.h"
 #include "support.h"
 
@@ -151,6 +152,80 @@ static void an_exchange_behind_backward_is_said(void **state)
     put_end(&two, 1, "");
     page = report_with("both-behind", two);
     assert_has(page, "On rank 0, 0 of 2 buckets&rsquo; exchanges had ended before backward did.");
+    free(page);
+}
+
+/* A step of decoding with one layer. Rank 1 comes 1 ms late to attention's all-reduce, for which rank 0 waits. */
+static void put_decoding(lines *to, int rank)
+{
+    const double late_ms = rank;
+    static const char *const layer = "\"step\":4,\"tokens\":9,\"layer\":0";
+    static const char *const step = "\"step\":4";
+    put_span(to, "step 4", "step", rank, 1, 0, 10, step);
+    put_span(to, "drafting", "draft", rank, 1, 0, 1, step);
+    put_span(to, "forward, tokens: 9", "forward", rank, 1, 1, 8,
+             "\"step\":4,\"tokens\":9,\"drafted\":6");
+    put_span(to, "embedding", "embedding", rank, 1, 1, 1, step);
+    put_span(to, "layer 0", "layer", rank, 1, 2, 6, layer);
+    put_span(to, "attention", "attention", rank, 1, 2, 4, layer);
+    if (rank == 0) {
+        put_span(to, "waiting for rank 1: all-reduce of attention", "waiting", rank, 1, 4, 1,
+                 layer);
+    }
+    put_span(to, "all-reduce of attention", "exchange", rank, 1, 5, 1, layer);
+    put_span(to, "all-reduce of attention", "exchange", rank, 2, 4 + late_ms, 2 - late_ms, layer);
+    put_span(to, "MLP", "mlp", rank, 1, 6, 2, layer);
+    put_span(to, "logits", "output", rank, 1, 8, 1, step);
+    put_span(to, "tokens drawn: 5", "draw", rank, 1, 9, 1, "\"step\":4,\"drawn\":5,\"accepted\":2");
+}
+
+/* What it is drawn like in the record of so many ranks that decode. The caller frees it. */
+static char *decoding_with(int ranks)
+{
+    lines made = {.text = NULL};
+    launch_trace trace;
+    base_error error;
+    base_buffer section = {0};
+    put(&made, "{\"traceEvents\":[\n");
+    for (int rank = 0; rank < ranks; rank++) {
+        put_decoding(&made, rank);
+    }
+    put_end(&made, 1, "");
+    free(report_with("decoding", made));
+    assert_ok(launch_trace_read(of.out, ranks, &trace, &error), &error);
+    of.job.job.mode = PROTO_MODE_TP_CPU;
+    of.job.job.world_size = ranks;
+    launch_trace_timeline(&of.job, &trace, &section);
+    launch_trace_fini(&trace);
+    assert_false(section.failed);
+    sample_assert_well_formed(section.data);
+    return section.data;
+}
+
+static void a_step_of_decoding_is_drawn_in_parts(void **state)
+{
+    (void)state;
+    char *page = decoding_with(2);
+    assert_has(page,
+               "It computes 9 tokens, 6 of them drafted, and draws 5: 2 drafted ones were right. ");
+    assert_has(page, "In the mean a rank computes for 85&nbsp;% of the step, waits for another for "
+                     "5&nbsp;%, and is in one of its 1 exchanges for 10&nbsp;%.");
+    assert_has(page, "Rank 0 waited longest, 1.00");
+    assert_has(page, "waiting for rank 1: all-reduce of attention, layer 0, rank 0: 1.000 ms, from "
+                     "4.000 to 5.000 ms</title>");
+    assert_has(page, ">0</text>");
+    assert_int_equal(count_of(page, "</i>"),
+                     7); /* of the key, without forward, which is its parts */
+    assert_null(strstr(page, "forward"));
+    static const char *const rows[] = {"8.000\xc2\xa0ms, 80&nbsp;%", "1.000\xc2\xa0ms, 10&nbsp;%",
+                                       "9.000\xc2\xa0ms, 90&nbsp;%", "0.000\xc2\xa0ms, 0&nbsp;%"};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_has(page, rows[i]);
+    }
+    free(page);
+    page = decoding_with(1); /* there is nobody to wait for */
+    assert_null(strstr(page, "In the mean a rank"));
+    assert_null(strstr(page, "<table"));
     free(page);
 }
 
@@ -311,6 +386,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_step_of_median_length_is_drawn),
         cmocka_unit_test(an_exchange_behind_backward_is_said),
+        cmocka_unit_test(a_step_of_decoding_is_drawn_in_parts),
         cmocka_unit_test(what_is_not_there_is_said),
         cmocka_unit_test(one_step_is_kept),
         cmocka_unit_test(foreign_spans_are_left_out),

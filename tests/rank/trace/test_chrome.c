@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "support.h"
 
@@ -144,6 +145,68 @@ static void all_ranks_are_on_one_clock(void **state)
     json_decref(file);
 }
 
+/* A step of decoding on two ranks. Rank 1 enters attention's all-reduce 300 ns late, rank 0 the MLP's. */
+static void ranks_wait_for_the_last_one(void **state)
+{
+    (void)state;
+    enum { ALL = BOTH | RANK_TRACE_ALL_RANKS, SPANS = 9 };
+    rank_trace_span spans[2][SPANS];
+    for (int rank = 0; rank < 2; rank++) {
+        const int64_t late = rank == 1 ? 300 : 0;
+        const rank_trace_span all[SPANS] = {
+            EXCHANGED(RANK_TRACE_PARTS, -1, 1400 + late, 1900, ALL),
+            EXCHANGED(RANK_TRACE_ATTENTION, -1, 1100, 1900, RANK_TRACE_THREAD),
+            EXCHANGED(RANK_TRACE_PARTS, -1, 2500 - late, 2600, ALL),
+            EXCHANGED(RANK_TRACE_MLP, -1, 1900, 2700, RANK_TRACE_THREAD),
+            EXCHANGED(RANK_TRACE_LAYER, 5, 1100, 2700, RANK_TRACE_THREAD),
+            EXCHANGED(RANK_TRACE_DECODE, 7, 1100, 2800, RANK_TRACE_THREAD),
+            EXCHANGED(RANK_TRACE_CANDIDATES, -1, 2900, 2950, ALL),
+            EXCHANGED(RANK_TRACE_DRAW, 4, 2960, 3000, RANK_TRACE_THREAD),
+            EXCHANGED(RANK_TRACE_STEP, 9, 1000, 3000, RANK_TRACE_THREAD),
+        };
+        memcpy(spans[rank], all, sizeof all);
+        spans[rank][5].detail = 3;
+        spans[rank][7].detail = 2;
+    }
+    const rank_trace_of_rank ranks[] = {{"here", 0, spans[0], SPANS}, {"here", 0, spans[1], SPANS}};
+    rank_trace_clock clocks[] = {{.known = true}, {.known = false}};
+    const rank_trace_all all = {.ranks = ranks,
+                                .rank_count = 2,
+                                .steps = 1,
+                                .clocks = clocks,
+                                .operation_name = operation_name,
+                                .algorithm_name = algorithm_name};
+    json_t *file = write_and_read(&all);
+    static const char layer[] = "{\"layer\":5,\"step\":9,\"tokens\":7}";
+    expect_event(event_of(file, 1, "waiting for rank 1: all-reduce of attention"), 0.4, 0.3, 1,
+                 layer);
+    expect_event(event_of(file, 1, "all-reduce of attention"), 0.7, 0.2, 1, layer);
+    expect_event(event_of(file, 2, "all-reduce of attention"), 0.7, 0.2, 1, layer);
+    expect_event(event_of(file, 2, "waiting for rank 0: all-reduce of MLP"), 1.2, 0.3, 1, layer);
+    expect_event(event_of(file, 1, "all-reduce of MLP"), 1.5, 0.1, 1, layer);
+    expect_event(event_of(file, 1, "all-gather of candidates"), 1.9, 0.05, 1, "{\"step\":9}");
+    expect_event(event_of(file, 1, "forward, tokens: 7"), 0.1, 1.7, 1,
+                 "{\"drafted\":3,\"step\":9,\"tokens\":7}");
+    expect_event(event_of(file, 1, "tokens drawn: 4"), 1.96, 0.04, 1,
+                 "{\"accepted\":2,\"drawn\":4,\"step\":9}");
+    const json_t *events = json_object_get(file, "traceEvents");
+    for (size_t i = 0; i < json_array_size(events);
+         i++) { /* all exchanges are in their lane as a whole */
+        const json_t *event = json_array_get(events, i);
+        const char *name = json_string_value(json_object_get(event, "name"));
+        const bool waits = strncmp(name, "waiting", 7) == 0;
+        if (json_integer_value(json_object_get(event, "tid")) == 2 && strstr(name, "attention")) {
+            const bool late = json_integer_value(json_object_get(event, "pid")) == 2;
+            assert_true(json_number_value(json_object_get(event, "dur")) == (late ? 0.2 : 0.5));
+        }
+        if (json_object_get(event, "cat") != NULL) {
+            assert_int_equal(
+                strcmp(json_string_value(json_object_get(event, "cat")), "waiting") == 0, waits);
+        }
+    }
+    json_decref(file);
+}
+
 /* Nobody knows when what its ranks did was. */
 static void ranks_of_an_unknown_clock_are_left_out(void **state)
 {
@@ -202,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_ranks_are_on_one_clock),
+        cmocka_unit_test(ranks_wait_for_the_last_one),
         cmocka_unit_test(ranks_of_an_unknown_clock_are_left_out),
         cmocka_unit_test(lanes_are_bounded),
     };

@@ -119,6 +119,36 @@ static void a_step_that_does_not_fit_leaves_its_end(void **state)
     rank_trace_destroy(trace);
 }
 
+/* What begins where a span ends needs no other reading of the clock. */
+static void a_span_says_when_it_ended(void **state)
+{
+    (void)state;
+    rank_trace *trace = make(3);
+    assert_int_equal(rank_trace_add(trace, (rank_trace_span){.kind = RANK_TRACE_LAYER}), 0);
+    assert_int_equal(rank_trace_add(NULL, (rank_trace_span){.kind = RANK_TRACE_LAYER}), 0);
+    rank_trace_step_begin(trace, base_now_ns());
+    const int64_t end_ns = rank_trace_add(trace, (rank_trace_span){.kind = RANK_TRACE_LAYER});
+    assert_true(end_ns > 0);
+    assert_true(trace->spans.spans[0].end_ns == end_ns);
+    rank_trace_destroy(trace);
+}
+
+/* A server takes steps for years. */
+static void an_engines_steps_begin_anew(void **state)
+{
+    (void)state;
+    static const int32_t numbers[] = {INT32_MAX - 1, INT32_MAX, 0, 1};
+    rank_trace *trace = make(3);
+    trace->next_step = numbers[0];
+    for (size_t i = 0; i < 4; i++) {
+        rank_trace_step_begin(trace, base_now_ns());
+        rank_trace_step_end_next(trace, base_now_ns());
+        assert_int_equal(trace->spans.spans[i].index, numbers[i]);
+    }
+    rank_trace_step_end_next(NULL, 1);
+    rank_trace_destroy(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +157,8 @@ int main(void)
         cmocka_unit_test(the_newest_whole_steps_are_kept),
         cmocka_unit_test(operations_have_their_own_room),
         cmocka_unit_test(a_step_that_does_not_fit_leaves_its_end),
+        cmocka_unit_test(a_span_says_when_it_ended),
+        cmocka_unit_test(an_engines_steps_begin_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
