@@ -325,11 +325,11 @@ static base_status check_training(const launch_options *options, base_error *ret
     return BASE_OK;
 }
 
-/* None where there is no record, nor where its time would count: what --baseline and --curve compare is measured alike. */
+/* None where its time would count: what --baseline and --curve compare is measured alike. */
 static int64_t default_trace(const proto_job *job)
 {
     const bool compares = job->infer.baseline || job->infer.curve[0] != '\0';
-    return job->infer.unrecorded || compares ? 0 : proto_mode_get(job->job.mode)->trace;
+    return compares ? 0 : proto_mode_get(job->job.mode)->trace;
 }
 
 /* Checks what several flags must have in common. */

@@ -212,13 +212,13 @@ static base_status check_decoding(const proto_job *job, base_error *reterr)
 static base_status check_trace(const proto_job *job, base_error *reterr)
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
-    if (job->output.trace == 0 || (mode->trace > 0 && !job->infer.unrecorded)) {
+    if (job->output.trace == 0 || mode->trace > 0) {
         return BASE_OK;
     }
     return base_fail(reterr, BASE_ERR_INVALID,
                      "output.trace %" PRId64 " goes with modes whose steps are traced (ddp-cpu, "
                      "pp-cpu, tp-cpu), not with %s",
-                     job->output.trace, mode->trace > 0 ? "a server's job" : mode->name);
+                     job->output.trace, mode->name);
 }
 
 /* Checks the fields of modes on GPUs, and one that these do not have. */

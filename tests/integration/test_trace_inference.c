@@ -1,10 +1,12 @@
-/* trace.json of ranks that decode with one model: parts and exchanges of each step, drafts, and which runs have none. */
+/* trace.json of ranks that decode with one model: parts and exchanges of each step, drafts, servers, and which runs have
+ * none. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "inference.h"
+#include "serving.h"
 #include "trace_file.h"
 
 static training_run run;
@@ -237,6 +239,25 @@ static void what_is_compared_is_traced_if_asked(void **state)
     json_decref(lines);
 }
 
+/* The last steps before a SIGTERM. */
+static void a_server_leaves_its_last_steps(void **state)
+{
+    (void)state;
+    serving_start(&inference_model, "2", FLAGS("--trace", "5"));
+    free(serving_complete("{\"prompt\":\"he goed\",\"max_tokens\":9,\"ignore_eos\":true}"));
+    assert_int_equal(serving_end(SIGTERM), 0);
+    json_t *lines = inference_timings("served");
+    name_out("served");
+    trace_file found = trace_file_read(&run);
+    trace_file_check_steps(&found, 2, (int)json_array_size(lines), 5);
+    trace_file_check_nesting(&found);
+    for (int rank = 0; rank < 2; rank++) {
+        (void)part_of(&found, rank, found.steps[4], "tokens drawn: 1");
+    }
+    trace_file_free(&found);
+    json_decref(lines);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +266,7 @@ int main(void)
         cmocka_unit_test(drafts_are_there),
         cmocka_unit_test(a_trace_changes_no_bit),
         cmocka_unit_test(what_is_compared_is_traced_if_asked),
+        cmocka_unit_test(a_server_leaves_its_last_steps),
     };
     return cmocka_run_group_tests(tests, inference_make_model, test_shared_directory_remove);
 }
