@@ -159,6 +159,22 @@ static void drafts_are_there(void **state)
     trace_file_free(&found);
 }
 
+/* The best tokens of each rank have too little probability, so that ranks exchange all logits while they draw. */
+static void logits_are_exchanged_in_drawing(void **state)
+{
+    (void)state;
+    json_decref(inference_measure(
+        "2", "flat",
+        FLAGS("--prompt", "he goed", "--ignore-eos", "--temperature", "5", "--top-p", "0.999")));
+    name_out("flat");
+    trace_file found = trace_file_read(&run);
+    trace_file_check_nesting(&found);
+    for (int i = 0; i < found.step_count; i++) {
+        check_exchange(&found, found.steps[i], "all-gather of logits", "tokens drawn: 1");
+    }
+    trace_file_free(&found);
+}
+
 static void one_rank_has_no_exchange(void **state)
 {
     (void)state;
@@ -264,6 +280,7 @@ int main(void)
         cmocka_unit_test(steps_of_decoding_are_there),
         cmocka_unit_test(one_rank_has_no_exchange),
         cmocka_unit_test(drafts_are_there),
+        cmocka_unit_test(logits_are_exchanged_in_drawing),
         cmocka_unit_test(a_trace_changes_no_bit),
         cmocka_unit_test(what_is_compared_is_traced_if_asked),
         cmocka_unit_test(a_server_leaves_its_last_steps),
