@@ -114,12 +114,14 @@ static bool allocate(rank_tokenizer *self, size_t bytes, size_t merges)
     return true;
 }
 
-/* An added token may be the one that ends a text. Llama 3 and Llama 2 have other names for it. */
+/* An added token may be the one that ends a text. Llama 3, Gemma and Llama 2 have other names for it, and Gemma's
+ * </s> is a tag of HTML: the first name counts. */
 static void take_end(rank_tokenizer *self, const char *content, int32_t id)
 {
-    static const char *const names[] = {RANK_TOKENIZER_END_TOKEN, "<|end_of_text|>", "</s>"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(content, names[i]) == 0 && (i == 0 || self->end_token == NULL)) {
+    static const char *const names[] = {RANK_TOKENIZER_END_TOKEN, "<|end_of_text|>", "<eos>",
+                                        "</s>"};
+    for (size_t i = 0; i < sizeof names / sizeof *names && self->end_token != names[i]; i++) {
+        if (strcmp(content, names[i]) == 0) {
             self->end_id = id;
             self->end_token = names[i];
         }

@@ -89,6 +89,29 @@ static void a_space_comes_before_what_begins(void **state)
     }
 }
 
+/* Wherever they stand in the file. */
+static void gemmas_end_is_not_the_tag_of_html(void **state)
+{
+    (void)state;
+    for (int last = 0; last < 2; last++) {
+        base_error error;
+        rank_tokenizer *tokenizer = NULL;
+        json_t *root = read_kind("gemma");
+        json_t *added = json_object_get(root, "added_tokens");
+        json_t *end = json_deep_copy(json_array_get(added, 0));
+        const json_int_t id = 601;
+        assert_int_equal(json_object_set_new(end, "content", json_string("<eos>")), 0);
+        assert_int_equal(json_object_set_new(end, "id", json_integer(id)), 0);
+        assert_int_equal(json_array_insert_new(added, last == 1 ? json_array_size(added) : 0, end),
+                         0);
+        assert_ok(load(root, &tokenizer, &error), &error);
+        assert_string_equal(rank_tokenizer_end_token(tokenizer), "<eos>");
+        assert_int_equal(rank_tokenizer_end_id(tokenizer), id);
+        rank_tokenizer_destroy(tokenizer);
+        json_decref(root);
+    }
+}
+
 /* A stretch behind a token in the text itself: its normalizer puts a space there, Metaspace's "first" does not. */
 static void a_stretch_behind_a_token_begins_again(void **state)
 {
@@ -287,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_space_comes_before_what_begins),
+        cmocka_unit_test(gemmas_end_is_not_the_tag_of_html),
         cmocka_unit_test(a_stretch_behind_a_token_begins_again),
         cmocka_unit_test(all_bytes_come_back),
         cmocka_unit_test(blocks_have_the_tokens_of_the_whole),
