@@ -5,10 +5,11 @@
 #include <math.h>
 
 enum {
-    BLOCK = 32,       /* numbers of a column that share a scale */
-    SCALE_BYTES = 2,  /* bfloat16 */
-    LEAVES_MAX = 16,  /* RANK_TP_LEAVES */
-    HIDDEN_UNIT = 16, /* RANK_DECODER_HIDDEN_UNIT */
+    BLOCK = 32,        /* numbers of a column that share a scale */
+    SCALE_BYTES = 2,   /* bfloat16 */
+    LEAVES_MAX = 16,   /* RANK_TP_LEAVES */
+    HIDDEN_UNIT = 16,  /* RANK_DECODER_HIDDEN_UNIT */
+    SHARED_LEAVES = 4, /* RANK_DECODER_SHARED_LEAVES */
 };
 
 double launch_int8_column_bytes(int64_t depth, int64_t leaves)
@@ -17,13 +18,19 @@ double launch_int8_column_bytes(int64_t depth, int64_t leaves)
     return (double)leaves * (ceil(leaf / BLOCK) * SCALE_BYTES + 2 * ceil(leaf / 2));
 }
 
-/* Of sums over heads and over columns of the MLP: blocks begin anew at each. In a family that trains leaves divide
- * the heads of keys, too (rank_decoder_leaves). */
+/* Whether sums over heads can have so many leaves: rank_decoder_head_leaves. */
+static bool cuts_heads(const launch_model *model, int64_t leaves)
+{
+    return model->kv_heads % leaves == 0 ||
+           (leaves <= SHARED_LEAVES && model->heads % leaves == 0 &&
+            launch_model_keys(model) % leaves == 0);
+}
+
+/* Of sums over heads and over columns of the MLP: blocks begin anew at each. */
 static int64_t count_leaves(const launch_model *model)
 {
-    const int64_t heads = model->decodes_only ? model->heads : model->kv_heads;
     int64_t leaves = 1;
-    while (leaves < LEAVES_MAX && heads % (2 * leaves) == 0 &&
+    while (leaves < LEAVES_MAX && cuts_heads(model, 2 * leaves) &&
            model->hidden % (2 * leaves * HIDDEN_UNIT) == 0) {
         leaves *= 2;
     }

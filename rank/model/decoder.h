@@ -123,16 +123,38 @@ static inline size_t rank_decoder_kv_heads(size_t whole, int ranks)
     return whole > (size_t)ranks ? whole / (size_t)ranks : 1;
 }
 
+/* Of the whole model, what ranks cut. */
+typedef struct rank_decoder_cut {
+    size_t heads;
+    size_t kv_heads;
+    size_t head_width;
+    size_t hidden;
+} rank_decoder_cut;
+
+enum { RANK_DECODER_SHARED_LEAVES = 4 };
+
+/* Leaves of sums over heads: as many as divide the heads of keys. Where these are few, up to
+ * RANK_DECODER_SHARED_LEAVES that divide the heads of queries, and the columns of the keys, over which
+ * gradients are summed: so ranks that share heads of keys have the bits of one. */
+static inline int rank_decoder_head_leaves(const rank_decoder_cut *whole)
+{
+    int leaves = rank_tp_leaves(whole->kv_heads, 1);
+    while (leaves < RANK_DECODER_SHARED_LEAVES && whole->heads % (2 * (size_t)leaves) == 0 &&
+           whole->kv_heads * whole->head_width % (2 * (size_t)leaves) == 0) {
+        leaves *= 2;
+    }
+    return leaves;
+}
+
 /* How many leaves a rank's part of a model's sums has (parallel/tensor/tp.h): equally many for heads,
- * columns of the MLP and the vocabulary. More for one of them would help no number of ranks. `heads`: of keys in a
- * family that trains, whose gradients are such sums, too. */
-static inline int rank_decoder_leaves(size_t heads, size_t hidden, int ranks)
+ * columns of the MLP and the vocabulary. More for one of them would help no number of ranks. */
+static inline int rank_decoder_leaves(const rank_decoder_cut *whole, int ranks)
 {
     const size_t unit = RANK_DECODER_HIDDEN_UNIT;
-    const int of_heads = rank_tp_leaves(heads, 1);
-    const int of_columns = rank_tp_leaves(hidden % unit == 0 ? hidden / unit : 1, 1);
-    const int whole = of_heads < of_columns ? of_heads : of_columns;
-    return whole % ranks == 0 ? whole / ranks : 1;
+    const int of_heads = rank_decoder_head_leaves(whole);
+    const int of_columns = rank_tp_leaves(whole->hidden % unit == 0 ? whole->hidden / unit : 1, 1);
+    const int leaves = of_heads < of_columns ? of_heads : of_columns;
+    return leaves % ranks == 0 ? leaves / ranks : 1;
 }
 
 #endif

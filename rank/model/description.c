@@ -95,12 +95,13 @@ static bool can_decode(const rank_model_config *config, int ranks)
     return bounds.units % (size_t)ranks == 0 && can_share(bounds.kv_heads, (size_t)ranks);
 }
 
-/* Leaves divide the heads of keys and values: no ranks share one, whose gradients nobody would add up. */
+/* No ranks share heads of keys and values, whose gradients nobody would add up. */
 static bool can_train(const rank_model_config *config, int ranks)
 {
-    return ranks == 1 ||
-           (ranks <= RANK_TP_LEAVES && rank_decoder_describe(config, 1).leaves % ranks == 0 &&
-            rank_tp_ids_of(config->vocab_size, ranks, ranks - 1).count > 0);
+    const rank_decoder whole = rank_decoder_describe(config, 1);
+    return ranks == 1 || (ranks <= RANK_TP_LEAVES && whole.leaves % ranks == 0 &&
+                          whole.kv_heads % (size_t)ranks == 0 &&
+                          rank_tp_ids_of(config->vocab_size, ranks, ranks - 1).count > 0);
 }
 
 enum { LIMIT_BYTES = 96 };

@@ -28,7 +28,7 @@ random-checkpoint model "$tokenizer" --like shape
 random-checkpoint half "$tokenizer" --like shape --bfloat16
 
 train() { # DIRECTORY ARGUMENTS...
-    launcher --checkpoint model --quiet --no-bind --no-scaling --batch 2 --steps 6 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
+    launcher --checkpoint "${from:-model}" --quiet --no-bind --no-scaling --batch 2 --steps 6 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
 }
 same() { # DIRECTORY HOW
     cmp "$1/model.safetensors" one/model.safetensors || fail "$2 trains otherwise than one rank"
@@ -56,6 +56,16 @@ for name in q_norm k_norm; do
     grep -aq "model.layers.1.self_attn.$name.weight" trained/model.safetensors || fail "no $name in the trained model"
 done
 
+# Two heads of keys and values: sums have more leaves than these, so that four ranks, which share them, decode as one.
+mkdir few-shape
+sed 's/"num_key_value_heads": 4/"num_key_value_heads": 2/' shape/config.json >few-shape/config.json
+random-checkpoint few "$tokenizer" --like few-shape
+from=few train few-one --ranks 1 --micro-batches 4
+from=few train few-two --mode pp-cpu --ranks 2 --tensor 2 --micro-batches 4
+cmp few-one/model.safetensors few-two/model.safetensors || fail "2 ranks with a head of keys each train otherwise than one"
+launcher --checkpoint few --mode pp-cpu --ranks 4 --tensor 4 --micro-batches 4 --steps 1 --quiet --out none 2>err && fail "4 ranks train with 2 heads of keys"
+grep -q "2 of keys and values, cannot be cut between 4 ranks; it can between 1, 2" err || fail "--tensor 4 is refused with: $(cat err)"
+
 cat >prompts.jsonl <<'END_PROMPTS'
 {"prompt": "The quick brown fox"}
 {"prompt": "<|im_start|>user\n  two lines? 1234567\n<|im_end|>"}
@@ -68,7 +78,7 @@ run() { # DIRECTORY ARGUMENTS...
     answer "$@" --mode tp-cpu
     [ "$(tokens "$1" | wc -l)" -eq 4 ] || fail "$1 does not have the tokens of two prompts and two answers"
 }
-for model in trained half; do
+for model in trained half few-two; do
     run "$model-1" --checkpoint "$model" --ranks 1
     for ranks in 2 4; do
         run "$model-$ranks" --checkpoint "$model" --ranks "$ranks"

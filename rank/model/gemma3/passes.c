@@ -23,12 +23,16 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
     const size_t kv_heads = gemma3_setting(config, GEMMA3_KV_HEADS);
     const size_t hidden = gemma3_setting(config, GEMMA3_HIDDEN);
     const size_t head_width = gemma3_setting(config, GEMMA3_HEAD_WIDTH);
+    const rank_decoder_cut whole = {.heads = (size_t)config->heads,
+                                    .kv_heads = kv_heads,
+                                    .head_width = head_width,
+                                    .hidden = hidden};
     *decoder = (rank_decoder){
         .heads = (size_t)(config->heads / ranks),
         .kv_heads = rank_decoder_kv_heads(kv_heads, ranks),
         .head_width = head_width,
         .hidden = hidden / (size_t)ranks,
-        .leaves = rank_decoder_leaves((size_t)config->heads, hidden, ranks),
+        .leaves = rank_decoder_leaves(&whole, ranks),
         .rms = true,
         .one_more = true,
         .epsilon = (float)of[GEMMA3_EPSILON],

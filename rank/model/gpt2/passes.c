@@ -4,12 +4,16 @@
 static void describe(const rank_model_config *config, int ranks, rank_decoder *decoder)
 {
     const size_t width = (size_t)config->width;
+    const rank_decoder_cut whole = {.heads = (size_t)config->heads,
+                                    .kv_heads = (size_t)config->heads,
+                                    .head_width = width / (size_t)config->heads,
+                                    .hidden = WIDENING * width};
     *decoder = (rank_decoder){
         .heads = (size_t)(config->heads / ranks),
         .kv_heads = (size_t)(config->heads / ranks),
         .head_width = (size_t)(config->width / config->heads),
         .hidden = WIDENING * width / (size_t)ranks,
-        .leaves = rank_decoder_leaves((size_t)config->heads, WIDENING * width, ranks),
+        .leaves = rank_decoder_leaves(&whole, ranks),
     };
 }
 

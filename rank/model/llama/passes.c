@@ -5,12 +5,16 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
 {
     const size_t kv_heads = llama_setting(config, LLAMA_KV_HEADS);
     const size_t hidden = llama_setting(config, LLAMA_HIDDEN);
+    const rank_decoder_cut whole = {.heads = (size_t)config->heads,
+                                    .kv_heads = kv_heads,
+                                    .head_width = llama_setting(config, LLAMA_HEAD_WIDTH),
+                                    .hidden = hidden};
     *decoder = (rank_decoder){
         .heads = (size_t)(config->heads / ranks),
         .kv_heads = rank_decoder_kv_heads(kv_heads, ranks),
-        .head_width = llama_setting(config, LLAMA_HEAD_WIDTH),
+        .head_width = whole.head_width,
         .hidden = hidden / (size_t)ranks,
-        .leaves = rank_decoder_leaves(kv_heads, hidden, ranks),
+        .leaves = rank_decoder_leaves(&whole, ranks),
         .rms = true,
         .epsilon = (float)config->settings[LLAMA_EPSILON],
         .gated = true,

@@ -92,7 +92,8 @@ void transformer_begin_head_norms_grad(const transformer_pass *pass)
 static void sum_over_heads(const transformer_pass *pass, float *parts, size_t heads)
 {
     const size_t width = pass->of.head_width;
-    const size_t leaves = (size_t)transformer_grad_leaves(pass, pass->of.leaves);
+    const size_t most = (size_t)transformer_grad_leaves(pass, pass->of.leaves);
+    const size_t leaves = most < heads ? most : heads; /* of one head at least */
     const size_t leaf = heads / leaves * width;
     for (size_t i = 0; i < leaves; i++) {
         float *first = parts + i * leaf;
