@@ -284,9 +284,9 @@ static size_t row_of(const history *h, int32_t sequence, int32_t position)
     const rank_blocks *blocks = rank_schedule_blocks(h->copies[0]);
     const int32_t block_tokens = h->options.block_tokens;
     const int32_t index = position / block_tokens;
-    assert_true(index < rank_blocks_held(blocks, sequence));
-    return (size_t)(rank_blocks_table(blocks, sequence)[index] * block_tokens +
-                    position % block_tokens);
+    const int32_t block = rank_blocks_table(blocks, sequence)[index];
+    assert_int_not_equal(block, RANK_BLOCK_NONE);
+    return (size_t)(block * block_tokens + position % block_tokens);
 }
 
 /* Computes one entry: its rows are written, and all before them must be of the sequence's tokens. */
