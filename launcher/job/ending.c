@@ -225,25 +225,44 @@ void launch_stop_explain(launch_session *session, int64_t now_ns)
     }
 }
 
-int64_t launch_stop_drain_due(launch_session *session, int64_t now_ns)
+/* --serve-drain has passed, and the feed has not ended. */
+static void cancel_what_runs(launch_session *session)
 {
-    const launch_feeding *feeding = &session->feeding;
-    if (feeding->drain_signal == 0 || session->stop_signal != 0 || feeding->ended) {
-        return BASE_NO_DEADLINE;
-    }
-    if (now_ns < feeding->drain_due_ns) {
-        return feeding->drain_due_ns;
-    }
     if (launch_feed_end(session)) {
         launch_screen_say(&session->screen,
                           "--serve-drain has passed: clients that have not read their answers get "
                           "no more");
-        return BASE_NO_DEADLINE;
+        return;
     }
-    session->stop_signal = feeding->drain_signal;
+    session->stop_signal = session->feeding.drain_signal;
     launch_screen_say(&session->screen, "--serve-drain has passed: what still runs is cancelled");
     send_stop(session, "the drain");
-    return BASE_NO_DEADLINE;
+}
+
+int64_t launch_stop_drain_due(launch_session *session, int64_t now_ns)
+{
+    launch_feeding *feeding = &session->feeding;
+    if (feeding->drain_signal == 0 || session->abort_due_ns != BASE_NO_DEADLINE) {
+        return BASE_NO_DEADLINE;
+    }
+    if (now_ns >= feeding->drain_due_ns && feeding->drained) {
+        char stops[STOPS_BYTES];
+        describe_waits(session, stops);
+        session->stop_signal = feeding->drain_signal;
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK,
+                     BASE_EXIT_SIGNAL_BASE + feeding->drain_signal,
+                     "ranks have not ended %d s after --serve-drain, and are killed%s",
+                     LAUNCH_DRAINED_MS / 1000, stops);
+        return BASE_NO_DEADLINE;
+    }
+    if (now_ns >= feeding->drain_due_ns) {
+        feeding->drained = true;
+        feeding->drain_due_ns = now_ns + LAUNCH_DRAINED_MS * BASE_NS_PER_MS;
+        if (!feeding->ended) {
+            cancel_what_runs(session);
+        }
+    }
+    return feeding->drain_due_ns;
 }
 
 static void say_stop(launch_session *session, const char *name, bool training)

@@ -128,7 +128,8 @@ typedef struct launch_feeding {
     bool readable;        /* the feed's descriptor */
     bool held;            /* `request` waits until there is room for it */
     int drain_signal;     /* 0: the feed was not asked to end */
-    int64_t drain_due_ns; /* then what still runs is cancelled */
+    int64_t drain_due_ns; /* then what still runs is cancelled, */
+    bool drained;         /* or, where it has been, killed */
     proto_request request;
 } launch_feeding;
 
@@ -247,8 +248,8 @@ int64_t launch_end_ranks(launch_session *session, int64_t now_ns);
  * job ends in order. Again at one launcher ends it at once. */
 void launch_stop(launch_session *session, int signal_number, bool again);
 
-/* Cancels what still runs when a feed that was asked to end has had its time. Returns when it must be
- * called again. */
+/* Cancels what still runs when a feed that was asked to end has had its time, and kills ranks that do not end
+ * LAUNCH_DRAINED_MS later. Returns when it must be called again. */
 int64_t launch_stop_drain_due(launch_session *session, int64_t now_ns);
 
 /* Says once, if a job that was asked to end does not, that ranks wait for a reader of what they print. */

@@ -198,6 +198,31 @@ static void a_drain_has_a_deadline(void **state)
     assert_has(serving_reply, "the server ends");
 }
 
+/* Neither while it answers, nor while it has nothing to do. */
+static void a_stopped_rank_does_not_outlive_the_drain(void **state)
+{
+    (void)state;
+    for (int asks = 0; asks < 2; asks++) {
+        serving_start(&serving_wide, "2", FLAGS("--serve-drain", "1"));
+        const int fd = serving_send(asks != 0 ? SERVING_LONG : "{\"prompt\":\"he goed\"}");
+        if (asks != 0) {
+            serving_wait_metric("requests_running 1\n");
+        } else {
+            serving_read_all(fd);
+        }
+        assert_int_equal(kill(rank_pid(), SIGSTOP), 0);
+        assert_int_equal(serving_end(SIGTERM), 128 + SIGTERM);
+        assert_has(serving_program.text[TEST_STDERR],
+                   "ranks have not ended 10 s after --serve-drain, and are killed (rank ");
+        assert_has(serving_program.text[TEST_STDERR], "is stopped: SIGSTOP or the like)");
+        test_program_wait_no_children();
+        if (asks != 0) {
+            serving_read_all(fd);
+            assert_has(serving_reply, "HTTP/1.1 50");
+        }
+    }
+}
+
 static void a_killed_rank_is_an_error_of_all_that_is_open(void **state)
 {
     (void)state;
@@ -287,6 +312,7 @@ int main(void)
         cmocka_unit_test(more_than_can_wait_is_refused),
         cmocka_unit_test(a_drain_ends_what_runs),
         cmocka_unit_test(a_drain_has_a_deadline),
+        cmocka_unit_test(a_stopped_rank_does_not_outlive_the_drain),
         cmocka_unit_test(a_reader_that_does_not_read_is_no_failure),
         cmocka_unit_test(a_killed_rank_is_an_error_of_all_that_is_open),
         cmocka_unit_test(a_key_is_asked_for),
