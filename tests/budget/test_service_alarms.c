@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "budget/server.h"
 #include "budget/time.h"
 #include "service_fixture.h"
 
@@ -459,21 +458,6 @@ static void test_nothing_outlives_the_service(void **state)
     (void)close(self.fifo);
 }
 
-/* Of any length: where a user has many pipes, the system gives short ones. */
-static void test_long_alarm_does_not_block(void **state)
-{
-    enum { LONGER_THAN_A_PIPE = 200 * 1000 };
-    static char alarm[LONGER_THAN_A_PIPE + 1];
-    const char *const command[] = {"/bin/sh", "-c", "test $(wc -c) = 200000", NULL};
-    char text[BASE_ERROR_MESSAGE_BYTES];
-    base_error why = {0};
-    int exit_code = -1;
-    (void)state;
-    memset(alarm, ' ', LONGER_THAN_A_PIPE);
-    assert_ok(budget_hook_try(command, alarm, &exit_code, text, &why), &why);
-    assert_int_equal(exit_code, 0);
-}
-
 /* A hook that cannot be run is found at the start, not at the first alarm. */
 static void test_hook_that_is_no_program_is_refused(void **state)
 {
@@ -505,7 +489,6 @@ int main(void)
         SERVICE_TEST(test_bill_alarm_outlives_a_hook_that_fails),
         SERVICE_TEST(test_bill_alarm_follows_the_commit),
         SERVICE_TEST(test_hook_that_hangs_is_ended),
-        cmocka_unit_test(test_long_alarm_does_not_block),
         SERVICE_TEST(test_nothing_outlives_the_service),
         SERVICE_TEST(test_hook_that_is_no_program_is_refused),
     };

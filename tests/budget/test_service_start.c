@@ -1,5 +1,5 @@
 /* How the service is started, and what it needs for that: its memory, its disk, its directory, its
- * sockets, the keys of its clients, its keyring. */
+ * sockets, the keys of its clients, its keyring. And a long alarm for its hook. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "budget/server.h"
 #include "proto/key.h"
 #include "service_fixture.h"
 
@@ -201,9 +202,25 @@ static void test_keyring_that_cannot_be_read(void **state)
     budget_client_close(client);
 }
 
+/* An alarm may have any length: where a user has many pipes, the system gives short ones. */
+static void test_long_alarm_does_not_block(void **state)
+{
+    enum { LONGER_THAN_A_PIPE = 200 * 1000 };
+    static char alarm[LONGER_THAN_A_PIPE + 1];
+    const char *const command[] = {"/bin/sh", "-c", "test $(wc -c) = 200000", NULL};
+    char text[BASE_ERROR_MESSAGE_BYTES];
+    base_error why = {0};
+    int exit_code = -1;
+    (void)state;
+    memset(alarm, ' ', LONGER_THAN_A_PIPE);
+    assert_ok(budget_hook_try(command, alarm, &exit_code, text, &why), &why);
+    assert_int_equal(exit_code, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_long_alarm_does_not_block),
         cmocka_unit_test_setup_teardown(test_locked_memory, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_failed_sync, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_no_room_for_a_checkpoint, fixture_setup,

@@ -18,8 +18,7 @@ enum {
 
     LAUNCH_FLIGHTS_WAIT_MS = 1000, /* SIGUSR1: for the records of all ranks */
 
-    LAUNCH_DRAINED_MS =
-        10 * 1000, /* after --serve-drain, until ranks that have not ended are killed */
+    LAUNCH_DRAINED_MS = 10 * 1000, /* after --serve-drain, until what is left is killed */
 
     /* Once the job has failed. But for a pipeline the sum is below a second, so nothing is left after that. */
     LAUNCH_CAUSE_WAIT_MS = 30,     /* a secondary failure waits so long for its cause */

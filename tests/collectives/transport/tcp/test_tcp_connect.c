@@ -121,6 +121,21 @@ static void check_works(test_rank *rank)
     rank->context = NULL;
 }
 
+static void run_for(int64_t timeout_ns, int size, test_rank_body body, void *user)
+{
+    const test_ranks_options options = {.size = size,
+                                        .transport = COLL_TRANSPORT_TCP,
+                                        .timeout_ns = timeout_ns,
+                                        .user = user,
+                                        .bare = true};
+    test_ranks_as_threads(&options, body);
+}
+
+static void run(int size, test_rank_body body, void *user)
+{
+    run_for(0, size, body, user);
+}
+
 /* ---- strangers ---- */
 
 typedef enum manner {
@@ -216,10 +231,7 @@ static void strangers_keep_nobody_from_connecting(void **state)
     const int before = test_open_descriptors();
     (void)state;
     for (manner how = SILENT; how < MANNERS; how++) {
-        test_ranks_as_threads(
-            &(test_ranks_options){
-                .size = 2, .transport = COLL_TRANSPORT_TCP, .bare = true, .user = &how},
-            stranger_body);
+        run(2, stranger_body, &how);
         assert_int_equal(test_open_descriptors(), before); /* none of a stranger's is left */
     }
 }
@@ -246,11 +258,10 @@ static coll_status come_late(gate *g, coll_tcp_record *all, coll_error *reterr)
 {
     uint8_t opening[COLL_OPENING_BYTES];
     uint8_t answer[COLL_ANSWER_BYTES];
-    if (g->options.rank == 0) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(all[0].port)};
+    if (g->options.rank == 0 || inet_pton(AF_INET, all[0].address, &to.sin_addr) != 1) {
         return COLL_OK;
     }
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(all[0].port)};
-    (void)inet_pton(AF_INET, all[0].address, &to.sin_addr);
     for (int i = 0; i < STRANGERS; i++) {
         g->strangers[i] = connected_to(&to);
     }
@@ -277,8 +288,7 @@ static void late_body(test_rank *rank)
 static void the_oldest_stranger_goes_first(void **state)
 {
     (void)state;
-    test_ranks_as_threads(
-        &(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_TCP, .bare = true}, late_body);
+    run(2, late_body, NULL);
 }
 
 /* Strangers who keep coming to rank 0 while ranks meet. */
@@ -347,9 +357,7 @@ static void strangers_who_keep_coming_keep_nobody_out(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++) {
-        test_ranks_as_threads(
-            &(test_ranks_options){.size = 4, .transport = COLL_TRANSPORT_TCP, .bare = true},
-            crowd_body);
+        run(4, crowd_body, NULL);
     }
 }
 
@@ -361,7 +369,7 @@ static coll_status leave(gate *g, coll_tcp_record *all, coll_error *reterr)
     return COLL_OK;
 }
 
-static void turned_away_body(test_rank *rank)
+static void undisturbed_body(test_rank *rank)
 {
     gate g = {.meddle = leave};
     RANK_OK(rank, create(rank, &g));
@@ -372,9 +380,7 @@ static void who_is_turned_away_comes_again(void **state)
 {
     (void)state;
     atomic_store(&turned_away, 5);
-    test_ranks_as_threads(
-        &(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_TCP, .bare = true},
-        turned_away_body);
+    run(3, undisturbed_body, NULL);
     assert_int_equal(atomic_load(&turned_away), 0);
 }
 
@@ -386,10 +392,7 @@ static void strangers_descriptors_are_taken(void **state)
     manner how = SILENT;
     (void)state;
     atomic_store(&accepted_max, 5);
-    test_ranks_as_threads(
-        &(test_ranks_options){
-            .size = 2, .transport = COLL_TRANSPORT_TCP, .bare = true, .user = &how},
-        stranger_body);
+    run(2, stranger_body, &how);
     assert_true(atomic_exchange(&accepted_max, INT_MAX) <= 0);
 }
 
@@ -411,19 +414,11 @@ static void a_rank_without_descriptors_says_so(void **state)
 {
     (void)state;
     atomic_store(&accepted_max, 0);
-    test_ranks_as_threads(
-        &(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_TCP, .bare = true}, poor_body);
+    run(2, poor_body, NULL);
     atomic_store(&accepted_max, INT_MAX);
 }
 
 /* ---- crumbs ---- */
-
-static void crumb_body(test_rank *rank)
-{
-    gate g = {.meddle = leave};
-    RANK_OK(rank, create(rank, &g));
-    check_works(rank);
-}
 
 static void a_handshake_may_come_in_crumbs(void **state)
 {
@@ -435,7 +430,7 @@ static void a_handshake_may_come_in_crumbs(void **state)
         test_ranks_as_threads(
             &(test_ranks_options){
                 .size = 3, .transport = COLL_TRANSPORT_TCP, .tcp_auth = auths[i], .bare = true},
-            crumb_body);
+            undisturbed_body);
     }
     crumbs = false;
 }
@@ -482,12 +477,7 @@ static void a_wrong_address_is_named(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        test_ranks_as_threads(&(test_ranks_options){.size = 2,
-                                                    .transport = COLL_TRANSPORT_TCP,
-                                                    .timeout_ns = 200 * BASE_NS_PER_MS,
-                                                    .bare = true,
-                                                    .user = &ways[i]},
-                              astray_body);
+        run_for(BASE_NS_PER_S, 2, astray_body, &ways[i]);
     }
 }
 
