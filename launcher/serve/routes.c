@@ -42,16 +42,30 @@ static bool send_text(struct MHD_Connection *connection, int status, const char 
     return done;
 }
 
+/* Sends JSON, with a newline at its end for terminals. The text is freed. */
+static bool send_object(struct MHD_Connection *connection, int status, char *json,
+                        const char *header, const char *value)
+{
+    const size_t length = json != NULL ? strlen(json) : 0;
+    char *text = json != NULL ? realloc(json, length + sizeof "\n") : NULL;
+    if (text == NULL) {
+        free(json);
+    } else {
+        memcpy(text + length, "\n", sizeof "\n");
+    }
+    return send_text(connection, status, "application/json", text, header, value);
+}
+
 static bool send_json(struct MHD_Connection *connection, int status, char *text)
 {
-    return send_text(connection, status, "application/json", text, NULL, NULL);
+    return send_object(connection, status, text, NULL, NULL);
 }
 
 static bool send_error(struct MHD_Connection *connection, int status, const char *field,
                        const char *message, const char *header, const char *value)
 {
-    return send_text(connection, status, "application/json",
-                     launch_reply_error(status, field, message), header, value);
+    return send_object(connection, status, launch_reply_error(status, field, message), header,
+                       value);
 }
 
 /* ---- completions ---- */
@@ -367,8 +381,9 @@ static bool answer(launch_server *server, struct MHD_Connection *connection, con
             return strcmp(asked, routes[i].method) == 0
                        ? routes[i].answer(server, connection, own)
                        : send_error(connection, MHD_HTTP_METHOD_NOT_ALLOWED, NULL,
-                                    "this path has another method", MHD_HTTP_HEADER_ALLOW,
-                                    gets ? "GET, HEAD" : routes[i].method);
+                                    gets ? "this path takes GET and HEAD only"
+                                         : "this path takes POST only",
+                                    MHD_HTTP_HEADER_ALLOW, gets ? "GET, HEAD" : routes[i].method);
         }
     }
     return send_error(connection, MHD_HTTP_NOT_FOUND, NULL,

@@ -296,7 +296,8 @@ static const struct {
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"stop\":[\"\",\"\"]}'", 200, "text"},
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"stop_token_ids\":[99999]}'", 400,
      "\"param\":\"stop_token_ids\""},
-    {"/v1/completions", "", 405, "another method"},
+    {"/v1/completions", "", 405, "takes POST only"},
+    {"/health", "-d x", 405, "takes GET and HEAD only"},
     {"/v1/chat/completions", "-d '{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}'", 400,
      "no chat template"},
     {"/nothing", "", 404, "/v1/models/{model}"},
@@ -330,6 +331,9 @@ static void what_is_wrong_is_named(void **state)
             strstr(serving_reply, wrong_and_right[i].says) == NULL) {
             fail_msg("case %zu: %d: %s", i, status, serving_reply);
         }
+        /* JSON ends its line, in a terminal */
+        const size_t length = strlen(serving_reply);
+        assert_true(serving_reply[0] != '{' || strcmp(serving_reply + length - 2, "}\n") == 0);
     }
     assert_int_equal(serving_end(SIGTERM), 0);
 }
