@@ -374,8 +374,8 @@ static base_status check_together(launch_options *options, base_error *reterr)
     const bool prompts =
         options->prompt_count > 0 || job->infer.prompts[0] != '\0' || job->infer.requests;
     if (mode->answers && !prompts && !job->infer.eval) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--mode %s needs a --prompt (or --eval)",
-                         mode->name);
+        return base_fail(reterr, BASE_ERR_INVALID, "--mode %s needs --prompt(s)%s or --eval",
+                         mode->name, mode->tensor_parallel ? ", --serve" : "");
     }
     if (options->prompt_count > 0 && (job->infer.prompts[0] != '\0' || job->infer.requests)) {
         return base_fail(reterr, BASE_ERR_INVALID, "--prompt or --%s, not both",

@@ -78,7 +78,9 @@ base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr)
         status = base_path_join(directory, "rank", path, reterr);
     }
     if (status == BASE_OK && access(path, X_OK) != 0) {
-        status = base_fail_errno(reterr, errno, "cannot run the rank program %s", path);
+        status = base_fail_errno(
+            reterr, errno, "cannot run the rank program, which stands beside the launcher: %s",
+            path);
     }
     return status;
 }

@@ -288,6 +288,7 @@ static int run_whole(launch_cli_run *run)
     int lock_fd = -1; /* of --out; a record of training has its own */
     launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
     const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
+    const bool stood = access(options->job.output.directory, F_OK) == 0;
     if (options->hosts.nodes > 1 && options->program == NULL &&
         list_files(run, &error) != BASE_OK) {
         return launch_report_error(&error);
@@ -321,6 +322,9 @@ static int run_whole(launch_cli_run *run)
     const int exit_status = run->result.exit_status;
     launch_record_close(run->record);
     if (lock_fd >= 0) {
+        if (!stood) {
+            (void)rmdir(options->job.output.directory); /* if nothing was written there */
+        }
         (void)close(lock_fd);
     }
     free(run->files);

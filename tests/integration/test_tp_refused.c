@@ -2,9 +2,11 @@
  * line that names the fault, before any rank computes anything. And checkpoints that a training
  * refuses. */
 #include <math.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/exitcode.h"
@@ -349,6 +351,31 @@ static void a_checkpoint_without_a_tokenizer_is_refused(void **state)
     assert_has(program.text[TEST_STDERR], "tokenizer.json (tokenizer.model");
 }
 
+/* A server whose port another program has leaves no empty directory behind. */
+static void a_port_that_is_taken_leaves_nothing(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    char serve[32];
+    char out[BASE_PATH_BYTES];
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    (void)snprintf(serve, sizeof serve, "127.0.0.1:%d", ntohs(address.sin_port));
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, "not-served"));
+    test_program_start(&program,
+                       FLAGS(LAUNCHER_PATH, "--ranks", "2", "--mode", "tp-cpu", "--checkpoint",
+                             checkpoint, "--tokenizer", tokenizer_path, "--serve", serve, "--out",
+                             out, "--no-bind"),
+                       FLAGS());
+    assert_int_equal(test_program_wait(&program), BASE_EXIT_ERROR);
+    assert_non_null(strstr(program.text[TEST_STDERR], "cannot listen there: Address already"));
+    assert_int_not_equal(access(out, F_OK), 0);
+    (void)close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +390,7 @@ int main(void)
         cmocka_unit_test(prompts_that_cannot_be),
         cmocka_unit_test(worlds_that_do_not_fit),
         cmocka_unit_test(a_checkpoint_without_a_tokenizer_is_refused),
+        cmocka_unit_test(a_port_that_is_taken_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
