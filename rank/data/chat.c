@@ -88,8 +88,14 @@ static size_t own_end(const rank_jinja_text *text, size_t at)
     return at;
 }
 
-/* The first token that the template wrote at `from` or behind it, before any byte of a message, and its end. -1: there
- * is none. */
+/* Line ends and spaces are text, also where they are added tokens (Gemma) and its template writes them. */
+static bool is_blank(const char *text, size_t bytes)
+{
+    return strspn(text, " \t\n\r") >= bytes;
+}
+
+/* The first token, but for blank ones, that the template wrote at `from` or behind it, before any byte of a message,
+ * and its end. -1: there is none. */
 static int32_t next_mark(const rank_tokenizer *tokenizer, const rank_jinja_text *text, size_t from,
                          size_t *end)
 {
@@ -97,7 +103,7 @@ static int32_t next_mark(const rank_tokenizer *tokenizer, const rank_jinja_text 
     for (size_t at = from; at < until; at++) {
         size_t bytes = 0;
         const int32_t id = rank_tokenizer_added_at(tokenizer, text->at + at, until - at, &bytes);
-        if (id >= 0) {
+        if (id >= 0 && !is_blank(text->at + at, bytes)) {
             *end = at + bytes;
             return id;
         }
@@ -136,7 +142,7 @@ static void make_marks_special(rank_tokenizer *tokenizer, const rank_jinja_text 
         size_t bytes = 0;
         const int32_t id =
             rank_tokenizer_added_at(tokenizer, text->at + at, own_end(text, at) - at, &bytes);
-        if (id >= 0 && !is_thought(text->at + at, bytes)) {
+        if (id >= 0 && !is_thought(text->at + at, bytes) && !is_blank(text->at + at, bytes)) {
             rank_tokenizer_make_special(tokenizer, id);
         }
         at += id >= 0 ? bytes - 1 : 0;

@@ -8,11 +8,12 @@ import json
 import pathlib
 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 HERE = pathlib.Path(__file__).parent
 # the test adds them in this order
 HEADERS = ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<start_of_turn>", "<end_of_turn>"]
+LINES = ["\n", "\n\n"]  # Gemma's has them behind these, and they are not special
 CHATML = (r"{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
           r"{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 SYSTEM = r"{% if messages[0].role != 'system' %}{{ 'MARKSYSTEM' }}{% endif %}"
@@ -151,6 +152,8 @@ def main():
     for name, (kind, begin, template) in TEMPLATES.items():
         tokenizer = Tokenizer.from_file(str(HERE / f"hub_{kind}.json"))
         tokenizer.add_special_tokens(HEADERS)
+        if kind == "gemma":
+            tokenizer.add_tokens([AddedToken(line, normalized=False) for line in LINES])
         chats = CHATS + (THOUGHTS if "think" in name else [])
         for chat, no_thinking in [(chat, False) for chat in chats] + [(chat, True) for chat in chats[-2:]]:
             messages = [{"role": role, "content": content} for role, content in chat]

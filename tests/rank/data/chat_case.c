@@ -9,8 +9,15 @@
 
 rank_tokenizer *chat_case_load_marks(const char *kind, int special)
 {
-    static const char *const names[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
-                                        "<start_of_turn>", "<end_of_turn>"};
+    /* behind the marks those of line ends, which Gemma's tokenizer has beside them */
+    enum { MARKS = 5, NAMES = 7 };
+    static const char *const names[NAMES] = {"<|start_header_id|>",
+                                             "<|end_header_id|>",
+                                             "<|eot_id|>",
+                                             "<start_of_turn>",
+                                             "<end_of_turn>",
+                                             "\n",
+                                             "\n\n"};
     base_error error;
     rank_tokenizer *tokenizer = NULL;
     test_directory scratch;
@@ -32,9 +39,12 @@ rank_tokenizer *chat_case_load_marks(const char *kind, int special)
         const json_int_t its = json_integer_value(json_object_get(id, "id"));
         next = its >= next ? its + 1 : next;
     }
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        json_t *token = json_pack("{s:I, s:s, s:b, s:b}", "id", next + (json_int_t)i, "content",
-                                  names[i], "special", special, "normalized", 0);
+    const size_t count = strcmp(kind, "gemma") == 0 ? NAMES : MARKS;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *known = json_object_get(vocab, names[i]);
+        const json_int_t its = known != NULL ? json_integer_value(known) : next + (json_int_t)i;
+        json_t *token = json_pack("{s:I, s:s, s:b, s:b}", "id", its, "content", names[i], "special",
+                                  i < MARKS ? special : 0, "normalized", 0);
         assert_int_equal(json_array_append_new(added, token), 0);
     }
     test_directory_make(&scratch);

@@ -210,6 +210,33 @@ static void marks_of_other_messages_are_letters_too(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
+/* Gemma's line ends are added tokens, which its template writes, too. They are text all the same, and end no answer. */
+static void line_ends_of_a_template_are_text(void **state)
+{
+    (void)state;
+    base_error error;
+    int32_t at[IDS_MAX];
+    char decoded[IDS_MAX];
+    rank_ids ids = {.at = at, .capacity = IDS_MAX};
+    rank_tokenizer *tokenizer = chat_case_load("gemma");
+    rank_chat chat = chat_case_read("{% for m in messages %}{{ '<start_of_turn>\n' + m.content + "
+                                    "'\n<end_of_turn>\n' }}{% endfor %}",
+                                    "", tokenizer);
+    const int32_t line = chat_case_id(tokenizer, "\n");
+    const int32_t lines = chat_case_id(tokenizer, "\n\n");
+    static const char texts[] = "user\0a\nb\n\nc";
+    assert_int_equal(chat.close_id, chat_case_id(tokenizer, "<end_of_turn>"));
+    assert_ok(rank_chat_encode(&chat, tokenizer, &(rank_chat_messages){.texts = texts, .count = 1},
+                               &ids, &error),
+              &error);
+    assert_int_equal(count_of(&ids, line), 4);
+    assert_int_equal(count_of(&ids, lines), 1);
+    (void)rank_tokenizer_decode(tokenizer, at, ids.count, decoded, sizeof decoded);
+    assert_string_equal(decoded, "\na\nb\n\nc\n\n");
+    rank_chat_fini(&chat);
+    rank_tokenizer_destroy(tokenizer);
+}
+
 /* What is learned begins where a model is asked to go on, also where the template writes a space before an answer
  * and nothing before one is asked for (Llama 2, Mistral), or ends another way (Phi-3). */
 static void an_answer_is_learned_from_where_it_is_drawn(void **state)
@@ -418,6 +445,7 @@ int main(void)
         cmocka_unit_test(spaces_of_all_kinds_are_trimmed_if_the_template_says_so),
         cmocka_unit_test(marks_that_are_not_special_are_letters_too),
         cmocka_unit_test(marks_of_other_messages_are_letters_too),
+        cmocka_unit_test(line_ends_of_a_template_are_text),
         cmocka_unit_test(an_answer_is_learned_from_where_it_is_drawn),
         cmocka_unit_test(what_is_wrong_with_a_template_is_said),
         cmocka_unit_test(a_template_gets_the_day_that_is_written_before_it),
