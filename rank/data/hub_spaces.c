@@ -114,14 +114,18 @@ int hub_spaces_byte(const char *text)
     return (int)value;
 }
 
+size_t hub_spaces_mark(const uint8_t *text, size_t text_bytes)
+{
+    return text_bytes >= MARK_BYTES && memcmp(text, MARK, MARK_BYTES) == 0 ? MARK_BYTES : 0;
+}
+
 size_t hub_spaces_from_marks(const char *text, size_t text_bytes, uint8_t *bytes)
 {
     size_t count = 0;
     for (size_t i = 0; i < text_bytes;) {
-        const bool is_mark =
-            text_bytes - i >= MARK_BYTES && memcmp(text + i, MARK, MARK_BYTES) == 0;
-        bytes[count++] = is_mark ? ' ' : (uint8_t)text[i];
-        i += is_mark ? MARK_BYTES : 1;
+        const size_t mark = hub_spaces_mark((const uint8_t *)text + i, text_bytes - i);
+        bytes[count++] = mark > 0 ? ' ' : (uint8_t)text[i];
+        i += mark > 0 ? mark : 1;
     }
     return count;
 }
@@ -158,8 +162,7 @@ bool hub_spaces_prepends(const rank_tokenizer *self, rank_tokenizer_place place,
                          const uint8_t *text, size_t text_bytes)
 {
     const bool has_space =
-        text_bytes > 0 &&
-        (text[0] == ' ' || (text_bytes >= MARK_BYTES && memcmp(text, MARK, MARK_BYTES) == 0));
+        text_bytes > 0 && (text[0] == ' ' || hub_spaces_mark(text, text_bytes) > 0);
     if (text_bytes == 0 || (is_first && place == RANK_TOKENIZER_GOES_ON)) {
         return false;
     }
@@ -190,10 +193,9 @@ static base_status make_room(rank_tokenizer *self, size_t needed, base_error *re
 static void put_origins(const uint8_t *text, size_t text_bytes, const uint32_t *from, uint32_t *to)
 {
     for (size_t i = 0; i < text_bytes;) {
-        const bool is_mark =
-            text_bytes - i >= MARK_BYTES && memcmp(text + i, MARK, MARK_BYTES) == 0;
+        const size_t mark = hub_spaces_mark(text + i, text_bytes - i);
         *to++ = from[i];
-        i += is_mark ? MARK_BYTES : 1;
+        i += mark > 0 ? mark : 1;
     }
 }
 

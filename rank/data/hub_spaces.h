@@ -18,6 +18,8 @@ BASE_MUST_CHECK base_status hub_spaces_read_steps(rank_tokenizer *self, const st
                                                   base_error *reterr);
 /* The byte of a token such as <0x0A>; HUB_NONE: it is none. */
 int hub_spaces_byte(const char *text);
+/* The bytes of the U+2581 at the text's begin; 0: there is none. */
+size_t hub_spaces_mark(const uint8_t *text, size_t text_bytes);
 /* What a token of the vocabulary stands for. Not longer than its text. */
 size_t hub_spaces_from_marks(const char *text, size_t text_bytes, uint8_t *bytes);
 /* After the vocabulary: whether words can be merged alone. BASE_ERR_UNSUPPORTED: a byte has no token. */

@@ -8,7 +8,7 @@
 
 #include "base/assert.h"
 #include "base/file.h"
-#include "hub_parts.h"
+#include "hub_spaces.h"
 
 enum { FILE_BYTES_MAX = 64 << 20 };
 
@@ -122,12 +122,14 @@ size_t rank_tokenizer_decode(const rank_tokenizer *tokenizer, const int32_t *ids
     for (size_t i = 0; i < count; i++) {
         size_t size_bytes = 0;
         const uint8_t *bytes = token_bytes(tokenizer, ids[i], &size_bytes);
-        for (size_t j = 0; j < size_bytes; j++) {
+        for (size_t j = 0; j < size_bytes; needed++) {
+            /* only an added token has them, which stands for its own letters in a text */
+            const size_t mark = tokenizer->spaces ? hub_spaces_mark(bytes + j, size_bytes - j) : 0;
             if (used + 1 < capacity) {
-                text[used++] = (char)bytes[j];
+                text[used++] = mark > 0 ? ' ' : (char)bytes[j];
             }
+            j += mark > 0 ? mark : 1;
         }
-        needed += size_bytes;
     }
     if (capacity > 0) {
         text[used] = '\0';

@@ -126,6 +126,36 @@ static void a_stretch_behind_a_token_begins_again(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
+/* Gemma's tokenizer has several spaces as an added token, whose letters are those of the file: a text with the marks
+ * becomes it as one with spaces does, and it is decoded as spaces. */
+static void an_added_token_of_marks_is_decoded_as_spaces(void **state)
+{
+    (void)state;
+    static const char marks[] = "\xe2\x96\x81\xe2\x96\x81";
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    json_t *root = read_kind("gemma");
+    const json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+    const json_int_t id = json_integer_value(json_object_get(vocab, marks));
+    int32_t at[IDS_MAX];
+    char decoded[8];
+    json_t *token = json_pack("{s:I, s:s, s:b, s:b}", "id", id, "content", marks, "special", 0,
+                              "normalized", 0);
+    assert_int_equal(json_array_append_new(json_object_get(root, "added_tokens"), token), 0);
+    assert_ok(load(root, &tokenizer, &error), &error);
+    json_decref(root);
+    for (int i = 0; i < 2; i++) {
+        const char *text = i == 0 ? "  " : marks;
+        assert_int_equal(encode(tokenizer, RANK_TOKENIZER_BEGINS, text, strlen(text), at), 1);
+        assert_int_equal(at[0], id);
+    }
+    assert_int_equal(rank_tokenizer_decode(tokenizer, at, 1, decoded, sizeof decoded), 2);
+    assert_string_equal(decoded, "  ");
+    assert_int_equal(rank_tokenizer_decode(tokenizer, at, 1, decoded, 2), 2);
+    assert_string_equal(decoded, " ");
+    rank_tokenizer_destroy(tokenizer);
+}
+
 /* Each is a text without U+2581, which would come back as a space. */
 static void all_bytes_come_back(void **state)
 {
@@ -312,6 +342,7 @@ int main(void)
         cmocka_unit_test(a_space_comes_before_what_begins),
         cmocka_unit_test(gemmas_end_is_not_the_tag_of_html),
         cmocka_unit_test(a_stretch_behind_a_token_begins_again),
+        cmocka_unit_test(an_added_token_of_marks_is_decoded_as_spaces),
         cmocka_unit_test(all_bytes_come_back),
         cmocka_unit_test(blocks_have_the_tokens_of_the_whole),
         cmocka_unit_test(what_is_not_known_is_named),
