@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/complete.h"
+#include "cli/checkpoint_shape.h"
 
 /* An integer that is `otherwise` if it is missing or null. */
 static base_status read_optional(const json_t *config, const char *key, int64_t otherwise,

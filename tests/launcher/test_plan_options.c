@@ -178,6 +178,10 @@ static void a_checkpoint_gives_its_shape(void **state)
         "{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 40000000000, \"n_head\": 2, "
         "\"n_positions\": 32, \"model_type\": \"gpt2\"}");
     assert_int_equal(plan_run(PLAN_WORDS("--checkpoint", plan_directory), text), BASE_EXIT_USAGE);
+    plan_write_config("{\"model_type\": \"gemma3\", \"vision_config\": {}, \"text_config\": "
+                      "{\"model_type\": \"gemma3_text\", \"hidden_size\": 2560}}");
+    assert_int_equal(plan_run(PLAN_WORDS("--checkpoint", plan_directory), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "model_type \"gemma3\" is of text and more (text_config)");
     (void)unlink(plan_path("config.json"));
     assert_int_equal(plan_run(PLAN_WORDS("--checkpoint", plan_directory), text), BASE_EXIT_USAGE);
     assert_int_equal(mkfifo(plan_path("config.json"), 0600), 0); /* nobody writes to it */

@@ -1,6 +1,6 @@
-/* What completes a command line from files, beside launch_options_complete. */
-#ifndef LAUNCH_COMPLETE_H
-#define LAUNCH_COMPLETE_H
+/* The config.json of a checkpoint, as far as a job and a plan need it. */
+#ifndef LAUNCH_CHECKPOINT_SHAPE_H
+#define LAUNCH_CHECKPOINT_SHAPE_H
 
 #include "proto/job.h"
 
