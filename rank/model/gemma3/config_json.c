@@ -1,5 +1,6 @@
 /* Gemma 3's config.json, read and written. Called by rank/checkpoint through the family's table. */
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #include "model/config_read.h"
@@ -28,6 +29,12 @@ static bool given(const json_t *value)
     return value != NULL && !json_is_null(value);
 }
 
+/* A whole one as an integer, which transformers asks for. */
+static json_t *describe_number(double number)
+{
+    return number == floor(number) ? json_integer((json_int_t)number) : json_real(number);
+}
+
 json_t *gemma3_describe(const rank_model_config *config)
 {
     const double *of = config->settings;
@@ -51,10 +58,10 @@ json_t *gemma3_describe(const rank_model_config *config)
         "head_dim", (int)of[GEMMA3_HEAD_WIDTH], "max_position_embeddings", config->context,
         "vocab_size", config->vocab_size, "sliding_window", (int)of[GEMMA3_WINDOW]);
     json_t *rest =
-        json_pack("{s:f, s:f, s:f, s:f, s:{s:s, s:f}, s:f}", "rms_norm_eps", of[GEMMA3_EPSILON],
-                  "query_pre_attn_scalar", of[GEMMA3_QUERY_SCALAR], "rope_theta", of[GEMMA3_THETA],
-                  "rope_local_base_freq", of[GEMMA3_LOCAL_THETA], "rope_scaling", "rope_type",
-                  "linear", "factor", of[GEMMA3_FACTOR], "initializer_range", 0.02);
+        json_pack("{s:f, s:o, s:f, s:f, s:{s:s, s:f}, s:f}", "rms_norm_eps", of[GEMMA3_EPSILON],
+                  "query_pre_attn_scalar", describe_number(of[GEMMA3_QUERY_SCALAR]), "rope_theta",
+                  of[GEMMA3_THETA], "rope_local_base_freq", of[GEMMA3_LOCAL_THETA], "rope_scaling",
+                  "rope_type", "linear", "factor", of[GEMMA3_FACTOR], "initializer_range", 0.02);
     if (types == NULL || object == NULL || json_object_update(object, shape) != 0 ||
         json_object_update(object, rest) != 0) {
         json_decref(object);

@@ -176,6 +176,7 @@ static void what_is_written_is_read_again(void **state)
     assert_ok(gemma3_configure(written, &again, &error), &error);
     assert_memory_equal(config.settings, again.settings, sizeof config.settings);
     assert_int_equal(config.heads, again.heads);
+    assert_true(json_is_integer(json_object_get(written, "query_pre_attn_scalar")));
     json_decref(written);
 }
 
