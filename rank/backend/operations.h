@@ -1,13 +1,12 @@
-/* The arguments of a backend's operations: one struct for each function of the table in
- * backend/backend.h, and the types in them.
+/* The arguments of a backend's operations: one struct for each function of the table in backend/backend.h, and the
+ * types in them.
  *
- * A value that stays the same from step to step (shapes, addresses) is an argument. A value that
- * changes (learning rate, step number) is read from an address, and results (losses, norms) are
- * written to an address. So a GPU can capture a step once and replay it.
+ * A value that stays the same from step to step (shapes, addresses) is an argument. A value that changes (learning
+ * rate, step number) is read from an address, and results (losses, norms) are written to an address. So a GPU can
+ * capture a step once and replay it.
  *
- * Arrays are row-major float32 without padding unless an argument says otherwise. T = tokens, C =
- * width, V = vocabulary, H = heads, D = width of one head. Sums run in a fixed order: same
- * arguments, same bits.
+ * Arrays are row-major float32 without padding unless an argument says otherwise. T = tokens, C = width, V =
+ * vocabulary, H = heads, D = width of one head. Sums run in a fixed order: same arguments, same bits.
  *
  * Types. Where an argument names the type of an array, its address is void, and zero is float32. Arithmetic and
  * sums are float32 whatever the arrays are. Only a backend with `cast` takes other types than float32, and one with
@@ -167,8 +166,7 @@ typedef struct rank_rmsnorm_grad {
     rank_side_by_side heads; /* in rows of dout and dx; x is (rows, heads, C), rstd (rows, heads) */
 } rank_rmsnorm_grad;
 
-/* Adds vectors to the columns of rows, in place: to the first columns[0] columns bias[0], to those
- * behind them bias[1], and so on. */
+/* Adds vectors to the columns of rows, in place: bias[0] to the first columns[0], bias[1] behind them, and so on. */
 typedef struct rank_add_bias {
     size_t rows;
     size_t columns[RANK_BIAS_PARTS]; /* 0: no such part */
@@ -182,8 +180,7 @@ static inline size_t rank_bias_columns(const rank_add_bias *args)
     return args->columns[0] + args->columns[1] + args->columns[2];
 }
 
-/* Cosines and sines of the angles by which rope turns pairs: of each row position · frequency,
- * rounded to float32. The bits are the same on every machine (backend/turn.h). */
+/* Cosines and sines of the angles by which rope turns pairs: of each row position · frequency, rounded to float32. */
 typedef struct rank_rope_table {
     size_t rows;
     const int32_t *positions;             /* (rows) */
@@ -192,8 +189,8 @@ typedef struct rank_rope_table {
     float *table;                         /* (rows, 2, pairs): cosines, then sines */
 } rank_rope_table;
 
-/* Rotary position embedding (Su et al. 2021), in place: of each of the first `heads` heads of a row,
- * elements i and i + pairs are turned by the row's angle i. */
+/* Rotary position embedding (Su et al. 2021), in place: of each of the first `heads` heads of a row, elements i and
+ * i + pairs are turned by the row's angle i. */
 typedef struct rank_rope {
     size_t rows;
     size_t heads;
@@ -204,10 +201,10 @@ typedef struct rank_rope {
     bool back;     /* turned by the negative angle: the gradient */
 } rank_rope;
 
-/* Rows of 3·heads·D floats, for attention whose query heads share heads of keys and values (Ainslie
- * et al. 2023), in place. copy_heads: a row has q (heads·D), k and v (kv_heads·D) side by side; each
- * head of k and of v becomes heads/kv_heads equal ones. sum_heads is its gradient: it adds those up,
- * from the first one on. What is behind the row's results is undefined. */
+/* Rows of 3·heads·D floats, for attention whose query heads share heads of keys and values (Ainslie et al. 2023), in
+ * place. copy_heads: a row has q (heads·D), k and v (kv_heads·D) side by side; each head of k and of v becomes
+ * heads/kv_heads equal ones. sum_heads is its gradient: it adds those up, from the first one on. What is behind the
+ * row's results is undefined. */
 typedef struct rank_shared_heads {
     size_t rows;
     size_t heads; /* a multiple of kv_heads, and more than it */
@@ -216,8 +213,7 @@ typedef struct rank_shared_heads {
     float *at;         /* (rows, 3·heads·D) */
 } rank_shared_heads;
 
-/* out = silu(gate) · up, silu(x) = x / (1 + exp(-x)): the gated linear unit (Shazeer 2020). Or
- * out = gelu(gate) · up, in the tanh form. */
+/* out = silu(gate) · up, silu(x) = x / (1 + exp(-x)), the gated linear unit (Shazeer 2020); or gelu(gate) · up. */
 typedef struct rank_swiglu {
     size_t rows;
     size_t width;
@@ -225,7 +221,7 @@ typedef struct rank_swiglu {
     const float *up;   /* (rows, width) */
     size_t row;        /* floats from one row of gate, or of up, to the next */
     float *out;        /* (rows, width) without gaps; may be gate if that has none */
-    bool gelu;         /* only on the CPU */
+    bool gelu;         /* in the tanh form; only on the CPU */
 } rank_swiglu;
 
 /* Its gradient, in place: gate and up become theirs, and d, which was that of out, becomes out. */
@@ -294,12 +290,9 @@ typedef struct rank_attention {
  * cache, and the rows row_start[s] … row_start[s+1] are its next ones: their keys and values are
  * put into the cache, behind what is there, and each row attends to all of its sequence up to
  * itself. A sequence of length -1 is padding: its rows become zero, and the cache is not touched. A row's result depends on its sequence alone: not on the other sequences, nor on how many
- * rows come at once.
+ * rows come at once. With a window a row sees the last so many of these tokens alone, itself among them.
  *
- * With a window a row sees only the last so many of these tokens, itself among them, and reads no others.
- *
- * D = head_width. heads is a multiple of kv_heads; query heads h·heads/kv_heads … share the keys
- * and values of head h. */
+ * D = head_width. heads is a multiple of kv_heads; query heads h·heads/kv_heads … share head h's keys and values. */
 typedef struct rank_attention_cached {
     size_t heads;
     size_t kv_heads;
