@@ -316,6 +316,11 @@ static base_status find_interval(const json_t *layers, int count, int *interval,
     for (int i = 0; i < count; i++) {
         const json_t *layer = json_array_get(layers, (size_t)i);
         const bool rotated = json_is_true(layer) || json_integer_value(layer) == 1;
+        const bool says = json_is_boolean(layer) || json_is_integer(layer);
+        if (!says || (!rotated && json_integer_value(layer) != 0)) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "no_rope_layers: layer %d is neither 0 nor 1", i);
+        }
         *interval = *interval == 0 && !rotated ? i + 1 : *interval;
         if (rotated == (*interval > 0 && (i + 1) % *interval == 0)) {
             return base_fail(reterr, BASE_ERR_UNSUPPORTED,

@@ -292,6 +292,8 @@ static void smollm3_has_layers_without_rope(void **state)
         {",\"no_rope_layers\":[1,0,1,1,1,1,1,1]", "no_rope_layers: the layers without rope"},
         {",\"no_rope_layers\":[1,0,0,0,1,0,1,0]", "no_rope_layers: the layers without rope"},
         {",\"no_rope_layers\":[1,1,1,0]", "no_rope_layers is no list of 8 layers"},
+        {",\"no_rope_layers\":[1,1,1,2,1,1,1,2]", "no_rope_layers: layer 3 is neither 0 nor 1"},
+        {",\"no_rope_layers\":[1,1.0,1,1.0,1,1,1,1]", "no_rope_layers: layer 1 is neither 0 nor 1"},
         {",\"no_rope_layers\":4", "no_rope_layers is no list of 8 layers"},
         {",\"no_rope_layer_interval\":0", "no_rope_layer_interval"},
         {",\"use_sliding_window\":true", "use_sliding_window must be false"},
