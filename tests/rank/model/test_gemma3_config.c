@@ -173,6 +173,8 @@ static void what_is_written_is_read_again(void **state)
         &error);
     json_t *written = gemma3_describe(&config);
     assert_non_null(written);
+    /* transformers takes no other number */
+    assert_true(json_is_integer(json_object_get(written, "query_pre_attn_scalar")));
     assert_ok(gemma3_configure(written, &again, &error), &error);
     assert_memory_equal(config.settings, again.settings, sizeof config.settings);
     assert_int_equal(config.heads, again.heads);
