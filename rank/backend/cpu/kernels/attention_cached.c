@@ -200,10 +200,16 @@ typedef struct value_sums {
     vec sum[TILE_ROWS][WIDE_VECTORS];
 } value_sums;
 
-/* Tokens first … end, none behind the block of `first`. They lie behind some rows or before the window of
- * some, which leave them out, where `cut` says so. */
+/* Which rows of a tile see a token. */
+enum {
+    ALL_SEE,
+    LATER_SEE, /* not those before it */
+    SOME_SEE,  /* nor those whose window begins behind it */
+};
+
+/* Tokens first … end, none behind the block of `first`. */
 VEC_INLINE void add_values(value_sums *to, size_t first, size_t end, const int rows,
-                           const int vectors, const int cut)
+                           const int vectors, const int who)
 {
     const head_run *at = to->at;
     const rank_attention_cached *args = at->args;
@@ -218,7 +224,8 @@ VEC_INLINE void add_values(value_sums *to, size_t first, size_t end, const int r
         }
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
-            if (cut && (t >= to->tile->tokens + (size_t)r || t < first_seen(to->tile, (size_t)r))) {
+            if ((who != ALL_SEE && t >= to->tile->tokens + (size_t)r) ||
+                (who == SOME_SEE && t < first_seen(to->tile, (size_t)r))) {
                 continue;
             }
             const vec e = vec_set(at->scores[(size_t)r * at->stride + t]);
@@ -230,6 +237,18 @@ VEC_INLINE void add_values(value_sums *to, size_t first, size_t end, const int r
     }
 }
 
+/* The same of any tokens, block by block. */
+VEC_INLINE void add_blocks(value_sums *to, size_t first, size_t end, const int rows,
+                           const int vectors, const int who)
+{
+    const size_t block_tokens = to->at->args->block_tokens;
+    for (size_t t = first, next = 0; t < end; t = next) {
+        next = (t / block_tokens + 1) * block_tokens;
+        next = next < end ? next : end;
+        add_values(to, t, next, rows, vectors, who);
+    }
+}
+
 /* Elements j … of all rows' outputs. */
 VEC_INLINE void sum_values(const head_run *at, const row_tile *tile, const float *inverse, size_t j,
                            const int rows, const int vectors)
@@ -237,8 +256,7 @@ VEC_INLINE void sum_values(const head_run *at, const row_tile *tile, const float
     const rank_attention_cached *args = at->args;
     const size_t width = args->head_width;
     const size_t count = tile->tokens + tile->count - 1;
-    const size_t seen_from =
-        first_seen(tile, tile->count - 1); /* by all rows, up to tile->tokens */
+    const size_t from = first_seen(tile, tile->count - 1); /* all see it, up to tile->tokens */
     value_sums to = {.at = at, .tile = tile, .j = j, .left = width - j};
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
@@ -247,16 +265,9 @@ VEC_INLINE void sum_values(const head_run *at, const row_tile *tile, const float
             to.sum[r][v] = vec_set(0.0f);
         }
     }
-    for (size_t t = first_seen(tile, 0), end = 0; t < count; t = end) {
-        const size_t alike = t < seen_from ? seen_from : t < tile->tokens ? tile->tokens : count;
-        end = (t / args->block_tokens + 1) * args->block_tokens;
-        end = end < alike ? end : alike;
-        if (t >= seen_from && t < tile->tokens) {
-            add_values(&to, t, end, rows, vectors, 0);
-        } else {
-            add_values(&to, t, end, rows, vectors, 1);
-        }
-    }
+    add_blocks(&to, first_seen(tile, 0), from, rows, vectors, SOME_SEE);
+    add_blocks(&to, from, tile->tokens, rows, vectors, ALL_SEE);
+    add_blocks(&to, from > tile->tokens ? from : tile->tokens, count, rows, vectors, LATER_SEE);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
         if ((size_t)r >= tile->count) {

@@ -20,6 +20,7 @@ void KERNEL(rmsnorm)(const rank_rmsnorm *args)
 {
     const size_t width = args->width;
     const size_t count = rank_vector_count(&args->heads, args->rows);
+    const bool one_more = args->one_more;
     for (size_t row = 0; row < count; row++) {
         const size_t at = rank_vector_at(&args->heads, row, width);
         float *x = args->x + at;
@@ -41,7 +42,7 @@ void KERNEL(rmsnorm)(const rank_rmsnorm *args)
             const size_t left = width - j;
             const vec normal = vec_load(x + j, left) * scale;
             const vec weight = vec_load(args->weight + j, left);
-            vec_store(out + j, normal * (args->one_more ? 1.0f + weight : weight), left);
+            vec_store(out + j, normal * (one_more ? 1.0f + weight : weight), left);
         }
         if (args->rstd != NULL) {
             args->rstd[row] = scale;

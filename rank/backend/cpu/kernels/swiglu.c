@@ -8,16 +8,25 @@ static vec sigmoid(vec x)
     return 1.0f / (1.0f + vec_exp(-x));
 }
 
-void KERNEL(swiglu)(const rank_swiglu *args)
+VEC_INLINE void multiply_by_gate(const rank_swiglu *args, const int gelu)
 {
     for (size_t row = 0; row < args->rows; row++) {
         for (size_t j = 0; j < args->width; j += VEC_LANES) {
             const size_t left = args->width - j;
             const vec x = vec_load(args->gate + row * args->row + j, left);
             const vec up = vec_load(args->up + row * args->row + j, left);
-            const vec gate = args->gelu ? gelu_gate(x) : sigmoid(x);
+            const vec gate = gelu ? gelu_gate(x) : sigmoid(x);
             vec_store(args->out + row * args->width + j, x * gate * up, left);
         }
+    }
+}
+
+void KERNEL(swiglu)(const rank_swiglu *args)
+{
+    if (args->gelu) {
+        multiply_by_gate(args, 1);
+    } else {
+        multiply_by_gate(args, 0);
     }
 }
 
