@@ -82,8 +82,8 @@ int test_shared_directory_remove(void **state)
 
 const char *test_directory_path(const test_directory *directory, const char *name)
 {
-    static char paths[4][BASE_PATH_BYTES + 256];
-    static unsigned turn;
+    static _Thread_local char paths[4][BASE_PATH_BYTES + 256]; /* ranks may be threads */
+    static _Thread_local unsigned turn;
     char *path = paths[turn++ % 4];
     if (directory->path[0] == '\0') { /* else it would be at the root */
         fail_msg("there is no directory for %s", name);
