@@ -127,40 +127,39 @@ static uint64_t first_kept(const rank_trace *trace, const rank_trace_ring *ring)
     return ring->count > trace->capacity ? ring->count - trace->capacity : 0;
 }
 
-/* When the `steps`-th step from the end began; the oldest one's begin, if there are less. *found: how many. */
-static int64_t begin_of(const rank_trace *trace, int steps, int *found)
+/* Counts the last steps, `steps` at most, that began at since_ns or later. *begin_ns: when the oldest of these
+ * began; INT64_MAX: there is none. */
+static int last_steps(const rank_trace *trace, int steps, int64_t since_ns, int64_t *begin_ns)
 {
     const rank_trace_ring *ring = &trace->spans;
     const uint64_t first = first_kept(trace, ring);
-    int64_t begin_ns = INT64_MAX;
-    *found = 0;
-    for (uint64_t i = ring->count; i > first && *found < steps; i--) {
+    int found = 0;
+    *begin_ns = INT64_MAX;
+    for (uint64_t i = ring->count; i > first && found < steps; i--) {
         const rank_trace_span *span = &ring->spans[(i - 1) % trace->capacity];
+        if (span->kind == RANK_TRACE_STEP && span->begin_ns < since_ns) {
+            break;
+        }
         if (span->kind == RANK_TRACE_STEP) {
-            begin_ns = span->begin_ns;
-            ++*found;
+            *begin_ns = span->begin_ns;
+            found++;
         }
     }
-    return begin_ns;
+    return found;
 }
 
 int rank_trace_whole_steps(const rank_trace *trace, const rank_trace_ring *ring, int most)
 {
-    int whole = 0;
-    int found = 0;
-    while (whole < most && begin_of(trace, whole + 1, &found) >= ring->lost_ns &&
-           found == whole + 1) {
-        whole++;
-    }
-    return whole;
+    int64_t begin_ns;
+    return last_steps(trace, most, ring->lost_ns, &begin_ns);
 }
 
 size_t rank_trace_take(const rank_trace *trace, const rank_trace_ring *ring, int steps,
                        rank_trace_span *to)
 {
-    int found = 0;
     size_t taken = 0;
-    const int64_t from_ns = begin_of(trace, steps > 0 ? steps : 1, &found);
+    int64_t from_ns;
+    (void)last_steps(trace, steps > 0 ? steps : 1, INT64_MIN, &from_ns);
     for (uint64_t i = first_kept(trace, ring); i < ring->count; i++) {
         const rank_trace_span *span = &ring->spans[i % trace->capacity];
         if (span->begin_ns >= from_ns) {
