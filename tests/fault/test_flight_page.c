@@ -104,6 +104,7 @@ static void after_a_rank_was_killed(void **state)
     assert_non_null(strstr(page, "was ended by SIGKILL"));
     assert_non_null(strstr(page, "all_reduce float"));
     free(page);
+    test_directory_remove(&directory);
 }
 
 /* What an earlier attempt has left does not pass for the later one's. */

@@ -16,6 +16,7 @@
 #include "base/file.h"
 
 static bool has_skipped;
+static int directory_count; /* that exist */
 
 void __real__skip(const char *file, int line);
 void __wrap__skip(const char *file, int line);
@@ -34,6 +35,10 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
                                    CMFixtureFunction setup, CMFixtureFunction teardown)
 {
     const int failed = __real__cmocka_run_group_tests(name, tests, count, setup, teardown);
+    if (failed == 0 && directory_count != 0) {
+        (void)fprintf(stderr, "%s: %d directories were not removed\n", name, directory_count);
+        return 1;
+    }
     return failed == 0 && has_skipped ? TEST_EXIT_SKIPPED : failed;
 }
 
@@ -45,6 +50,7 @@ void test_directory_make(test_directory *directory)
     if (mkdtemp(directory->path) == NULL) {
         fail_msg("cannot make %s", directory->path);
     }
+    directory_count += 1;
 }
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
@@ -57,11 +63,14 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 
 void test_directory_remove(test_directory *directory)
 {
-    if (directory->path[0] != '\0' &&
-        nftw(directory->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
+    if (directory->path[0] == '\0') {
+        return;
+    }
+    if (nftw(directory->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
         fail_msg("cannot remove %s", directory->path);
     }
     directory->path[0] = '\0';
+    directory_count -= 1;
 }
 
 test_directory test_shared_directory;
