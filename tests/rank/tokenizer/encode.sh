@@ -56,7 +56,7 @@ header made/here/a.safetensors | grep -qF '"sources":"[\"text.txt\",\"data.jsonl
 mkfifo pipe.txt
 for signal in INT TERM HUP; do
     code=0
-    env --default-signal=INT tokenizer-encode --tokenizer t.json --out ended/a.safetensors pipe.txt >out 2>err &
+    env --default-signal=INT,TERM,HUP tokenizer-encode --tokenizer t.json --out ended/a.safetensors pipe.txt >out 2>err &
     exec 3>pipe.txt # it waits for more
     for ((i = 0; i < 3000; i++)); do [ ! -e ended/a.safetensors.tmp ] || break; sleep 0.01; done
     [ -e ended/a.safetensors.tmp ] || fail "no temporary file: $(cat err)"
