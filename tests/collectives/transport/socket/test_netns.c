@@ -43,7 +43,7 @@ static int jobs;
 typedef struct job {
     coll_transport transport;
     trouble what;
-    int notices[2]; /* ranks to the test: "here", "ready" */
+    int notices[2]; /* ranks to the test: 'x' when here, and when ready; '!' after a failed check */
     int go[2];      /* the test to the ranks */
 } job;
 
@@ -52,6 +52,7 @@ typedef struct job {
         if (!(condition)) {                                                                        \
             (void)fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,              \
                           (error)->message);                                                       \
+            (void)!write(j->notices[1], "!", 1);                                                   \
             return 1;                                                                              \
         }                                                                                          \
     } while (0)
@@ -162,6 +163,7 @@ static void wait_for_all(const job *j)
     char byte = 0;
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(read(j->notices[0], &byte, 1), 1);
+        assert_int_equal(byte, 'x');
     }
 }
 
