@@ -9,7 +9,7 @@
 #include "proto/digest.h"
 #include "reference.h"
 
-enum { GUARD_BYTES = 64, GUARD = 0xA5, RANKS_MAX = 64, WHOLE_CHECK_COUNT = 3000 };
+enum { GUARD_BYTES = 64, GUARD = 0xA5, RANKS_MAX = 64, WHOLE_CHECK_COUNT = 3000, PIECE_COUNT = 64 };
 
 /* A case as one rank sees it. */
 typedef struct view {
@@ -136,6 +136,19 @@ static void guard(const view *v)
     if (!is_in_place(v) || v->recv_count > v->send_count) {
         memset(v->recv - GUARD_BYTES, GUARD, GUARD_BYTES);
         memset(v->recv, GUARD, v->recv_count * v->size + GUARD_BYTES);
+    }
+}
+
+/* Written here, where ThreadSanitizer looks: whoever still reads the last operation's input is seen. */
+static void fill(const view *v)
+{
+    uint8_t piece[PIECE_COUNT * 8];
+    for (size_t i = 0; i < v->send_count; i += PIECE_COUNT) {
+        const size_t count = v->send_count - i < PIECE_COUNT ? v->send_count - i : PIECE_COUNT;
+        for (size_t k = 0; k < count; k++) {
+            reference_input(piece + k * v->size, v->c->type, v->rank, i + k, v->salt);
+        }
+        memcpy(v->send + i * v->size, piece, count * v->size);
     }
 }
 
@@ -383,9 +396,7 @@ bool grid_case_run(grid_rank *g, const grid_case *c)
     bool good = grid_case_bytes(c, v.ranks) <= g->bytes;
     if (good) {
         guard(&v);
-        for (size_t i = 0; i < v.send_count; i++) {
-            reference_input(v.send + i * v.size, c->type, v.rank, i, v.salt);
-        }
+        fill(&v);
         g->rank->error.message[0] = '\0';
         good = run(&v, g) == COLL_OK;
         what = g->rank->error.message;
