@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Builds libcoll anew, as packagers do: alone, with link-time optimization, and into absolute directories. What is
 # installed must serve its users. All in one build directory, so that nothing is compiled twice.
-#   build.sh ROOT
+#   build.sh ROOT DIRECTORY
+# The build directory is DIRECTORY: in one below ROOT ccache finds again what it has compiled there.
 set -euo pipefail
 
 root=$1
+build=$2
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+trap 'rm -rf "$scratch" "$build"' EXIT
+rm -rf "$build"
 unset CFLAGS LDFLAGS
-build=$scratch/build
 forked='1 + … + 4 = 10'
 
 # quietly COMMAND...: its output only if it fails.
