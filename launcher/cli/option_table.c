@@ -82,6 +82,14 @@ static base_status set_logprobs(const base_field *field, void *record, const cha
     return BASE_OK;
 }
 
+static base_status set_chat_date(const base_field *field, void *record, const char *value,
+                                 base_error *reterr)
+{
+    launch_options *options = record;
+    (void)field;
+    return proto_chat_date_resolve(value, options->job.data.chat_date, reterr);
+}
+
 static base_status set_ports(const base_field *field, void *record, const char *value,
                              base_error *reterr)
 {
@@ -165,6 +173,10 @@ static const base_field rows[] = {
      .marks = LAUNCH_MARK_JOB | PROTO_FIELD_ANSWERS,
      .help = "tp-*: in results.json and with --stream json; generate: in a line of JSON for each "
              "text: each token's log-probability, and those of the N most probable ones, 0 to 20"},
+    {CALL(set_chat_date), .option = "chat-date", .value = "DATE",
+     .marks = LAUNCH_MARK_JOB | PROTO_FIELD_TRAINS | PROTO_FIELD_ANSWERS,
+     .help = "chat templates that ask for the day get this one, as in 2026-11-30 or "
+             "2026-11-30T09:05, or today, in UTC (none)"},
     {OWN(ENUM, stream), .name_of = stream_name, .option = "stream", .value = "HOW",
      .help = "with --prompts -: text: a line for each whole text; json: a line for each event"},
 

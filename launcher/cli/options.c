@@ -219,6 +219,11 @@ static base_status check_requests(const launch_options *options, base_error *ret
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--no-thinking goes with --chat, --serve and --prompts -");
     }
+    if (options->job.data.chat_date[0] != '\0' && proto_mode_get(options->job.job.mode)->answers &&
+        !options->job.infer.chat && !options->job.infer.requests) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--chat-date goes with --chat, --serve and --prompts -");
+    }
     if (serves && options->job.infer.logprob_count > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--logprobs goes with --prompt and --prompts: a server's clients ask for "
@@ -310,6 +315,11 @@ static base_status check_training(const launch_options *options, base_error *ret
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--eval of a training with --data needs --heldout FILE: the corpus's "
                          "held-out sentences are for the corpus");
+    }
+    if (trains && job->data.chat_date[0] != '\0' && job->model.checkpoint[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--chat-date of a training goes with --checkpoint, which has the chat "
+                         "template");
     }
     const char *const text = job->data.train;
     const bool plain = text[0] != '\0' && !base_path_has_json_lines(text);

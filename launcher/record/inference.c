@@ -138,9 +138,11 @@ static void put_lab(launch_sheet *sheet, const launch_inference *run)
     const launch_cost free = {.vendor = "local"};
     const launch_cost *cost = run->cost != NULL ? run->cost : &free;
     const char *gpu = run->ranks != NULL ? run->ranks[0].gpu.name : "";
+    const char *chat_date = run->job->data.chat_date;
     char ended_at[BASE_TIMESTAMP_BYTES];
     (void)base_timestamp(ended_at);
     sheet_int(sheet, "seed", (uint64_t)run->job->job.seed);
+    sheet_string(sheet, "chat_date", chat_date[0] != '\0' ? chat_date : NULL);
     sheet_string(sheet, "lab", INFERENCE_LAB);
     sheet_string(sheet, "vendor", cost->vendor);
     sheet_string(sheet, "device", gpu[0] != '\0' ? gpu : "cpu");

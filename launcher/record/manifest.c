@@ -239,6 +239,8 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_string(&training, "loss_on",
                  proto_loss_on_name(windows ? PROTO_LOSS_ON_ALL : job->data.loss_on));
     sheet_put(&training, "windows", json_boolean(windows));
+    sheet_string(&training, "chat_date",
+                 job->data.chat_date[0] != '\0' ? job->data.chat_date : NULL);
     sheet_int(&training, "eval_every", (uint64_t)job->infer.eval_every);
     sheet_string(&training, "save_dtype", proto_save_dtype_name((int)job->train.save_dtype));
     sheet_put(&training, "keep_best", json_boolean(job->train.keep_best));

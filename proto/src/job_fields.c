@@ -175,6 +175,7 @@ static const base_field rows[] = {
     {JOB(ENUM, data.loss_on), .name_of = proto_loss_on_name, .option = "loss-on", .value = "WHAT",
      .help = "correction: the right sentence only, the completion, or what the assistant says; "
              "all"},
+    {JOB(TEXT, data.chat_date), .optional = true, .text_ok = proto_chat_date_ok}, /* --chat-date */
     {JOB(BOOL, data.windows), .optional = true, .option = "windows",
      .help =
          "cut texts into windows of --context tokens, in place of leaving out what is longer (a "

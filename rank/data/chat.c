@@ -74,7 +74,9 @@ static base_status render(const rank_chat *chat, const rank_chat_messages *messa
     if (variables == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat");
     }
-    const base_status status = rank_jinja_render(chat->program, variables, MESSAGES, text, reterr);
+    const rank_jinja_given given = {
+        .variables = variables, .traced = MESSAGES, .now = chat->dated ? &chat->now : NULL};
+    const base_status status = rank_jinja_render(chat->program, &given, text, reterr);
     json_decref(variables);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "the chat template");
 }
@@ -221,6 +223,10 @@ static void learn_marks(const rank_chat *chat, rank_tokenizer *tokenizer)
 void rank_chat_init(const rank_chat_source *source, rank_tokenizer *tokenizer, rank_chat *chat)
 {
     *chat = (rank_chat){.close_id = -1};
+    if (source->now != NULL) {
+        chat->dated = true;
+        chat->now = *source->now;
+    }
     if (source->text == NULL) {
         (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED, "the checkpoint has no chat template");
         return;
@@ -243,6 +249,7 @@ void rank_chat_init(const rank_chat_source *source, rank_tokenizer *tokenizer, r
         return;
     }
     chat->has_switch = rank_jinja_reads(chat->program, THINKING);
+    chat->asks_date = rank_jinja_reads(chat->program, "strftime_now");
     learn_marks(chat, tokenizer);
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/status.h"
 #include "jinja/jinja.h"
@@ -24,6 +25,9 @@ typedef struct rank_chat {
     char *lead; /* and between that and the answer's own bytes in a chat; NULL: that is not known */
     int32_t close_id; /* what it writes behind one, which ends it; -1: no token */
     bool has_switch;  /* an answer may begin without thoughts (enable_thinking) */
+    bool asks_date;   /* it reads strftime_now */
+    bool dated;       /* and gets: */
+    struct tm now;
 } rank_chat;
 
 /* What a checkpoint says. */
@@ -31,6 +35,7 @@ typedef struct rank_chat_source {
     const char *text;        /* NULL: it has no template */
     const char *begin_token; /* the name of its bos_token; "": none */
     const char *end_token;   /* … of its eos_token */
+    const struct tm *now;    /* what its strftime_now says; NULL: that is not defined */
 } rank_chat_source;
 
 /* Parses a template, and asks it a question to learn its marks, which become special in the tokenizer. What is wrong

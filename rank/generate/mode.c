@@ -249,13 +249,17 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
 }
 
 /* chat->why is what clients read: it names no path. */
-base_status rank_mode_find_chat(const char *checkpoint, rank_tokenizer *tokenizer, rank_chat *chat,
+base_status rank_mode_find_chat(const proto_job *job, rank_tokenizer *tokenizer, rank_chat *chat,
                                 bool *has_one, base_error *unread)
 {
     rank_chat_template template;
-    const base_status status = rank_checkpoint_chat_template(checkpoint, &template, unread);
+    struct tm now;
+    const bool dated = proto_chat_date_read(job->data.chat_date, &now);
+    const base_status status =
+        rank_checkpoint_chat_template(job->model.checkpoint, &template, unread);
     *has_one = status != BASE_OK || template.text != NULL;
-    rank_chat_init(&(rank_chat_source){template.text, template.begin_token, template.end_token},
+    rank_chat_init(&(rank_chat_source){template.text, template.begin_token, template.end_token,
+                                       dated ? &now : NULL},
                    tokenizer, chat);
     free(template.text);
     if (status != BASE_OK) {
@@ -269,8 +273,7 @@ static base_status init_chat(const proto_job *job, rank_tokenizer *tokenizer, bo
 {
     base_error unread;
     bool has_one = false;
-    const base_status status =
-        rank_mode_find_chat(job->model.checkpoint, tokenizer, chat, &has_one, &unread);
+    const base_status status = rank_mode_find_chat(job, tokenizer, chat, &has_one, &unread);
     const char *why = status != BASE_OK ? unread.message : chat->why.message;
     if (chat->program == NULL && job->infer.chat) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat: %s", why);
@@ -294,6 +297,12 @@ base_status rank_mode_load_tokenizer(const proto_job *job, bool warns, rank_toke
     status = init_chat(job, *tokenizer, warns, chat, reterr);
     if (status != BASE_OK) {
         return status;
+    }
+    if (job->data.chat_date[0] != '\0' && !chat->asks_date) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat-date: %s",
+                         chat->program == NULL ? chat->why.message
+                                               : "the checkpoint's chat template does not ask for "
+                                                 "the day (strftime_now)");
     }
     return !job->infer.no_thinking || chat->has_switch
                ? BASE_OK

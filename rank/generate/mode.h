@@ -36,9 +36,9 @@ BASE_MUST_CHECK base_status rank_mode_load_tokenizer(const proto_job *job, bool 
                                                      rank_tokenizer **tokenizer, rank_chat *chat,
                                                      base_error *reterr);
 
-/* Finds out how a checkpoint writes chats. What is wrong stands in chat->why. unread: says more if its template
+/* Finds out how the job's checkpoint writes chats. What is wrong stands in chat->why. unread: says more if its template
  * cannot be read, whose status this returns. *has_one: whether there is a template. */
-BASE_MUST_CHECK base_status rank_mode_find_chat(const char *checkpoint, rank_tokenizer *tokenizer,
+BASE_MUST_CHECK base_status rank_mode_find_chat(const proto_job *job, rank_tokenizer *tokenizer,
                                                 rank_chat *chat, bool *has_one, base_error *unread);
 
 /* The error of a job on GPUs whose model has experts. */

@@ -182,7 +182,8 @@ jinja_value jinja_call_value(jinja_run *run, jinja_value callee, const jinja_arg
     } else if (callee.kind == JINJA_UNDEFINED && callee.owner == JINJA_MISSING &&
                strcmp(callee.name, "strftime_now") == 0) {
         jinja_fail(run->work, BASE_ERR_UNSUPPORTED,
-                   "the template asks for today's date (strftime_now), which it does not get here");
+                   "the template asks for today's date (strftime_now): say it with --chat-date "
+                   "DATE, or --chat-date today");
     } else {
         jinja_need_defined(run->work, callee);
         jinja_fail(run->work, BASE_ERR_INVALID, "a %s cannot be called", jinja_type_name(callee));

@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "limits.h"
 #include "parser.h"
+#include "row_tables.h"
 #include "run.h"
 #include "variables.h"
 
@@ -81,8 +82,7 @@ typedef struct rendering {
     jinja_work work;
     jinja_text text;
     const rank_jinja *template;
-    const struct json_t *variables;
-    const char *traced;
+    const rank_jinja_given *given;
 } rendering;
 
 static base_status render(rendering *made)
@@ -92,8 +92,12 @@ static base_status render(rendering *made)
         return work->status;
     }
     jinja_frame *frame = jinja_zeros(work, 1, sizeof *frame);
-    jinja_run run = {.work = work, .frame = frame, .text = &made->text};
-    jinja_set_variables(&run, made->variables, made->traced);
+    jinja_run run = {.work = work, .frame = frame, .text = &made->text, .now = made->given->now};
+    if (run.now != NULL) {
+        jinja_set_variable(&run, jinja_strftime_now.name,
+                           (jinja_value){.kind = JINJA_FUNCTION, .function = &jinja_strftime_now});
+    }
+    jinja_set_variables(&run, made->given->variables, made->given->traced);
     (void)jinja_run_body(&run, &made->template->body);
     return BASE_OK;
 }
@@ -116,8 +120,8 @@ static base_status take_text(const jinja_text *from, rank_jinja_text *text, base
     return BASE_OK;
 }
 
-base_status rank_jinja_render(const rank_jinja *template, const struct json_t *variables,
-                              const char *traced, rank_jinja_text *text, base_error *reterr)
+base_status rank_jinja_render(const rank_jinja *template, const rank_jinja_given *given,
+                              rank_jinja_text *text, base_error *reterr)
 {
     *text = (rank_jinja_text){.at = NULL};
     rendering *made = calloc(1, sizeof *made);
@@ -127,8 +131,7 @@ base_status rank_jinja_render(const rank_jinja *template, const struct json_t *v
     work_init(&made->work, RANK_JINJA_RENDER_BYTES_MAX, RANK_JINJA_DEPTH_MAX, reterr);
     made->text.work = &made->work;
     made->template = template;
-    made->variables = variables;
-    made->traced = traced;
+    made->given = given;
     base_status status = render(made);
     if (status == BASE_OK) {
         status = take_text(&made->text, text, reterr);

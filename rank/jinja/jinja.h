@@ -9,8 +9,8 @@
  * and with blocks, include, extends and import, loops with `recursive`, `%` of strings and str.format, arguments with **.
  *
  * A template is input: it has limits of nesting, of steps and of memory (limits.h), calls nothing outside, and sees the
- * variables only. The same template and variables give the same text: there is no clock (strftime_now is not
- * defined, for which templates have a date of their own).
+ * variables only. There is no clock: strftime_now gives the date that the caller has, and without one it is not
+ * defined, for which templates have a date of their own. So the same template, variables and date give the same text.
  *
  * Each byte of the text has an origin: 0 if the template wrote it, else the element of the traced list that it was
  * copied from. Strings keep them through slices, trim, split, + and the like. So what a user has typed
@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/status.h"
 
@@ -46,14 +47,21 @@ typedef struct rank_jinja_text {
     size_t bytes;
 } rank_jinja_text;
 
-/* Runs it. variables: an object, whose members are the program's variables. traced: the name of the one that is a list
- * to be traced, as "messages": strings in its element i have the origin i + 1, but for members "role", which are
- * words that the caller has checked. BASE_ERR_INVALID: the
+/* What a program is given. */
+typedef struct rank_jinja_given {
+    const struct json_t *variables; /* an object, whose members are the program's variables */
+    /* The name of the one that is a list to be traced, as "messages": strings in its element i have the origin i + 1,
+     * but for members "role", which are words that the caller has checked. NULL: none. */
+    const char *traced;
+    const struct tm *now; /* what strftime_now formats; NULL: that is not defined */
+} rank_jinja_given;
+
+/* Runs it. BASE_ERR_INVALID: the
  * program called raise_exception, whose message this is, or did what is an error in Jinja; BASE_ERR_UNSUPPORTED;
  * BASE_ERR_LIMIT; BASE_ERR_MEMORY. On failure there is no text. */
 BASE_MUST_CHECK base_status rank_jinja_render(const rank_jinja *template,
-                                              const struct json_t *variables, const char *traced,
-                                              rank_jinja_text *text, base_error *reterr);
+                                              const rank_jinja_given *given, rank_jinja_text *text,
+                                              base_error *reterr);
 void rank_jinja_text_fini(rank_jinja_text *text);
 
 #endif

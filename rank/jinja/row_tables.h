@@ -15,4 +15,7 @@ extern const jinja_row jinja_split_methods[];
 extern const jinja_row jinja_list_methods[];
 extern const jinja_row jinja_dict_methods[];
 
+/* No global: a variable of templates that are given a date. */
+extern const jinja_row jinja_strftime_now;
+
 #endif

@@ -35,6 +35,7 @@ typedef struct jinja_run {
     jinja_work *work;
     jinja_frame *frame;
     jinja_text *text;
+    const struct tm *now; /* NULL: strftime_now is not defined */
 } jinja_run;
 
 void jinja_set_variable(jinja_run *run, const char *name, jinja_value value);

@@ -210,8 +210,7 @@ const rank_chat *rank_train_chat(const proto_job *job, rank_tokenizer *tokenizer
     if (job->model.checkpoint[0] == '\0') {
         return NULL;
     }
-    const base_status status =
-        rank_mode_find_chat(job->model.checkpoint, tokenizer, chat, &has_one, &unread);
+    const base_status status = rank_mode_find_chat(job, tokenizer, chat, &has_one, &unread);
     if (status != BASE_OK) {
         chat->why = unread;
     }

@@ -35,6 +35,7 @@ static const base_field rows[] = {
     {STATE(INT, course.seed), .least = 0, .most = INT64_MAX},
     {STATE(ENUM, course.loss_on), .name_of = proto_loss_on_name},
     {STATE(BOOL, course.windows), .optional = true},
+    {STATE(TEXT, course.chat_date), .optional = true},
     {STATE(DIGEST, course.data_sha256), .filled = true},
     {STATE(DIGEST, course.tokenizer_sha256), .filled = true},
     {STATE(DIGEST, course.heldout_sha256), .optional = true},
@@ -86,6 +87,7 @@ base_status rank_training_course_of(const proto_job *job, rank_training_course *
         .loss_on = job->data.loss_on,
         .windows = proto_job_cuts_windows(job),
     };
+    memcpy(course->chat_date, job->data.chat_date, sizeof course->chat_date);
     base_status status = rank_training_file_hex(job->data.train, course->data_sha256, reterr);
     if (status == BASE_OK && job->train.keep_best) {
         status = rank_training_file_hex(job->data.heldout, course->heldout_sha256, reterr);
@@ -120,6 +122,12 @@ base_status rank_training_course_check(const rank_training_course *saved,
         return base_fail(reterr, BASE_ERR_INVALID,
                          "it was written with --loss-on %s, and this job has %s",
                          proto_loss_on_name(saved->loss_on), proto_loss_on_name(now->loss_on));
+    }
+    if (strcmp(saved->chat_date, now->chat_date) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "it was written with --chat-date %s, and this job has %s",
+                         saved->chat_date[0] != '\0' ? saved->chat_date : "none",
+                         now->chat_date[0] != '\0' ? now->chat_date : "none");
     }
     const bool same_data = strcmp(saved->data_sha256, now->data_sha256) == 0;
     if (same_data && strcmp(saved->tokenizer_sha256, now->tokenizer_sha256) == 0) {

@@ -72,6 +72,7 @@ typedef struct rank_training_course {
     int64_t seed;
     proto_loss_on loss_on;
     bool windows;
+    char chat_date[PROTO_CHAT_DATE_BYTES]; /* empty: none */
     char data_sha256[PROTO_DIGEST_HEX_BYTES];
     char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES];
     char heldout_sha256[PROTO_DIGEST_HEX_BYTES]; /* with --keep-best; which may be another */

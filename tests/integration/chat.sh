@@ -175,6 +175,25 @@ refused 'No system, please.' '{"messages": [{"role": "system", "content": "a"}, 
 end
 rm model/chat_template.jinja
 
+# ---- a template that asks for the day: the same on each rank, as if it stood in a chat; without one it is refused
+echo '{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}' >model/chat_template.jinja
+run written --ranks 2 --chat --prompt "a Monday 30 November 2026 09:05"
+grep -q '"chat_date": null' written/manifest.json || fail "the record has a day that nobody has given"
+launcher --mode tp-cpu --checkpoint model --chat --chat-date today --prompt a --quiet --no-bind --out none >out 2>err && fail "a day is taken that nobody asks for"
+grep -q -- '--chat-date: the checkpoint.s chat template does not ask for the day' err || fail "a day that nobody asks for: $(cat err)"
+echo '{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %} {{ strftime_now("%A %d %B %Y %H:%M") }}' >model/chat_template.jinja
+launcher --mode tp-cpu --checkpoint model --chat --prompt a --quiet --no-bind --out none >out 2>err && fail "a template gets a day that nobody has given"
+grep -q -- 'say it with --chat-date DATE, or --chat-date today' err || fail "no day: $(cat err)"
+run dated --ranks 2 --chat --chat-date 2026-11-30T09:05 --prompt a
+[ "$(tokens dated)" = "$(tokens written)" ] || fail "a given day draws $(tokens dated), and not $(tokens written)"
+grep -q '"chat_date": "2026-11-30T09:05"' dated/manifest.json || fail "the record does not have the day"
+serve --chat-date today
+ask chat/completions "{\"max_tokens\": 2, $messages}" >reply
+[ "$(of prompt_tokens <reply)" -gt 0 ] || fail "a server with a day: $(cat reply)"
+end
+grep -qE '"chat_date": "20[0-9]{2}-[0-9]{2}-[0-9]{2}T00:00"' served/manifest.json || fail "the server's record does not have the day"
+rm model/chat_template.jinja
+
 # ---- a checkpoint that does not say how, or in what is no program
 rm model/tokenizer_config.json
 launcher --mode tp-cpu --checkpoint model --chat --prompt a --quiet --no-bind --out none >out 2>err && fail "--chat without a template is not refused"

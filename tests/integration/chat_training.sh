@@ -87,5 +87,13 @@ refused '"messages": the checkpoint has no chat template' --checkpoint bare --da
 refused '"messages": a chat needs a --checkpoint with a chat template' --data chats.jsonl
 refused 'prompts and chats are not cut into windows' --checkpoint model --data chats.jsonl --windows
 refused 'none of the 4 sentences' --checkpoint model --data chats.jsonl --context 3
+
+# the day of a template that asks for one is part of the data
+cp -r bare dated
+echo '{% for m in messages %}{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}{{ strftime_now("%Y") }}' >dated/chat_template.jinja
+refused '--chat-date DATE' --checkpoint dated --data chats.jsonl
+train day --ranks 1 --steps 2 --save-every 1 --checkpoint dated --chat-date 2026-11-30
+grep -q '"chat_date": "2026-11-30T00:00"' day/manifest.json || fail "the record does not have the day"
+refused 'it was written with --chat-date 2026-11-30T00:00, and this job has 2026-12-01T00:00' --ranks 1 --checkpoint dated --data chats.jsonl --context 128 --batch 1 --out day --resume --chat-date 2026-12-01
 tokenizer-learn --vocab-size 275 --out learned.json chats.jsonl >log 2>&1 || fail "tokenizer-learn: $(cat log)"
 grep -q '"What"' learned.json || fail "tokenizer-learn has not read the chats"

@@ -289,6 +289,39 @@ static void flags_reach_the_job(void **state)
     assert_true(options.job.train.clip_norm == 0);
 }
 
+/* A day goes with what writes chats. */
+static void a_chat_date_goes_with_chats(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words[8];
+        const char *expected; /* NULL: it is taken */
+    } cases[] = {
+        {{"--mode", "generate", "--chat", "--prompt", "a", "--chat-date", "2026-11-30"}, NULL},
+        {{"--mode", "tp-cpu", "--prompts", "-", "--chat-date", "2026-11-30"}, NULL},
+        {{"--mode", "tp-cpu", "--serve", "127.0.0.1:0", "--chat-date", "2026-11-30"}, NULL},
+        {{"--checkpoint", "/c", "--chat-date", "2026-11-30"}, NULL},
+        {{"--mode", "pp-cpu", "--checkpoint", "/c", "--chat-date", "2026-11-30"}, NULL},
+        {{"--mode", "generate", "--prompt", "a", "--chat-date", "2026-11-30"},
+         "--chat-date goes with --chat, --serve and --prompts -"},
+        {{"--chat-date", "2026-11-30"}, "--chat-date of a training goes with --checkpoint"},
+        {{"--mode", "gate-check", "--chat-date", "2026-11-30"}, "--chat-date goes with modes"},
+        {{"--chat-date", "tomorrow"}, "--chat-date: 'tomorrow': must be a day"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static launch_options options;
+        base_error error = {.message = ""};
+        const base_status status = parse(&options, cases[i].words, &error);
+        if (cases[i].expected == NULL) {
+            assert_ok(status, &error);
+            assert_string_equal(options.job.data.chat_date, "2026-11-30T00:00");
+        } else {
+            assert_status(status, BASE_ERR_INVALID);
+            assert_has(error.message, cases[i].expected);
+        }
+    }
+}
+
 static void relative_paths_become_absolute(void **state)
 {
     (void)state;
@@ -384,6 +417,7 @@ int main(void)
         cmocka_unit_test(buckets_are_larger_on_gpus),
         cmocka_unit_test(local_steps_have_an_outer_step),
         cmocka_unit_test(flags_reach_the_job),
+        cmocka_unit_test(a_chat_date_goes_with_chats),
         cmocka_unit_test(relative_paths_become_absolute),
         cmocka_unit_test(generate_takes_prompts),
         cmocka_unit_test(compare_takes_two),

@@ -121,3 +121,16 @@ TEMPLATES = [
     "{% for x in 5 %}{% endfor %}", "{% for x in none %}{% endfor %}", "{{ 5 | length }}", "{{ none | length }}", "{% for a, b in [[1, 2, 3]] %}{% endfor %}", "{{ raise_exception('Roles must alternate: \"x\"\nline two') }}", "a{% if yes %}{{ raise_exception('no ' ~ word) }}{% endif %}", "{{ undefined_thing | tojson }}", "{{ range(3) | tojson }}", "{{ 1 in 5 }}", "{{ 1 in 'abc' }}", "{{ 'a'.split('') }}",
     "{% if %}x{% endif %}", "{% if yes %}x", "{{ 1 + }}", "{{ (1 }}", "{{ 'x }}", "{% endif %}", "{% for x numbers %}{% endfor %}", "{{ a b }}", "{% set x.y = 1 %}", "{% set d.x = 1 %}", "{{ [1, 2 }}", "{# open", "{% raw %}x", "{{", "{%", "{% macro m(a=1, b) %}{% endmacro %}", "{{ m(a=1, 2) }}", "{{ ]  }}", "{{ numbers.append(1) }}", "{{ d.update({'a': 1}) }}", "{{ {[1]: 2} }}", "{{ numbers | first(1) }}", "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "{% macro m(a) %}{% endmacro %}{{ m(b=2) }}", "{{ numbers[::0] }}", "{{ messages | selectattr('role', 'equalto', 'user') | length }}", "{{ range(1000000000) }}",
 ]
+
+# templates that are given one of these dates, in the C locale
+DATES = ["2026-11-05T07:09", "2024-12-31T23:59", "2000-02-29T00:00"]
+DATED = [
+    "{{ strftime_now('%d %B %Y') }}|{{ strftime_now('%d %b %Y') }}|{{ strftime_now(format='%Y-%m-%d') }}|{{ strftime_now('') }}",
+    *["{{ strftime_now('<%" + one + ">') }}" for one in "aAbBcCdDeFfgGhHIjklmMnpPrRStTuUVwWxXyYzZ%"],
+    *["{{ strftime_now('<%-" + one + ">') }}" for one in "aBdeHIjlmMSUVwy%"],
+    "{{ strftime_now('%') }}{{ strftime_now('5 %') }}{{ strftime_now('%%d é中%d%%%d 😀') }}",
+    "{{ strftime_now is defined }}{{ strftime_now is callable }}{% macro m() %}{{ strftime_now('%j') }}{% endmacro %}{{ m() }}",
+    "{% macro strftime_now(format) %}[{{ format }}]{% endmacro %}{{ strftime_now('%Y') }}",
+    "{% set strftime_now = 5 %}{{ strftime_now }}",
+    "{{ strftime_now() }}", "{{ strftime_now(5) }}", "{{ strftime_now('%Y', 2) }}", "{{ strftime_now(nothing) }}",
+]

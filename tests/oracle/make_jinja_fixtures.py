@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes jinja.json: templates, variables, and what jinja2 makes of them with transformers' settings, for
 tests/rank/jinja/test_render.c. The templates are those of jinja_small.py (a feature each) and of jinja_chats.py (whole
-chat templates in the style of known models'). Needs jinja2.
+chat templates in the style of known models'). Some are given a date ("now"), as strftime_now. Needs jinja2.
 
     python make_jinja_fixtures.py
 """
 import copy
+import datetime
 import json
 import pathlib
 
@@ -47,10 +48,11 @@ def environment():
     return made
 
 
-def outcome(jinja, template, variables):
+def outcome(jinja, template, variables, now=None):
     """The text; or an error, with its message if the template raised it."""
+    given = {} if now is None else {"strftime_now": datetime.datetime.fromisoformat(now).strftime}
     try:
-        return {"text": jinja.from_string(template).render(**copy.deepcopy(variables))}
+        return {"text": jinja.from_string(template).render(**copy.deepcopy(variables), **given)}
     except jinja2.exceptions.TemplateError as error:
         return {"raised": str(error)} if type(error) is jinja2.exceptions.TemplateError else {"fails": True}
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError):
@@ -63,8 +65,15 @@ def main():
     for template in jinja_small.TEMPLATES:
         cases.append({"template": template, "variables": jinja_small.VARIABLES,
                       **outcome(jinja, template, jinja_small.VARIABLES)})
+    for template in jinja_small.DATED:
+        for now in jinja_small.DATES:
+            cases.append({"template": template, "variables": jinja_small.VARIABLES, "now": now,
+                          **outcome(jinja, template, jinja_small.VARIABLES, now)})
     for template, variables in jinja_chats.cases():
         cases.append({"template": template, "variables": variables, **outcome(jinja, template, variables)})
+        if "strftime_now" in template:
+            cases.append({"template": template, "variables": variables, "now": jinja_small.DATES[0],
+                          **outcome(jinja, template, variables, jinja_small.DATES[0])})
     templates = sorted({case["template"] for case in cases})
     sets = []
     for case in cases:

@@ -39,6 +39,7 @@ static void a_job_comes_back(void **state)
     job.train.learning_rate = 0.1; /* not exact in binary */
     job.infer.eval = true;
     job.job.seed = INT64_C(4503599627370496);
+    memcpy(job.data.chat_date, "2026-11-30T09:05", PROTO_CHAT_DATE_BYTES);
     (void)snprintf(job.data.train, sizeof job.data.train, "/data/é \"x\".jsonl");
     (void)snprintf(job.infer.prompts, sizeof job.infer.prompts, "below/the root.jsonl");
     assert_ok(proto_job_write(&job, "", &text, &text_bytes, &error), &error);
@@ -50,6 +51,7 @@ static void a_job_comes_back(void **state)
     assert_true(parsed.job.seed == job.job.seed);
     assert_string_equal(parsed.data.train, job.data.train);
     assert_string_equal(parsed.infer.prompts, "below/the root.jsonl");
+    assert_string_equal(parsed.data.chat_date, "2026-11-30T09:05");
     assert_ok(proto_job_write(&parsed, "", &again, &text_bytes, &error), &error);
     assert_string_equal(again, text);
     free(again);
@@ -112,6 +114,7 @@ static void errors_name_what_is_wrong(void **state)
         {"\"top_k\":0", "\"top_k\":3", "infer.top_k without infer.temperature"},
         {"\"sampling_seed\":0", "\"sampling_seed\":-1", "infer.sampling_seed"},
         {"\"eval\":false", "\"eval\":0", "eval"},
+        {"\"heldout\":\"\"", "\"chat_date\":\"today\",\"heldout\":\"\"", "data.chat_date"},
         {"\"steps\":100", "\"steps\":9223372036854775808", "JOB.json"},
         {"\"world_size\":2", "\"world_size\":4097", "world_size"},
         {"}", "", "JOB.json"},
@@ -154,6 +157,58 @@ static void limits_are_enforced_on_both_sides(void **state)
     assert_non_null(big);
     assert_status(proto_job_parse(big, PROTO_JOB_BYTES_MAX + 1, &job, &error), BASE_ERR_LIMIT);
     free(big);
+}
+
+/* A date is typed in several forms, and written in one. */
+static void a_chat_date_is_a_day_that_there_is(void **state)
+{
+    (void)state;
+    static const char *const typed[][2] = {
+        {"2026-11-30", "2026-11-30T00:00"},       {"2026-11-30T09:05", "2026-11-30T09:05"},
+        {"2024-02-29", "2024-02-29T00:00"},       {"1000-01-01", "1000-01-01T00:00"},
+        {"9999-12-31T23:59", "9999-12-31T23:59"}, {"1969-12-31T23:59", "1969-12-31T23:59"},
+    };
+    static const char *const wrong[] = {
+        "",
+        "2026-02-29",
+        "2026-13-01",
+        "2026-11-31T09:05",
+        "2026-11-30T24:00",
+        "2026-1-2",
+        "2026-11-30T",
+        "2026-11-30T09:60",
+        "2026-11-30T9:05",
+        "2026-11-30T09:05Z",
+        "2026-11-30 ",
+        " 2026-11-30",
+        "0999-01-01",
+        "999-01-01",
+        "10000-01-01",
+        "Today",
+        "2026-11-30T09:05:00",
+        "30.11.2026",
+        "2026-11-30T09:05T00:00",
+    };
+    base_error error;
+    char date[PROTO_CHAT_DATE_BYTES];
+    struct tm when;
+    for (size_t i = 0; i < sizeof typed / sizeof typed[0]; i++) {
+        assert_ok(proto_chat_date_resolve(typed[i][0], date, &error), &error);
+        assert_string_equal(date, typed[i][1]);
+        assert_true(proto_chat_date_read(date, &when));
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_status(proto_chat_date_resolve(wrong[i], date, &error), BASE_ERR_INVALID);
+        assert_false(proto_chat_date_read(wrong[i], &when));
+    }
+    assert_true(proto_chat_date_read("2026-11-30T09:05", &when));
+    assert_int_equal(when.tm_wday, 1);
+    assert_int_equal(when.tm_yday, 333);
+    const time_t now = time(NULL);
+    assert_ok(proto_chat_date_resolve("today", date, &error), &error);
+    assert_true(proto_chat_date_read(date, &when));
+    assert_int_equal(when.tm_hour, 0);
+    assert_in_range(timegm(&when), now - 24 * 3600, now + 60);
 }
 
 static void a_field_is_set_from_a_text(void **state)
@@ -286,6 +341,7 @@ int main(void)
         cmocka_unit_test(a_job_comes_back),
         cmocka_unit_test(the_text_is_canonical),
         cmocka_unit_test(errors_name_what_is_wrong),
+        cmocka_unit_test(a_chat_date_is_a_day_that_there_is),
         cmocka_unit_test(a_field_is_set_from_a_text),
         cmocka_unit_test(zero_is_no_value_where_it_means_absent),
         cmocka_unit_test(limits_are_enforced_on_both_sides),

@@ -23,6 +23,7 @@
 #include "base/fields.h"
 #include "base/limits.h"
 #include "base/status.h"
+#include "proto/chat_date.h"
 #include "proto/digest.h"
 #include "proto/mode.h"
 #include "proto/pipeline.h"
@@ -147,10 +148,11 @@ typedef struct proto_job_data {
     char tokenizer[BASE_PATH_BYTES]; /* tokenizer.json */
     char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES];
     proto_loss_on loss_on;
-    bool windows;       /* texts are cut into windows of the context */
-    bool plain;         /* train is one plain text, and cut into windows */
-    bool heldout_plain; /* and so is heldout */
-    bool tokens;        /* train is a file of tokens, and cut into windows, whatever plain says */
+    char chat_date[PROTO_CHAT_DATE_BYTES]; /* that chat templates are given; empty: none */
+    bool windows;                          /* texts are cut into windows of the context */
+    bool plain;                            /* train is one plain text, and cut into windows */
+    bool heldout_plain;                    /* and so is heldout */
+    bool tokens; /* train is a file of tokens, and cut into windows, whatever plain says */
     bool heldout_tokens;
 } proto_job_data;
 

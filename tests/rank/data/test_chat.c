@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "chat_case.h"
+#include "proto/chat_date.h"
 #include "proto/limits.h"
 #include "support.h"
 
@@ -389,8 +390,8 @@ static void what_is_wrong_with_a_template_is_said(void **state)
     }
 }
 
-/* There is no clock. The day may stand before a template's text, as a macro. */
-static void a_template_gets_the_day_that_is_written_before_it(void **state)
+/* There is no clock. The day is given, or stands before a template's text, as a macro. */
+static void a_template_gets_the_day_that_is_given(void **state)
 {
     (void)state;
 #define DATED "{{ strftime_now('%d %B %Y') }}{{ messages[0].content }}"
@@ -398,19 +399,28 @@ static void a_template_gets_the_day_that_is_written_before_it(void **state)
         "{%- macro strftime_now(format) -%}29 November 2026{%- endmacro -%}\n" DATED;
     const char *const texts[] = {
         DATED,
+        DATED,
         dated_before,
         "29 November 2026{{ messages[0].content }}",
     };
-    size_t counts[3] = {0};
+    size_t counts[4] = {0};
+    struct tm now;
     rank_tokenizer *tokenizer = chat_case_load("gpt2");
-    for (size_t i = 0; i < 3; i++) {
-        rank_chat chat = chat_case_read(texts[i], "", tokenizer);
+    assert_true(proto_chat_date_read("2026-11-29T09:05", &now));
+    for (size_t i = 0; i < 4; i++) {
+        rank_chat chat;
+        rank_chat_init(
+            &(rank_chat_source){
+                .text = texts[i], .begin_token = "", .end_token = "", .now = i == 1 ? &now : NULL},
+            tokenizer, &chat);
         assert_int_equal(chat.program == NULL, i == 0);
-        assert_true((strstr(chat.why.message, "strftime_now") != NULL) == (i == 0));
+        assert_true((strstr(chat.why.message, "--chat-date") != NULL) == (i == 0));
+        assert_int_equal(chat.asks_date, i == 1 || i == 2); /* a macro of that name is one */
         counts[i] = i > 0 ? count_tokens(&chat, tokenizer, "user\0a") : 0;
         rank_chat_fini(&chat);
     }
-    assert_int_equal(counts[1], counts[2]);
+    assert_int_equal(counts[1], counts[3]);
+    assert_int_equal(counts[2], counts[3]);
     rank_tokenizer_destroy(tokenizer);
 }
 
@@ -448,7 +458,7 @@ int main(void)
         cmocka_unit_test(line_ends_of_a_template_are_text),
         cmocka_unit_test(an_answer_is_learned_from_where_it_is_drawn),
         cmocka_unit_test(what_is_wrong_with_a_template_is_said),
-        cmocka_unit_test(a_template_gets_the_day_that_is_written_before_it),
+        cmocka_unit_test(a_template_gets_the_day_that_is_given),
         cmocka_unit_test(marks_may_be_no_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,6 +55,8 @@ static const origin_case CASES[] = {
     {"{{ (other ~ messages[0].content ~ messages[1].content).splitlines()[1] }}", "z ", "22"},
     {"{{ (messages[0].content ~ other ~ messages[1].content).rsplit('<')[0].removeprefix('A') }}",
      "b cO x", "111022"},
+    /* a format's letters are its own, and the date those of its conversions */
+    {"{{ strftime_now('%d ' ~ messages[0].content) }}", "01 Ab c", "0001111"},
     {"", "", ""},
 };
 
@@ -68,11 +70,13 @@ static void test_origins(void **state)
                                    0, &json_error);
     (void)state;
     assert_non_null(variables);
+    const struct tm now = {.tm_year = 126, .tm_mday = 1};
+    const rank_jinja_given given = {.variables = variables, .traced = "messages", .now = &now};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         rank_jinja *template = NULL;
         rank_jinja_text text;
         assert_ok(rank_jinja_parse(CASES[i].source, &template, &error), &error);
-        assert_ok(rank_jinja_render(template, variables, "messages", &text, &error), &error);
+        assert_ok(rank_jinja_render(template, &given, &text, &error), &error);
         assert_string_equal(text.at, CASES[i].text);
         assert_int_equal(text.bytes, strlen(CASES[i].origins));
         for (size_t at = 0; at < text.bytes; at++) {
@@ -99,7 +103,8 @@ static void test_untraced(void **state)
     assert_ok(rank_jinja_parse("{{ messages[0].c }}{{ other }}", &template, &error), &error);
     for (size_t i = 0; i < sizeof traced / sizeof *traced; i++) {
         rank_jinja_text text;
-        assert_ok(rank_jinja_render(template, variables, traced[i], &text, &error), &error);
+        const rank_jinja_given given = {.variables = variables, .traced = traced[i]};
+        assert_ok(rank_jinja_render(template, &given, &text, &error), &error);
         assert_string_equal(text.at, "textO");
         for (size_t at = 0; at < text.bytes; at++) {
             assert_int_equal(text.origins[at], 0);

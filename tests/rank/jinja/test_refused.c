@@ -7,15 +7,16 @@
 #include "limits.h"
 #include "support.h"
 
-static base_status run(const char *source, base_error *error)
+static base_status run_at(const char *source, const struct tm *now, base_error *error)
 {
     rank_jinja *template = NULL;
     rank_jinja_text text = {.at = NULL};
     json_t *variables = json_pack("{s:s, s:[i, i, i]}", "word", "Hello", "numbers", 1, 2, 3);
     assert_non_null(variables);
+    const rank_jinja_given given = {.variables = variables, .traced = "messages", .now = now};
     base_status status = rank_jinja_parse(source, &template, error);
     if (status == BASE_OK) {
-        status = rank_jinja_render(template, variables, "messages", &text, error);
+        status = rank_jinja_render(template, &given, &text, error);
     }
     if (status != BASE_OK) {
         assert_null(text.at);
@@ -25,6 +26,11 @@ static base_status run(const char *source, base_error *error)
     rank_jinja_destroy(template);
     json_decref(variables);
     return status;
+}
+
+static base_status run(const char *source, base_error *error)
+{
+    return run_at(source, NULL, error);
 }
 
 typedef struct refusal {
@@ -46,7 +52,7 @@ static const refusal REFUSALS[] = {
     {"{{ numbers | map('rot13') | list }}", BASE_ERR_UNSUPPORTED, "the filter 'rot13'"},
     {"{{ f(**numbers) }}", BASE_ERR_UNSUPPORTED, "arguments with **"},
     {"{{ strftime_now('%Y') }}", BASE_ERR_UNSUPPORTED,
-     "line 1: the template asks for today's date"},
+     "line 1: the template asks for today's date (strftime_now): say it with --chat-date"},
     {"{{ numbers.append(4) }}", BASE_ERR_INVALID, "sandbox"},
     {"{{ no.member }}", BASE_ERR_INVALID, "line 1: 'no' is undefined"},
     {"{{ word.no.member }}", BASE_ERR_INVALID, "a str has no member 'no'"},
@@ -181,6 +187,27 @@ static void test_source(void **state)
     assert_int_equal(run("\xff", &error), BASE_ERR_INVALID);
 }
 
+/* With a date, what Python leaves to the C library: it may be anything there, or the conversion as it stands. */
+static void test_unknown_conversions(void **state)
+{
+    static const char *const unknown[] = {"%Q",  "%s", "%E",  "%Oy", "%-f",
+                                          "%-z", "%-", "%_d", "%é",  "%5Y"};
+    static const char *const said[] = {"%Q",  "%s", "%E", "%O", "%-f",
+                                       "%-z", "%-", "%_", "%é", "%5"};
+    const struct tm now = {.tm_year = 126, .tm_mday = 1};
+    base_error error;
+    (void)state;
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        char source[64];
+        char message[64];
+        (void)snprintf(source, sizeof source, "{{ strftime_now('%%d %s') }}", unknown[i]);
+        (void)snprintf(message, sizeof message, "line 1: strftime_now does not know '%s' here",
+                       said[i]);
+        assert_int_equal(run_at(source, &now, &error), BASE_ERR_UNSUPPORTED);
+        assert_string_equal(error.message, message);
+    }
+}
+
 static void test_reads(void **state)
 {
     base_error error;
@@ -202,8 +229,11 @@ static void test_reads(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused), cmocka_unit_test(test_depth),
-                                       cmocka_unit_test(test_open), cmocka_unit_test(test_source),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_depth),
+                                       cmocka_unit_test(test_open),
+                                       cmocka_unit_test(test_source),
+                                       cmocka_unit_test(test_unknown_conversions),
                                        cmocka_unit_test(test_reads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "jinja.h"
+#include "proto/chat_date.h"
 #include "support.h"
 
 enum {
@@ -108,9 +109,14 @@ static void check(const json_t *all, const json_t *made)
     const char *source =
         json_string_value(json_array_get(json_object_get(all, "templates"), (size_t)index));
     const json_t *variables = json_array_get(json_object_get(all, "variables"), (size_t)set);
+    struct tm now;
+    const char *date = string_of(made, "now");
+    assert_true(date == NULL || proto_chat_date_read(date, &now));
+    const rank_jinja_given given = {
+        .variables = variables, .traced = "messages", .now = date != NULL ? &now : NULL};
     base_status status = rank_jinja_parse(source, &template, &error);
     if (status == BASE_OK) {
-        status = rank_jinja_render(template, variables, "messages", &text, &error);
+        status = rank_jinja_render(template, &given, &text, &error);
     }
     if (status == BASE_OK) {
         check_text(made, source, &text);
