@@ -36,6 +36,20 @@ int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layo
     return whole ? 0 : moments_alone ? 1 : PROTO_ZERO_PARAMETERS;
 }
 
+/* Refuses a number of ranks that cannot share so many parts, with one that can. */
+static base_status refuse_tensor(int64_t tensor, const char *parts, int64_t count,
+                                 base_error *reterr)
+{
+    int64_t fits = tensor;
+    while (count % fits != 0 || tensor % fits != 0) { /* 1 does */
+        fits--;
+    }
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "--tensor %" PRId64 " does not divide the model's %s, %" PRId64
+                     ": take one that does, as --tensor %" PRId64,
+                     tensor, parts, count, fits);
+}
+
 /* What ranks share, and in which parts. */
 static base_status check_tensor(const launch_ask *ask, const launch_layout *layout,
                                 base_error *reterr)
@@ -44,17 +58,14 @@ static base_status check_tensor(const launch_ask *ask, const launch_layout *layo
     const bool shares =
         ask->decode && layout->tensor % model->kv_heads == 0 && model->heads % layout->tensor == 0;
     if (model->kv_heads % layout->tensor != 0 && !shares) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%" PRId64 " heads%s cannot be cut in %" PRId64 " equal parts: --tensor",
-                         model->kv_heads,
-                         model->kv_heads < model->heads ? " of keys and values" : "",
-                         layout->tensor);
+        return refuse_tensor(layout->tensor,
+                             model->kv_heads < model->heads ? "heads of keys and values" : "heads",
+                             model->kv_heads, reterr);
     }
     if (model->hidden % layout->tensor != 0) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "%" PRId64 " columns of %s cannot be cut in %" PRId64 " equal parts: --tensor",
-            model->hidden, model->experts > 0 ? "an expert" : "the MLP", layout->tensor);
+        return refuse_tensor(layout->tensor,
+                             model->experts > 0 ? "columns of an expert" : "columns of the MLP",
+                             model->hidden, reterr);
     }
     return BASE_OK;
 }

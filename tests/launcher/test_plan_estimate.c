@@ -351,7 +351,7 @@ static void the_search_finds_the_fastest_that_fits(void **state)
     assert_int_equal(found.count, 9); /* 12 heads are not cut in 8 */
     assert_int_equal(found.left_out, 1);
     assert_int_equal(found.left_out_one.tensor, 8);
-    assert_has(found.why, "12 heads");
+    assert_has(found.why, "the model's heads, 12");
     assert_non_null(found.estimates[0].run.spans);
     for (int i = 1; i < found.count; i++) {
         assert_true(found.estimates[i - 1].step_s <= found.estimates[i].step_s);
@@ -405,7 +405,7 @@ static void impossible_layouts_are_refused_with_the_reason(void **state)
 {
     (void)state;
     launch_ask ask = ask_of(model_of("gpt2"));
-    assert_refused(&ask, 8, (launch_layout){.tensor = 8}, "12 heads");
+    assert_refused(&ask, 8, (launch_layout){.tensor = 8}, "the model's heads, 12");
     assert_refused(&ask, 8, (launch_layout){.tensor = 3},
                    "no layout of 8 ranks: data × tensor × pipeline must be that many");
     assert_refused(&ask, 16, (launch_layout){.pipeline = 16}, "12 layers are too few");

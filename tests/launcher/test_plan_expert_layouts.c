@@ -74,7 +74,8 @@ static void impossible_layouts_are_refused_with_the_reason(void **state)
         {{.data = 12, .tensor = 1, .pipeline = 1, .context_ranks = 1, .expert_ranks = 4},
          "goes with a power of two of replicas, not with 12"},
         {{.data = 1, .tensor = 8, .pipeline = 1, .context_ranks = 1},
-         "2 heads of keys and values cannot be cut in 8"},
+         "--tensor 8 does not divide the model's heads of keys and values, 2: take one that does, "
+         "as --tensor 2"},
     };
     launch_ask ask = ask_mixture();
     launch_estimate made;

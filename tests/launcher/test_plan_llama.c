@@ -238,13 +238,13 @@ static void ranks_share_whole_heads_of_keys(void **state)
     base_error error;
     const launch_layout sixteen = {.data = 1, .tensor = 16, .pipeline = 1, .context_ranks = 1};
     assert_int_equal(launch_estimate_make(&ask, &sixteen, &made, &error), BASE_ERR_INVALID);
-    assert_string_equal(error.message,
-                        "8 heads of keys and values cannot be cut in 16 equal parts: --tensor");
+    assert_string_equal(error.message, "--tensor 16 does not divide the model's heads of keys and "
+                                       "values, 8: take one that does, as --tensor 8");
     ask.model.hidden = 14338;
     const launch_layout eight = {.data = 1, .tensor = 8, .pipeline = 1, .context_ranks = 1};
     assert_int_equal(launch_estimate_make(&ask, &eight, &made, &error), BASE_ERR_INVALID);
-    assert_string_equal(error.message,
-                        "14338 columns of the MLP cannot be cut in 8 equal parts: --tensor");
+    assert_string_equal(error.message, "--tensor 8 does not divide the model's columns of the MLP, "
+                                       "14338: take one that does, as --tensor 2");
 }
 
 int main(void)
