@@ -130,6 +130,7 @@ static void what_it_cannot_be_is_refused(void **state)
         {"{\"attention_bias\":true}", "attention_bias must be false"},
         {"{\"tie_word_embeddings\":false}", "tie_word_embeddings must be true"},
         {"{\"hidden_activation\":\"silu\"}", "hidden_activation must be \"gelu_pytorch_tanh\""},
+        {"{\"hidden_activation\":5}", "hidden_activation must be \"gelu_pytorch_tanh\""},
         {"{\"quantization_config\":{}}", "the model is quantised"},
         {"{\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8}}", "rope_type \"yarn\" is none"},
         {"{\"rope_scaling\":{\"rope_type\":\"linear\"}}", "factor is missing"},
@@ -159,6 +160,7 @@ static void what_it_cannot_be_is_refused(void **state)
         if (strstr(error.message, refused[i][1]) == NULL) {
             fail_msg("not refused with \"%s\", but: %s", refused[i][1], error.message);
         }
+        assert_null(strstr(error.message, "\" or \"")); /* each key has one value */
     }
 }
 
