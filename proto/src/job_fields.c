@@ -56,8 +56,8 @@ static const base_field rows[] = {
      .help = "of a checkpoint, when JOB.json names it by its digest: index: names, types, shapes "
              "and lengths; full: every byte"},
     {JOB(PATH, model.adapter), .optional = true, .option = "adapter", .value = "DIR",
-     .help = "generate, tp-cpu: adapters (LoRA) on top of the checkpoint, of --lora or of Hugging "
-             "Face's peft; ddp-cpu: train them further, as --lora",
+     .help = "ddp-cpu, generate, tp-cpu: adapters (LoRA) on top of the checkpoint, of --lora or of "
+             "Hugging Face's peft; ddp-cpu trains them further, as --lora",
      .marks = PROTO_FIELD_TRAINS | PROTO_FIELD_ANSWERS},
     {JOB(DIGEST, model.adapter_sha256), .optional = true},
     {JOB(PATH, model.draft), .optional = true, .option = "draft", .value = "DIR",
