@@ -245,6 +245,12 @@ static void unbound_ranks_are_reported(void **state)
     assert_has(manifest, "\"cpus\": null");
     free(manifest);
 
+    assert_int_equal(fake_job_run(&program,
+                                  FLAGS("--steps", "2", "--quiet", "--threads-per-rank", "1024"),
+                                  NULL),
+                     0);
+    assert_string_equal(program.text[TEST_STDERR], "");
+
     assert_int_equal(fake_job_run(&program, FLAGS("--steps", "2", "--no-bind"), NULL), 0);
     assert_null(strstr(program.text[TEST_STDERR], "not bound"));
     manifest = fake_job_read("out/manifest.json");
