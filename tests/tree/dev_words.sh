@@ -65,6 +65,12 @@ notes 'ninja test-one-more ringfence_share;ctest -R one-more -V' test dev one-mo
 notes 'ninja test-one test-one-more fuzz-one ringfence_share;ctest -R one' test -R one
 notes 'ninja ;ctest -R script' test script
 notes 'ninja ;ctest -L unit' test -L unit
+# a name that no test has is said before anything is built
+rm notes
+if ./dev test typo >said 2>&1 || [ -e notes ] || ! grep -q 'ctest -R typo: there is no such test' said; then
+    echo "./dev test typo says: $(cat said)"
+    exit 1
+fi
 notes 'ninja ' tidy
 notes "ninja ringfence_proto_messages ringfence_build_commit $directory/part/a.c^" tidy part/a.c
 notes 'ninja ringfence_proto_messages ringfence_build_commit' tidy part/a.h
