@@ -7,10 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "cli/scaling.h"
 #include "engine/place.h"
 #include "job/affinity.h"
 #include "job/spawn.h"
+#include "proto/checkpoints.h"
 
 static void print_binding(const launch_options *options, const launch_affinity *affinity,
                           FILE *stream)
@@ -38,9 +40,73 @@ static void print_binding(const launch_options *options, const launch_affinity *
     (void)fprintf(stream, "\n");
 }
 
+static bool has_file(const char *directory, const char *name)
+{
+    char path[BASE_PATH_BYTES];
+    return base_path_join(directory, name, path, NULL) == BASE_OK && access(path, F_OK) == 0;
+}
+
+/* Prints what becomes of a record that is there. */
+static void print_fate(const launch_options *options, bool inference, FILE *stream)
+{
+    const char *out = options->job.output.directory;
+    bool goes_on = false;
+    uint64_t step = 0;
+    if (!has_file(out, "manifest.json") && !has_file(out, "timings.jsonl") &&
+        !has_file(out, PROTO_CHECKPOINTS_DIRECTORY)) {
+        return;
+    }
+    if (options->job.train.resume &&
+        proto_checkpoints_newest(out, &goes_on, &step, NULL) == BASE_OK && goes_on) {
+        (void)fprintf(stream, " (there is one already: it goes on after step %" PRIu64 ")", step);
+        return;
+    }
+    (void)fprintf(stream, " (there is one already: it is %s)",
+                  options->overwrite || inference ? "replaced" : "moved away");
+}
+
+/* The model, as checkpoint/hf_directory.c of the ranks writes it, or its adapters. */
+static void print_model(const proto_job *job, FILE *stream)
+{
+    char tokenizer[BASE_PATH_BYTES];
+    const char *source = job->model.checkpoint;
+    if (job->lora.rank > 0 && !job->lora.merge) {
+        (void)fprintf(stream, " adapter_config.json adapter_model.safetensors "
+                              "generation_config.json");
+        return;
+    }
+    (void)fprintf(stream, " model.safetensors config.json generation_config.json tokenizer.json "
+                          "tokenizer_config.json");
+    if (source[0] != '\0' && base_path_join(source, "tokenizer.json", tokenizer, NULL) == BASE_OK &&
+        strcmp(tokenizer, job->data.tokenizer) == 0 && has_file(source, "chat_template.jinja")) {
+        (void)fprintf(stream, " chat_template.jinja");
+    }
+    if (job->lora.merge) {
+        (void)fprintf(stream, " " PROTO_ADAPTER_DIRECTORY "/adapter_config.json"
+                              " " PROTO_ADAPTER_DIRECTORY "/adapter_model.safetensors"
+                              " " PROTO_ADAPTER_DIRECTORY "/generation_config.json");
+    }
+}
+
+static void print_training(const proto_job *job, FILE *stream)
+{
+    (void)fprintf(stream, " scaling.svg scaling.dat loss.svg loss.dat steptime.svg steptime.dat");
+    print_model(job, stream);
+    /* rank 0 saves the parameters of all stages, shards or experts */
+    const bool parts = proto_mode_get(job->job.mode)->pipelined ||
+                       job->parallel.zero == PROTO_ZERO_PARAMETERS ||
+                       proto_job_expert_ranks(job) > 1;
+    for (int64_t rank = 0; rank < (parts ? 1 : job->job.world_size); rank++) {
+        (void)fprintf(stream, " state-rank-%" PRId64 ".safetensors", rank);
+    }
+    (void)fprintf(stream, "%s", job->train.save_every > 0 ? " checkpoints/" : "");
+}
+
+/* A job that fails leaves others, too. */
 static void print_files(const launch_options *options, FILE *stream)
 {
     const proto_job *job = &options->job;
+    const bool inference = proto_mode_get(job->job.mode)->record == PROTO_RECORD_INFERENCE;
     if (options->log_dir[0] != '\0') {
         (void)fprintf(stream, "logs: %s/rank-0.log … rank-%" PRId64 ".log\n", options->log_dir,
                       job->job.world_size - 1);
@@ -49,23 +115,15 @@ static void print_files(const launch_options *options, FILE *stream)
         (void)fprintf(stream, "files: none\n");
         return;
     }
-    const bool inference = proto_mode_get(job->job.mode)->record == PROTO_RECORD_INFERENCE;
-    const bool replaces = options->overwrite || inference;
-    const char *fate = access(job->output.directory, F_OK) != 0 ? ""
-                       : replaces ? " (there is one already: it is replaced)"
-                                  : " (there is one already: it is moved away)";
-    (void)fprintf(stream, "record: %s%s\nfiles: timings.jsonl manifest.json report.html",
-                  job->output.directory, fate);
+    (void)fprintf(stream, "record: %s", job->output.directory);
+    print_fate(options, inference, stream);
+    (void)fprintf(stream, "\nfiles: timings.jsonl manifest.json report.html%s",
+                  job->output.trace > 0 ? " " PROTO_TRACE_FILE : "");
     if (inference) {
-        (void)fprintf(stream, " results.json\n");
-        return;
-    }
-    (void)fprintf(stream, " scaling.svg model.safetensors config.json tokenizer.json");
-    /* rank 0 saves the parameters of all stages, or shards */
-    const bool parts =
-        proto_mode_get(job->job.mode)->pipelined || job->parallel.zero == PROTO_ZERO_PARAMETERS;
-    for (int64_t rank = 0; rank < (parts ? 1 : job->job.world_size); rank++) {
-        (void)fprintf(stream, " state-rank-%" PRId64 ".safetensors", rank);
+        (void)fprintf(stream, " results.json%s",
+                      job->infer.curve[0] != '\0' ? " scaling-curve.svg scaling-curve.dat" : "");
+    } else {
+        print_training(job, stream);
     }
     (void)fprintf(stream, "\n");
 }

@@ -175,9 +175,10 @@ static void a_dry_run_names_the_files(void **state)
 {
     (void)state;
     static test_program program;
+    static test_program run;
     assert_int_equal(inference_run(&program, "tp-cpu", "2", "dry", FLAGS(PROMPTS, "--dry-run")), 0);
-    assert_has(program.text[TEST_STDOUT],
-               "files: timings.jsonl manifest.json report.html results.json\n");
+    assert_int_equal(inference_run(&run, "tp-cpu", "2", "dry", FLAGS(PROMPTS)), 0);
+    training_assert_files(&program, test_directory_path(&test_shared_directory, "dry"));
 }
 
 static void drafts_are_refused_on_gpus(void **state)

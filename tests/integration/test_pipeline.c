@@ -225,16 +225,6 @@ static void the_model_is_an_ordinary_one(void **state)
                 FLAGS("--layers", "2", "--micro-batches", "2", "--checkpoint", model));
 }
 
-/* Rank 0 writes the only state. */
-static void dry_run_names_what_is_written(void **state)
-{
-    (void)state;
-    training_expect(&one, &test_shared_directory, "dry", 0,
-                    FLAGS("--mode", "pp-cpu", "--ranks", "2", "--layers", "2", "--dry-run"));
-    assert_has(one.program.text[TEST_STDOUT], "state-rank-0.safetensors");
-    assert_null(strstr(one.program.text[TEST_STDOUT], "state-rank-1.safetensors"));
-}
-
 static void what_makes_no_sense_is_refused(void **state)
 {
     (void)state;
@@ -280,7 +270,6 @@ int main(void)
         cmocka_unit_test(the_record_has_the_stages),
         cmocka_unit_test(the_record_has_the_chunks),
         cmocka_unit_test(the_model_is_an_ordinary_one),
-        cmocka_unit_test(dry_run_names_what_is_written),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);

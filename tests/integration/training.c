@@ -2,6 +2,7 @@
 #include "training.h"
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,42 @@ void training_assert_same_file(const training_run *a, const char *file_a, const 
     }
     free(data_a);
     free(data_b);
+}
+
+static const char *walked; /* the directory whose files are counted */
+static size_t files;
+
+static int count_file(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    const char *name = path + strlen(walked);
+    (void)info;
+    const bool below = strncmp(name, "/checkpoints/", 13) == 0;
+    files += (kind == FTW_F && !below) || (place->level == 1 && strcmp(name, "/checkpoints") == 0);
+    return 0;
+}
+
+void training_assert_files(const test_program *dry, const char *directory)
+{
+    char names[4096];
+    size_t count = 0;
+    const char *line = strstr(dry->text[TEST_STDOUT], "\nfiles: ");
+    assert_non_null(line);
+    assert_true(sscanf(line, "\nfiles: %4095[^\n]", names) == 1);
+    for (char *rest = NULL, *name = strtok_r(names, " ", &rest); name != NULL;
+         name = strtok_r(NULL, " ", &rest)) {
+        char path[BASE_PATH_BYTES];
+        (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+        if (access(path, F_OK) != 0) {
+            fail_msg("a dry run names %s, and there is none", path);
+        }
+        count++;
+    }
+    walked = directory;
+    files = 0;
+    assert_int_equal(nftw(directory, count_file, 8, FTW_PHYS), 0);
+    if (files != count) {
+        fail_msg("a dry run names %zu files, and %zu are in %s", count, files, directory);
+    }
 }
 
 json_t *training_manifest(const training_run *run)

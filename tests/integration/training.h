@@ -36,6 +36,10 @@ void *training_file(const training_run *run, const char *file, size_t *size_byte
 void training_assert_same_file(const training_run *a, const char *file_a, const training_run *b,
                                const char *file_b);
 
+/* Fails unless the line "files: " of a dry run has exactly what is in the directory now. What is below checkpoints/
+ * counts as that. */
+void training_assert_files(const test_program *dry, const char *directory);
+
 /* The process of a rank of a job that runs. */
 pid_t training_rank_pid(const training_run *run, int rank);
 
