@@ -172,8 +172,8 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
     if (strcmp(type, "gemma3_text") == 0) {
         return read_gemma3(config, model, reterr);
     }
-    static const char *const llamas[] = {"llama",   "mistral",   "qwen2",  "qwen3",
-                                         "mixtral", "qwen3_moe", "smollm3"};
+    static const char *const llamas[] = {"llama",   "mistral",   "qwen2",   "qwen3",
+                                         "mixtral", "qwen3_moe", "smollm3", "phi3"};
     for (size_t i = 0; i < sizeof llamas / sizeof *llamas; i++) {
         if (strcmp(type, llamas[i]) == 0) {
             return read_llama(config, type, model, reterr);
@@ -181,7 +181,7 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
     }
     return base_fail(reterr, BASE_ERR_UNSUPPORTED,
                      "the family is %s, and plans are made of gpt2, llama, mistral, qwen2, qwen3, "
-                     "mixtral, qwen3_moe, smollm3 and gemma3_text",
+                     "mixtral, qwen3_moe, smollm3, phi3 and gemma3_text",
                      type);
 }
 

@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/read_at.h"
 #include "base/safetensors_index.h"
+#include "checkpoint/fused.h"
 #include "checkpoint/match.h"
 #include "checkpoint/widen.h"
 
@@ -162,6 +163,9 @@ base_status rank_weights_open(rank_weights *weights, const char *path,
         status = base_safetensors_sort(&weights->all, reterr);
     }
     if (status == BASE_OK) {
+        status = rank_fused_split(&weights->all, config, &weights->part_names, reterr);
+    }
+    if (status == BASE_OK) {
         status = rank_tensors_check(&weights->all, config,
                                     tied == RANK_TIED_CONTENTS ? weights : NULL, reterr);
         status = status == BASE_OK
@@ -183,5 +187,6 @@ void rank_weights_close(rank_weights *weights)
     free(weights->files);
     free(weights->all.tensors);
     free(weights->all.by_name);
+    free(weights->part_names);
     *weights = (rank_weights){.files = NULL};
 }

@@ -19,7 +19,8 @@ typedef struct rank_weights {
     base_safetensors all; /* owner and data are NULL */
     rank_weights_file *files;
     int file_count;
-    bool takes_any; /* rank_weights_read takes infinities and NaNs, too */
+    char *part_names; /* of tensors that are parts of a file's (fused.h) */
+    bool takes_any;   /* rank_weights_read takes infinities and NaNs, too */
 } rank_weights;
 
 /* How much of tied tensors, which must hold the same, is compared. */

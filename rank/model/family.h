@@ -137,12 +137,22 @@ typedef struct rank_decode_args {
     float *logits;    /* (A, tp->vocab_count): of this rank's ids */
 } rank_decode_args;
 
+/* Matrices with as many columns that checkpoints may have as one, with their rows one behind the other. They are
+ * neighbours in the order of the family. Names are the ends of those in a checkpoint. */
+enum { RANK_FUSED_PARTS_MAX = 3 };
+
+typedef struct rank_fused {
+    const char *whole; /* NULL: the table's end */
+    const char *parts[RANK_FUSED_PARTS_MAX];
+} rank_fused;
+
 /* Families of models have every member, unless it says otherwise. Adapters are a family, too, of which only the tensors are used. */
 struct rank_family {
     const char *const *model_types; /* config.json's model_type; ends with NULL */
     const char *const *ignored;     /* tensors of checkpoints that are ignored: patterns of fnmatch;
                                      * ends with NULL */
     const char *file_prefix;        /* before tensor names in a Hugging Face directory */
+    const rank_fused *fused;        /* NULL: none */
 
     /* Reads and checks config.json; and writes the text that Hugging Face reads (a new
      * reference). */

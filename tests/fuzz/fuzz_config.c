@@ -45,8 +45,8 @@ static void configure(const rank_family *family, const json_t *object)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-    static const char *const types[] = {"gpt2",    "llama",     "mistral", "qwen2",      "qwen3",
-                                        "mixtral", "qwen3_moe", "smollm3", "gemma3_text"};
+    static const char *const types[] = {"gpt2",    "llama",     "mistral", "qwen2", "qwen3",
+                                        "mixtral", "qwen3_moe", "smollm3", "phi3",  "gemma3_text"};
     json_t *object = json_loadb((const char *)data, size_bytes, JSON_REJECT_DUPLICATES, NULL);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         const rank_family *family = rank_family_find(types[i]);

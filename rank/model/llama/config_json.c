@@ -10,6 +10,9 @@ static const char QWEN3[] = "qwen3";
 static const char QWEN3_MOE[] = "qwen3_moe";
 static const char MIXTRAL[] = "mixtral";
 static const char SMOLLM3[] = "smollm3";
+static const char PHI3[] = "phi3";
+static const char PARTIAL[] =
+    "partial_rotary_factor"; /* of a head's elements, rope turns so many */
 static const char LINEAR[] = "linear";
 static const char LLAMA3[] = "llama3";
 
@@ -144,6 +147,11 @@ static bool is_type(const json_t *object, const char *wanted)
     return type != NULL && strcmp(type, wanted) == 0;
 }
 
+static bool given(const json_t *value)
+{
+    return value != NULL && !json_is_null(value);
+}
+
 /* What the context was before it was made longer, and whether Llama 3's bounds are in order. */
 static base_status read_original(const json_t *rope, double *of, base_error *reterr)
 {
@@ -169,7 +177,12 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     const json_t *type = json_object_get(rope, "rope_type");
     const char *name = json_string_value(type != NULL ? type : json_object_get(rope, "type"));
     const json_t *with_theta = json_object_get(rope, "rope_theta") != NULL ? rope : object;
+    const json_t *partial = json_object_get(rope, PARTIAL);
+    partial = partial != NULL ? partial : json_object_get(object, PARTIAL);
     of[LLAMA_THETA] = is_type(object, MIXTRAL) ? 1e6 : is_type(object, SMOLLM3) ? 2e6 : 1e4;
+    if (given(partial) && json_number_value(partial) != 1.0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be 1", PARTIAL);
+    }
     base_status status = rank_config_number(with_theta, "rope_theta", &of[LLAMA_THETA], reterr);
     if (status == BASE_OK && name == NULL && json_object_get(rope, "factor") != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "a factor of rope without a rope_type");
@@ -301,11 +314,6 @@ static base_status read_shape(const json_t *object, rank_model_config *read, bas
     return status;
 }
 
-static bool given(const json_t *value)
-{
-    return value != NULL && !json_is_null(value);
-}
-
 /* N, if layers N-1, 2N-1 … are those of which `layers` says 0; 0, if it says that of none. */
 static base_status find_interval(const json_t *layers, int count, int *interval, base_error *reterr)
 {
@@ -408,7 +416,8 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
         read.settings[LLAMA_HEAD_NORMS] = is_type(object, QWEN3) || is_type(object, QWEN3_MOE);
         const json_t *tied = json_object_get(object, "tie_word_embeddings");
         read.settings[LLAMA_TIED] = tied != NULL ? json_is_true(tied) : is_type(object, SMOLLM3);
-        read.settings[LLAMA_EPSILON] = is_type(object, MIXTRAL) ? 1e-5 : 1e-6;
+        read.settings[LLAMA_EPSILON] =
+            is_type(object, MIXTRAL) || is_type(object, PHI3) ? 1e-5 : 1e-6;
         status = rank_config_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);
     }
     if (status == BASE_OK) {

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# A Phi-3, whose files have queries, keys and values as one matrix, and gate and up as another: on each number of ranks
+# it draws the tokens that transformers has drawn, and so does what is trained of it, which is a Llama.
+#   phi3.sh BIN MODEL TOKENIZER SCRATCH
+set -euo pipefail
+
+PATH=$1:$PATH
+model=$2
+rm -rf "$4"
+mkdir -p "$4/phi3"
+cp "$3" "$4/phi3/tokenizer.json"
+cd "$4"
+
+fail() {
+    echo "phi3: $*"
+    exit 1
+}
+
+cp "$model/config.json" "$model/model.safetensors" phi3/
+sed 's/, "prompt_token_ids.*/}/' "$model/tokens.json" >prompts.jsonl
+ids() { tr -d ' \n' <"$1" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
+ids "$model/tokens.json" >wanted
+[ "$(wc -l <wanted)" -eq 4 ] || fail "the fixture has $(wc -l <wanted) lists of tokens"
+
+same() { # OUT ARGUMENTS...
+    launcher --mode tp-cpu --max-new-tokens 24 --ignore-eos --quiet --no-bind --prompts prompts.jsonl --out "$@" >out 2>err ||
+        fail "$*: $(cat err)"
+    ids "$1/results.json" | cmp -s - wanted || fail "$* has other tokens than transformers: $(ids "$1/results.json")"
+}
+same of-1 --checkpoint phi3
+same of-4 --checkpoint phi3 --ranks 4
+
+# Steps that change nothing: the model is read and written whole.
+echo '{"text": "a b c d"}' >data.jsonl
+launcher --checkpoint phi3 --data data.jsonl --loss-on all --context 64 --batch 1 --steps 1 --lr 0 --no-scaling --quiet --no-bind --out trained 2>err ||
+    fail "no training: $(cat err)"
+grep -q '"model_type": "llama"' trained/config.json || fail "what is trained is no Llama: $(cat trained/config.json)"
+same of-trained --checkpoint trained
+
+said() { grep -oE '"parameters": [0-9.]*' "$1" | head -1 | cut -d' ' -f2; }
+launcher plan --checkpoint phi3 --decode --json >plan.json || fail "no plan"
+[ -n "$(said plan.json)" ] && [ "$(said plan.json)" = "$(said of-1/results.json)" ] ||
+    fail "$(said plan.json) parameters are planned, not $(said of-1/results.json)"
+
+refused() { # WHAT CHANGE
+    rm -rf changed
+    cp -r phi3 changed
+    sed -i "$2" changed/config.json
+    launcher --mode generate --checkpoint changed --prompt hello --quiet >out 2>err && fail "not refused: $2"
+    grep -q -- "$1" err || fail "not refused with \"$1\", but: $(cat err)"
+}
+refused 'partial_rotary_factor must be 1' 's/"partial_rotary_factor": 1.0/"partial_rotary_factor": 0.75/'
+refused 'rope_type "longrope" is none of' 's/^{/{"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]},/'
+refused 'layers.0.self_attn.qkv_proj.weight has another shape' 's/"num_key_value_heads": 2/"num_key_value_heads": 4/'
+refused 'layers.0.self_attn.qkv_proj.weight has another shape' 's/"num_key_value_heads": 2/"num_key_value_heads": 1/'
+refused 'layers.0.mlp.gate_up_proj.weight has another shape' 's/"intermediate_size": 48/"intermediate_size": 24/'
+echo "phi3: passed"
