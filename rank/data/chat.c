@@ -389,6 +389,12 @@ base_status rank_chat_encode_lesson(const rank_chat *chat, rank_tokenizer *token
     const char *role = messages->texts;
     ids->count = 0;
     base_status status = check_program(chat, "", reterr);
+    if (status == BASE_OK && rank_tokenizer_takes_spaces(tokenizer)) {
+        /* between parts that are encoded one by one nobody knows whose it is */
+        status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "no chats are learned with a tokenizer whose added tokens take the "
+                           "spaces beside them (lstrip, rstrip)");
+    }
     status = status == BASE_OK ? render(chat, messages, false, &text, reterr) : status;
     for (uint32_t i = 0; status == BASE_OK && i < messages->count; i++) {
         const bool passes = messages->passed_over != NULL && messages->passed_over[i] != 0;

@@ -64,8 +64,8 @@ BASE_MUST_CHECK base_status rank_chat_encode(const rank_chat *chat, rank_tokeniz
 /* Encodes a whole chat to learn from, up to the token that ends its last answer. A token that is not learned is
  * ~id: all but what the assistant says, with the token behind it, in messages that are not passed over. Each answer
  * begins where rank_chat_encode ends, so that its tokens are those that are drawn. ids: as above. BASE_ERR_INVALID:
- * there is no answer, or the program refuses the messages. BASE_ERR_UNSUPPORTED: there is no program, or no token
- * ends an answer. */
+ * there is no answer, or the program refuses the messages. BASE_ERR_UNSUPPORTED: there is no program, no token
+ * ends an answer, or the tokenizer's added tokens take the spaces beside them. */
 BASE_MUST_CHECK base_status rank_chat_encode_lesson(const rank_chat *chat,
                                                     rank_tokenizer *tokenizer,
                                                     const rank_chat_messages *messages,

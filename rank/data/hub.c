@@ -345,9 +345,12 @@ static base_status cut(const encoding *of, bool late, const uint8_t *text, size_
             at++;
             continue;
         }
-        status = encode(of, text + done, at - done);
+        const hub_token *token = &of->self->tokens[id];
+        const size_t left = token->takes_left ? hub_spaces_trailing(text + done, at - done) : 0;
+        status = encode(of, text + done, at - done - left);
         put(of, id);
         at += bytes;
+        at += token->takes_right ? hub_spaces_leading(text + at, text_bytes - at) : 0;
         done = at;
     }
     return status == BASE_OK ? encode(of, text + done, text_bytes - done) : status;

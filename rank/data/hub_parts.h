@@ -20,8 +20,10 @@ enum {
 typedef struct hub_token {
     uint32_t offset;
     uint32_t size_bytes;
-    bool special; /* prints nothing, and no piece becomes it */
-    bool late;    /* an added one that is looked for in what is normalised already */
+    bool special;     /* prints nothing, and no piece becomes it */
+    bool late;        /* an added one that is looked for in what is normalised already */
+    bool takes_left;  /* an added one to which the white space before it belongs, */
+    bool takes_right; /* and that behind it */
 } hub_token;
 
 /* Two tokens become one. */

@@ -143,15 +143,20 @@ static base_status read_added(rank_tokenizer *self, const json_t *added, size_t 
             return base_fail(reterr, BASE_ERR_INVALID, "added token %zu is empty or not the first",
                              index);
         }
-        if (!hub_is_off(entry, "lstrip") || !hub_is_off(entry, "rstrip") ||
-            !hub_is_off(entry, "single_word")) {
-            return base_fail(reterr, BASE_ERR_UNSUPPORTED, "added token %s takes spaces beside it",
+        const bool left = !hub_is_off(entry, "lstrip");
+        const bool right = !hub_is_off(entry, "rstrip");
+        const bool late = json_is_true(json_object_get(entry, "normalized"));
+        if (!hub_is_off(entry, "single_word") || (late && (left || right))) {
+            return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                             "added token %s depends on normalised text beside it",
                              json_string_value(content));
         }
         *token = (hub_token){.offset = (uint32_t)*used,
                              .size_bytes = (uint32_t)size_bytes,
                              .special = json_is_true(json_object_get(entry, "special")),
-                             .late = json_is_true(json_object_get(entry, "normalized"))};
+                             .late = late,
+                             .takes_left = left,
+                             .takes_right = right};
         memcpy(self->bytes + *used, json_string_value(content), size_bytes);
         if (token->late && self->normalises) {
             const uint8_t *normal = NULL;

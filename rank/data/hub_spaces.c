@@ -229,3 +229,43 @@ size_t hub_spaces_word_end(const rank_tokenizer *self, const uint8_t *text, size
     }
     return text_bytes;
 }
+
+/* Bytes of the white space, one character, at `at`; 0: there is none. */
+static size_t space_at(const uint8_t *at, size_t bytes)
+{
+    static const char *const wide[] = {"\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001",
+                                       "\u2002",   "\u2003", "\u2004", "\u2005", "\u2006",
+                                       "\u2007",   "\u2008", "\u2009", "\u200a", "\u2028",
+                                       "\u2029",   "\u202f", "\u205f", "\u3000"};
+    if (bytes > 0 && (at[0] == ' ' || (at[0] >= '\t' && at[0] <= '\r'))) {
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        const size_t length = strlen(wide[i]);
+        if (length <= bytes && memcmp(at, wide[i], length) == 0) {
+            return length;
+        }
+    }
+    return 0;
+}
+
+size_t hub_spaces_leading(const uint8_t *text, size_t text_bytes)
+{
+    size_t count = 0;
+    for (size_t more = 1; more > 0; count += more) {
+        more = space_at(text + count, text_bytes - count);
+    }
+    return count;
+}
+
+size_t hub_spaces_trailing(const uint8_t *text, size_t text_bytes)
+{
+    size_t end = text_bytes;
+    for (size_t length = 1; length <= 3 && length <= end; length++) {
+        if (space_at(text + end - length, length) == length) {
+            end -= length;
+            length = 0;
+        }
+    }
+    return text_bytes - end;
+}

@@ -33,6 +33,9 @@ bool hub_spaces_prepends(const rank_tokenizer *self, rank_tokenizer_place place,
 BASE_MUST_CHECK base_status hub_spaces_put(rank_tokenizer *self, bool prepends,
                                            const uint8_t **text, size_t *text_bytes,
                                            const uint32_t **origins, base_error *reterr);
+/* Bytes of white space at the text's begin, and at its end: what the library's \s matches. */
+size_t hub_spaces_leading(const uint8_t *text, size_t text_bytes);
+size_t hub_spaces_trailing(const uint8_t *text, size_t text_bytes);
 /* The end of the word that begins at `begin`. */
 size_t hub_spaces_word_end(const rank_tokenizer *self, const uint8_t *text, size_t text_bytes,
                            size_t begin);

@@ -6,7 +6,8 @@
 
 /* How many of the text's bytes can be cut off so that both parts together have the tokens of the whole: up to
  * the last space between two visible ASCII characters. A word begins with such a space in our own splits, in
- * those of GPT-2, and in Llama 3's and its relatives'. Where there is none, up to the last end of a line
+ * those of GPT-2, and in Llama 3's and its relatives'. (Not so behind the letters of an added token that is not special
+ * and takes the spaces beside it, as "</s>" of Phi-3.) Where there is none, up to the last end of a line
  * between two such characters, which is a piece of its own in all but our own splits. 0: there is no such
  * place. */
 size_t rank_text_cut(const char *text, size_t text_bytes);

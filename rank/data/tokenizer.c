@@ -69,6 +69,16 @@ int32_t rank_tokenizer_added_at(const rank_tokenizer *tokenizer, const char *tex
     return found;
 }
 
+bool rank_tokenizer_takes_spaces(const rank_tokenizer *tokenizer)
+{
+    bool takes = false;
+    for (size_t i = 0; i < tokenizer->added_count; i++) {
+        const hub_token *token = &tokenizer->tokens[tokenizer->added[i]];
+        takes = takes || token->takes_left || token->takes_right;
+    }
+    return takes;
+}
+
 void rank_tokenizer_make_special(rank_tokenizer *tokenizer, int32_t id)
 {
     BASE_ASSERT(id >= 0);

@@ -37,6 +37,15 @@ launcher --checkpoint phi3 --data data.jsonl --loss-on all --context 64 --batch 
 grep -q '"model_type": "llama"' trained/config.json || fail "what is trained is no Llama: $(cat trained/config.json)"
 same of-trained --checkpoint trained
 
+# Added tokens that take the spaces beside them, as Phi-3's: a chat is answered, and none is learned.
+cp -r phi3 strips
+sed -i '0,/"rstrip": false/s//"rstrip": true/' strips/tokenizer.json
+echo '{% for m in messages %}{{ m.content }}</s>{% endfor %}' >strips/chat_template.jinja
+echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >chats.jsonl
+launcher --mode generate --checkpoint strips --chat --prompt a --max-new-tokens 2 --quiet --no-bind >out 2>err || fail "no answer: $(cat err)"
+launcher --checkpoint strips --data chats.jsonl --context 64 --batch 1 --steps 1 --no-scaling --quiet --no-bind --out none >out 2>err && fail "a chat is learned"
+grep -q 'no chats are learned with a tokenizer' err || fail "no chats are learned: $(cat err)"
+
 said() { grep -oE '"parameters": [0-9.]*' "$1" | head -1 | cut -d' ' -f2; }
 launcher plan --checkpoint phi3 --decode --json >plan.json || fail "no plan"
 [ -n "$(said plan.json)" ] && [ "$(said plan.json)" = "$(said of-1/results.json)" ] ||

@@ -120,6 +120,21 @@ def make_spaced(kind, normalizer, split, by_words, texts):
                               "special": special}), file=file)
 
 
+def make_strips(kind):
+    """What the tokenizer of that kind makes of texts if its second special token takes white space behind it, and its
+    third one on both sides, as those of Phi-3 do."""
+    content = json.loads((HERE / f"hub_{kind}.json").read_text())
+    for token, (left, right) in zip(content["added_tokens"], [(False, False), (False, True), (True, True)]):
+        token["lstrip"], token["rstrip"] = left, right
+    tokenizer = Tokenizer.from_str(json.dumps(content))
+    names = [token["content"] for token in content["added_tokens"][:3]]
+    more = ["a {2} b", "{1}\n\n{1} \t{2}  {0} x {0}", "  {1} a{1}b \n{2}", "\u3000{2}\u00a0\u2003{1}\u0085\u200bx", "{1} ", " {2}", "{2}{2} {2}",
+            "\u2028 a\u1680{2}\u205f\u202f\u2029b\x0b\x0c\x1c{2}\x1f", "é {2} é{1} é"]
+    with open(HERE / f"hub_{kind}_strips_ids.jsonl", "w") as file:
+        for text in [one.format(*names) for one in more]:
+            print(json.dumps({"text": text, "special": ids(tokenizer, text)[1]}), file=file)
+
+
 def main():
     texts = TEXTS + MORE
     for kind, (normalizer, split, by_words) in SPACED.items():
@@ -154,6 +169,8 @@ def main():
                 normal = unicodedata.normalize("NFC", text) if kind == "qwen2" else text
                 print(json.dumps({"text": text, **({"normal": normal} if normal != text else {}), "ids": plain,
                                   "special": special}), file=file)
+    for kind in ("llama2", "gpt2"):
+        make_strips(kind)
 
 
 if __name__ == "__main__":

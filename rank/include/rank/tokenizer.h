@@ -32,6 +32,9 @@ const char *rank_tokenizer_end_token(const rank_tokenizer *tokenizer);
 int32_t rank_tokenizer_added_at(const rank_tokenizer *tokenizer, const char *text,
                                 size_t text_bytes, size_t *token_bytes);
 
+/* Whether white space beside an added token belongs to it (lstrip, rstrip), as in Phi-3's tokenizer. */
+bool rank_tokenizer_takes_spaces(const rank_tokenizer *tokenizer);
+
 /* From now on the added token is one that the tokenizer calls special. */
 void rank_tokenizer_make_special(rank_tokenizer *tokenizer, int32_t id);
 

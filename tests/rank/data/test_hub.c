@@ -70,6 +70,48 @@ static void check_kind(const char *kind)
     rank_tokenizer_destroy(special);
 }
 
+/* The second added token takes the white space behind it, the third one that on both sides. */
+static void check_strips(const char *kind)
+{
+    char path[256];
+    test_directory scratch;
+    json_t *fixture = NULL;
+    int fixtures = 0;
+    (void)snprintf(path, sizeof path, ORACLE_DIRECTORY "/hub_%s.json", kind);
+    json_t *root = json_load_file(path, 0, NULL);
+    json_t *added = json_object_get(root, "added_tokens");
+    for (size_t i = 1; i < 3; i++) {
+        json_t *token = json_array_get(added, i);
+        assert_int_equal(json_object_set_new(token, "lstrip", json_boolean(i == 2)), 0);
+        assert_int_equal(json_object_set_new(token, "rstrip", json_true()), 0);
+    }
+    test_directory_make(&scratch);
+    assert_int_equal(json_dump_file(root, test_directory_path(&scratch, "strips.json"), 0), 0);
+    rank_tokenizer *tokenizer = load(test_directory_path(&scratch, "strips.json"));
+    test_directory_remove(&scratch);
+    json_decref(root);
+    rank_tokenizer_allow_special(tokenizer);
+    assert_true(rank_tokenizer_takes_spaces(tokenizer));
+    (void)snprintf(path, sizeof path, ORACLE_DIRECTORY "/hub_%s_strips_ids.jsonl", kind);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while ((fixture = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
+        check_ids(tokenizer, json_object_get(fixture, "text"), json_object_get(fixture, "special"));
+        fixtures++;
+        json_decref(fixture);
+    }
+    assert_int_equal(fixtures, 9);
+    (void)fclose(file);
+    rank_tokenizer_destroy(tokenizer);
+}
+
+static void added_tokens_may_take_the_spaces_beside_them(void **state)
+{
+    (void)state;
+    check_strips("llama2");
+    check_strips("gpt2");
+}
+
 static void ids_are_those_of_the_library(void **state)
 {
     (void)state;
@@ -181,7 +223,9 @@ static void what_is_not_known_is_named(void **state)
     expect_refused("(?i:", "(?i", "expression");
     expect_refused("\"add_prefix_space\":false", "\"add_prefix_space\":true", "adds a space");
     expect_refused("\"TemplateProcessing\"", "\"BertProcessing\"", "post-processor BertProcessing");
-    expect_refused("\"lstrip\":false", "\"lstrip\":true", "spaces beside");
+    expect_refused("\"single_word\":false", "\"single_word\":true", "text beside it");
+    expect_kind_refused("llama2", "\"<late>\",\"single_word\":false,\"lstrip\":false",
+                        "\"<late>\",\"single_word\":false,\"lstrip\":true", "text beside it");
     expect_refused("\"zqzq\":512", "\"zqzq\":1048576", "integers from 0");
     expect_refused("\"zqzq\":512", "\"zqzq\":300", "token 300");
     expect_refused("\"merges\":[[\"", "\"merges\":[[\"nowhere", "merge 0");
@@ -390,6 +434,7 @@ static void added_tokens_that_are_not_special_are_always_tokens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(added_tokens_may_take_the_spaces_beside_them),
         cmocka_unit_test(ids_are_those_of_the_library),
         cmocka_unit_test(a_template_says_what_stands_before_a_text),
         cmocka_unit_test(all_bytes_come_back),
