@@ -37,6 +37,7 @@ static const char *const OUR_FILES[] = {
     "steptime.png",
     "plots.gp",
     "tokenizer_config.json",
+    "chat_template.jinja",
     "flight.html",
     PROTO_TRACE_FILE,
     "adapter_config.json",

@@ -318,6 +318,7 @@ static void adapters_and_models_do_not_mix(void **state)
     put_file(out, "adapter/adapter_config.json");
     put_file(out, "adapter/adapter_model.safetensors");
     put_file(out, "adapter/generation_config.json");
+    put_file(out, "chat_template.jinja");
     const launch_out_options options = {.path = out, .overwrite = true};
     assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
     assert_ok(launch_out_directory_clear(&directory, &error), &error);
