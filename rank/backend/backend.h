@@ -79,7 +79,7 @@ typedef struct rank_backend {
 
     bool attention_grad_reads_out; /* else attention_grad does not look at `out` */
     bool packs;                    /* products with many rows are faster if b was packed before */
-    bool packs_narrow; /* packed matrices may be bfloat16 or int8, beside arrays in float32 */
+    bool packs_narrow; /* packed matrices may be bfloat16, int8 or int4, beside arrays in float32 */
     /* Decoding keeps its matrices plain, as (columns, depth), and not packed: products of few rows
      * read them so. Sums of products then have an order of the backend's own. */
     bool plain_weights;

@@ -10,7 +10,7 @@
  *
  * Types. Where an argument names the type of an array, its address is void, and zero is float32. Arithmetic and
  * sums are float32 whatever the arrays are. Only a backend with `cast` takes other types than float32, and one with
- * `packs_narrow` packed matrices in bfloat16 or int8; whoever asks another one for them has made a mistake. */
+ * `packs_narrow` packed matrices in bfloat16, int8 or int4; whoever asks another one for them has made a mistake. */
 #ifndef RANK_BACKEND_OPERATIONS_H
 #define RANK_BACKEND_OPERATIONS_H
 
@@ -47,7 +47,7 @@ typedef struct rank_embed_packed {
     const float *wpe; /* (context, C); NULL: none is added */
     float *out;       /* (T, C) */
     size_t wte_row;   /* 0: packed. Else wte is (columns, C), with so many floats from row to row */
-    rank_type wte_type; /* bfloat16 with wte_row, or as backends with packs_narrow have it */
+    rank_type wte_type; /* bfloat16 with wte_row; or as with packs_narrow, but for int4 */
 } rank_embed_packed;
 
 /* out (T, C) = wte[ids] + wpe[positions]; wpe NULL: wte[ids]. */

@@ -11,58 +11,92 @@ enum {
     RANK_PANEL = 32,      /* columns of a packed matrix that are stored together */
     RANK_LEAVES_MAX = 16, /* of a product's sum */
     RANK_DEPTH_PARTS = 3, /* of one: queries, keys and values */
-    RANK_INT8_BLOCK = 32, /* numbers of a column that share a scale */
-    RANK_INT8_ROWS = 1 + RANK_INT8_BLOCK / 2, /* of a panel: the scales, then pairs */
+    RANK_BLOCK = 32,      /* numbers of a column that share a scale, in int8 and int4 */
 };
 
 /* The type of an array's elements. */
 typedef enum rank_type {
     RANK_FLOAT32,
     RANK_BFLOAT16, /* a float32 without the lower half of its bits */
-    RANK_INT8,     /* of packed matrices alone, see below */
+    RANK_INT8,     /* of packed matrices alone, in blocks, see below; */
+    RANK_INT4,     /* likewise */
 } rank_type;
 
 typedef uint16_t rank_bfloat16; /* the upper half of a float32's bits */
 
-/* "float32", "bfloat16", "int8": as the record has it. NULL: no such type. */
+/* "float32", "bfloat16", "int8", "int4": as the record has it. NULL: no such type. */
 static inline const char *rank_type_name(rank_type type)
 {
-    static const char *const names[] = {"float32", "bfloat16", "int8"};
+    static const char *const names[] = {"float32", "bfloat16", "int8", "int4"};
     return (size_t)type < sizeof names / sizeof *names ? names[type] : NULL;
 }
 
-/* Of int8: a pair of numbers, or a scale. */
+/* Of an element; in blocks it is two numbers of int8, four of int4, or a scale. */
 static inline size_t rank_type_bytes(rank_type type)
 {
     return type == RANK_FLOAT32 ? 4 : 2;
 }
 
-/* Matrices in int8. Each column of the depth is cut into blocks of RANK_INT8_BLOCK numbers, and the
- * last one may be shorter. Blocks begin anew at each leaf of the products' sums: so a rank's part of
- * the depth has exactly the whole matrix's blocks. A block has a scale, max |w| / 127 rounded to
- * bfloat16, and a number is round(w / scale), ties to even, -127 … 127. The largest one is 127 for
- * every rounding of the scale, so no number is off by more than half a step. A scale in bfloat16 has
- * float32's range, which one in float16 has not, and q · scale is exact in float32.
+/* Matrices in blocks: int8 and int4. Each column of the depth is cut into blocks of RANK_BLOCK
+ * numbers, and the last one may be shorter. Blocks begin anew at each leaf of the products' sums: so a
+ * rank's part of the depth has exactly the whole matrix's blocks. A block has a scale in bfloat16, and
+ * a number is q = round(w / scale), ties to even. Such a scale has float32's range, which one in
+ * float16 has not, and q · scale is exact in float32.
  *
- * In a panel a block is a row of RANK_PANEL scales, then a row of RANK_PANEL pairs for each two rows
- * of the matrix: a column's numbers k and k + 1, zero if there is no k + 1. Such rows are what the
- * panel's depth counts, in elements of two bytes: */
-static inline size_t rank_int8_rows(size_t leaf_depth)
+ * int8: the scale is max |w| / 127, and q is -127 … 127. The largest one is 127 for every rounding of
+ * the scale, so no number is off by more than half a step.
+ *
+ * int4: q is -8 … 7. Let m be the number whose magnitude is largest (of equal ones the first). The
+ * scale is m / -n, rounded, for the n of 7, 7.25 … 9 whose sum of squared errors over the block is
+ * least (of equal ones the first). The sum is in float32, in the order of the depth, and each square
+ * and sum is rounded.
+ *
+ * In a panel a block is a row of RANK_PANEL scales, then rows with groups of each column's numbers,
+ * zero behind the last. int8: a row for each 2 numbers, the first one in the lower byte. int4: two
+ * rows for each 8 numbers, which have 32 bits for each column: q + 8 of the numbers 0, 2, 4, 6 in the
+ * lower half, the first one in the lowest bits, and of 1, 3, 5, 7 in the upper half. Such rows are
+ * what the panel's depth counts, in elements of two bytes. */
+static inline bool rank_in_blocks(rank_type type)
 {
-    return (leaf_depth + RANK_INT8_BLOCK - 1) / RANK_INT8_BLOCK + (leaf_depth + 1) / 2;
+    return type == RANK_INT8 || type == RANK_INT4;
+}
+
+/* Of a block of so many numbers. */
+static inline size_t rank_block_rows(rank_type type, size_t numbers)
+{
+    return 1 + (type == RANK_INT4 ? (numbers + 7) / 8 * 2 : (numbers + 1) / 2);
+}
+
+/* Pairs of numbers in a row of a group: how many floats a row of `a` has for it, see rank_product. */
+static inline size_t rank_row_pairs(rank_type type)
+{
+    return type == RANK_INT4 ? 2 : 1;
+}
+
+/* Of an embedding and of an output matrix beside other matrices of a type. In int4 they may lose more
+ * than all others together: docs/MODELS.md has figures. */
+static inline rank_type rank_words_type(rank_type type)
+{
+    return type == RANK_INT4 ? RANK_INT8 : type;
 }
 
 /* Of so many numbers in whole blocks. */
 static inline size_t rank_numbers_bytes(rank_type type, size_t count)
 {
-    const size_t elements = type == RANK_INT8 ? count / RANK_INT8_BLOCK * RANK_INT8_ROWS : count;
+    const size_t elements =
+        rank_in_blocks(type) ? count / RANK_BLOCK * rank_block_rows(type, RANK_BLOCK) : count;
     return elements * rank_type_bytes(type);
 }
 
 /* The rows of a panel that hold `depth` rows of a matrix, whose products have so many leaves. */
 static inline size_t rank_pack_depth(rank_type type, size_t depth, int leaves)
 {
-    return type == RANK_INT8 ? (size_t)leaves * rank_int8_rows(depth / (size_t)leaves) : depth;
+    const size_t leaf = depth / (size_t)leaves;
+    const size_t rest = leaf % RANK_BLOCK;
+    return rank_in_blocks(type)
+               ? (size_t)leaves * (leaf / RANK_BLOCK * rank_block_rows(type, RANK_BLOCK) +
+                                   (rest > 0 ? rank_block_rows(type, rest) : 0))
+               : depth;
 }
 
 /* A matrix (depth, columns) is packed as panels of RANK_PANEL columns, one after the other, each
@@ -84,8 +118,8 @@ typedef struct rank_pack {
     /* 0: panels. Else `to` is (columns, depth), with so many elements from one column to the next. */
     size_t to_row;
     rank_type to_type; /* bfloat16: elements are rounded as cast rounds them. With to_row, or in a
-                          backend with packs_narrow. int8: the rows begin with a block and are of one
-                          leaf; in such a backend, without to_row */
+                          backend with packs_narrow. int8, int4: the rows begin with a block and are
+                          of one leaf; in such a backend, without to_row */
 } rank_pack;
 
 /* c (rows, columns) = a (rows, depth) · b; or, with accumulate, c += it.
@@ -101,11 +135,11 @@ typedef struct rank_pack {
  * With packs_narrow a packed b may be bfloat16, beside a in float32: the bits are those of the same
  * numbers in float32.
  *
- * It may also be int8. Then each row of a is cut into the same blocks, and is rounded to 16 bits:
+ * It may also be in blocks. Then each row of a is cut into the same blocks, and is rounded to 16 bits:
  * x = round(a / s), ties to even, with s = max |a| / 32767 of the block. A block's sum of q · x is an
  * integer below 2^27, so it has no order. An element of c is the leaf's chain of fused multiply-adds
  * over its blocks: of that sum in float32, times the product of the two scales. What 16 bits lose is
- * a 256th of what 8 bits of the weights have lost. In return a processor multiplies and adds two
+ * a 256th of what 8 bits of the weights have lost, or less. In return a processor multiplies and adds two
  * numbers in each lane. Nothing is accumulated, and depth is one part.
  *
  * With a library's products (backend `cuda`) the order is the library's, whatever the leaves. a and b
@@ -130,7 +164,7 @@ typedef struct rank_product {
     bool b_transposed; /* with b_row: it is (columns, depth) */
     float *scratch;    /* NULL, or what makes many rows faster: rank_pack_count(depth, columns)
                           floats to pack b in, if it is not; rank_narrow_scratch if it is, in another
-                          type than float32. With int8 not NULL */
+                          type than float32. In blocks not NULL */
     void *c;           /* element (row, column) at row·c_row + column */
     rank_type c_type;
     size_t c_row;
@@ -143,12 +177,12 @@ typedef struct rank_product {
                                rows. Only with product_gelu of the backend; NULL: not */
 } rank_product;
 
-/* Floats of a product's scratch, if b is packed and not float32: a panel that is widened, and with int8
- * the rows of a. */
+/* Floats of a product's scratch, if b is packed and not float32: a panel that is widened, and in blocks
+ * the rows of a. That of int4 is enough for int8. */
 static inline size_t rank_narrow_scratch(rank_type type, size_t rows, size_t depth, int leaves)
 {
-    const size_t packed = rank_pack_depth(type, depth, leaves);
-    return packed * (RANK_PANEL + (type == RANK_INT8 ? rows : 0));
+    const size_t packed = rank_pack_depth(type, depth, leaves) * rank_row_pairs(type);
+    return packed * (RANK_PANEL + (rank_in_blocks(type) ? rows : 0));
 }
 
 /* A leaf's range of the depth, where that is one part. */

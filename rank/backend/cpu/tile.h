@@ -1,7 +1,7 @@
 /* One tile of a product: a few rows times a few vectors of columns. Included by kernels/product.c.
  *
  * Registers hold the sums, the panel's vectors and one element of a. Tiles with few rows are wider,
- * because each step of a short chain of additions would wait for the one before. Of int8 the
+ * because each step of a short chain of additions would wait for the one before. In blocks the
  * registers hold a block's sums, and the chain's are in the cache for that long. */
 #ifndef RANK_BACKEND_CPU_TILE_H
 #define RANK_BACKEND_CPU_TILE_H
@@ -31,7 +31,8 @@ typedef enum form {
     FORM_FLOAT32 = RANK_FLOAT32,
     FORM_BFLOAT16 = RANK_BFLOAT16, /* many rows: float32 */
     FORM_INT8 = RANK_INT8,
-    FORM_INT16, /* int8, widened: pairs of 16 bits, and scales in float32 */
+    FORM_INT4 = RANK_INT4,
+    FORM_INT16, /* int8 or int4, widened: pairs of 16 bits, and scales in float32 */
     FORM_COUNT,
 } form;
 
@@ -49,10 +50,11 @@ typedef struct tile {
     int rows;
     int vectors;
     size_t columns; /* that exist: the last tile of a row may be cut */
+    size_t column;  /* of the panel, the tile's first */
     size_t depth;
     const float *a;
     size_t a_row;
-    size_t a_depth;
+    size_t a_depth; /* in blocks rank_row_pairs */
     const char *b;
     form b_form;
     size_t b_row; /* bytes */
@@ -69,9 +71,66 @@ VEC_INLINE size_t ahead_bytes(form of, const tile *at)
     return at->b_row * AHEAD * sizeof(float) / form_bytes(of);
 }
 
-/* A block's integers: sum = the products of its pairs, which stand in `depth` rows of the panel. */
+/* Of 8 numbers in 4 bits: those at one of 4 places in the halves of each lane. With one row few
+ * instructions are what counts: at places 1 and 3 numbers are 16 times too large. */
+VEC_INLINE vec_int get_nibbles(vec_int eight, int place, bool sixteenfold)
+{
+    const vec_bits bits = (vec_bits)eight;
+    return sixteenfold && place % 2 == 1 ? (vec_int)(bits >> 4 * (place - 1) & 0x00f000f0)
+                                         : (vec_int)(bits >> 4 * place & 0x000f000f);
+}
+
+/* A block's integers of int4: sum = the products of its numbers, which stand in groups of 8 of each
+ * column. `a` has, for each row, what the 8 added to each number have made too much, negated; then pairs. */
+VEC_INLINE void add_eights(int_sums sum, int rows, int vectors, const tile *at, const float *a,
+                           const char *b, size_t groups)
+{
+    enum { PAIRS = 4 };
+    const bool one = rows == 1;
+    vec_int high[4] = {{0}};
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        const vec_int begin = vec_set_bits(a + (size_t)r * at->a_row);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            sum[r][v] = begin;
+        }
+    }
+    a++;
+    b += at->column * 2; /* it has stepped over 2 of 4 bytes for each column */
+    for (size_t k = 0; k < groups; k++, a += PAIRS, b += 2 * at->b_row) {
+        vec_int panel[4];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            const char *from = b + (size_t)v * sizeof *panel;
+            panel[v] = (vec_int)vec_get((const void *)from);
+            if ((size_t)v * sizeof *panel % CACHE_LINE == 0) {
+                __builtin_prefetch(from + ahead_bytes(FORM_INT4, at));
+            }
+        }
+#pragma GCC unroll 4
+        for (int place = 0; place < PAIRS; place++) {
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++) {
+                const vec_int pairs = get_nibbles(panel[v], place, one);
+#pragma GCC unroll 16
+                for (int r = 0; r < rows; r++) {
+                    const vec_int pair = vec_set_bits(a + (size_t)r * at->a_row + place);
+                    vec_int *const to = one && place % 2 == 1 ? &high[v] : &sum[r][v];
+                    *to += vec_add_pair(pair, pairs);
+                }
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors && one; v++) {
+        sum[0][v] += high[v] >> 4;
+    }
+}
+
+/* The same of int8, or widened: sum = the products of so many pairs of each column. */
 VEC_INLINE void add_pairs(int_sums sum, int rows, int vectors, form of, const tile *at,
-                          const float *a, const char *b, size_t depth)
+                          const float *a, const char *b, size_t count)
 {
     const size_t vector_bytes = VEC_LANES * form_bytes(of);
 #pragma GCC unroll 16
@@ -81,7 +140,7 @@ VEC_INLINE void add_pairs(int_sums sum, int rows, int vectors, form of, const ti
             sum[r][v] = (vec_int){0};
         }
     }
-    for (size_t k = 0; k < depth; k++, a++, b += at->b_row) {
+    for (size_t k = 0; k < count; k++, a++, b += RANK_PANEL * form_bytes(of)) {
         vec_int panel[4];
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
@@ -103,22 +162,29 @@ VEC_INLINE void add_pairs(int_sums sum, int rows, int vectors, form of, const ti
     }
 }
 
-/* sum += a·b of int8, over some whole blocks. */
+/* sum += a·b in blocks, over some whole ones. */
 VEC_INLINE void add_blocks(sums sum, int rows, int vectors, form of, const tile *at, size_t first,
                            size_t depth)
 {
-    const float *a = at->a + first;
+    const size_t a_depth = of == FORM_INT8 ? 1 : of == FORM_INT4 ? 2 : at->a_depth;
+    const size_t full = rank_block_rows(a_depth == 1 ? RANK_INT8 : RANK_INT4, RANK_BLOCK);
+    const float *a = at->a + first * a_depth;
     const char *b = at->b + first * at->b_row;
     size_t left = depth;
     while (left > 0) {
-        const size_t block = left < RANK_INT8_ROWS ? left : RANK_INT8_ROWS;
+        const size_t block = left < full ? left : full;
         int_sums pairs;
-        add_pairs(pairs, rows, vectors, of, at, a + 1, b + at->b_row, block - 1);
+        if (of == FORM_INT4) {
+            add_eights(pairs, rows, vectors, at, a + 1, b + at->b_row, block / 2);
+        } else {
+            add_pairs(pairs, rows, vectors, of, at, a + a_depth, b + at->b_row,
+                      (block - 1) * a_depth);
+        }
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
             const char *from = b + (size_t)v * VEC_LANES * form_bytes(of);
-            const vec scale = of == FORM_INT8 ? vec_get_bfloat16((const void *)from)
-                                              : vec_get((const void *)from);
+            const vec scale = of == FORM_INT16 ? vec_get((const void *)from)
+                                               : vec_get_bfloat16((const void *)from);
 #pragma GCC unroll 16
             for (int r = 0; r < rows; r++) {
                 const vec whole = __builtin_convertvector(pairs[r][v], vec);
@@ -126,7 +192,7 @@ VEC_INLINE void add_blocks(sums sum, int rows, int vectors, form of, const tile 
             }
         }
         left -= block;
-        a += block;
+        a += block * a_depth;
         b += block * at->b_row;
     }
 }
@@ -135,7 +201,7 @@ VEC_INLINE void add_blocks(sums sum, int rows, int vectors, form of, const tile 
 VEC_INLINE void add_chain(sums sum, int rows, int vectors, form of, const tile *at, size_t first,
                           size_t depth)
 {
-    if (of == FORM_INT8 || of == FORM_INT16) {
+    if (of >= FORM_INT8) {
         add_blocks(sum, rows, vectors, of, at, first, depth);
         return;
     }
@@ -261,6 +327,7 @@ VEC_INLINE void do_tile(int rows, int vectors, form of, const tile *at)
     TILE_OF(FORM_FLOAT32, float32, rows, vectors)                                                  \
     TILE_OF(FORM_BFLOAT16, bfloat16, rows, vectors)                                                \
     TILE_OF(FORM_INT8, int8, rows, vectors)                                                        \
+    TILE_OF(FORM_INT4, int4, rows, vectors)                                                        \
     TILE_OF(FORM_INT16, int16, rows, vectors)
 
 TILE(1, WIDE_VECTORS)
@@ -289,9 +356,8 @@ TILE(14, TILE_VECTORS)
 #endif
 
 static void (*const tiles[FORM_COUNT][TILE_ROWS + 1])(const tile *at) = {
-    [FORM_FLOAT32] = {EACH_TILE(tile_float32_)},
-    [FORM_BFLOAT16] = {EACH_TILE(tile_bfloat16_)},
-    [FORM_INT8] = {EACH_TILE(tile_int8_)},
+    [FORM_FLOAT32] = {EACH_TILE(tile_float32_)}, [FORM_BFLOAT16] = {EACH_TILE(tile_bfloat16_)},
+    [FORM_INT8] = {EACH_TILE(tile_int8_)},       [FORM_INT4] = {EACH_TILE(tile_int4_)},
     [FORM_INT16] = {EACH_TILE(tile_int16_)},
 };
 

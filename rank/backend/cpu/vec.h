@@ -33,6 +33,7 @@ typedef float vec_half __attribute__((vector_size(2 * VEC_LANES)));
 typedef uint32_t vec_bits __attribute__((vector_size(4 * VEC_LANES)));
 typedef uint64_t vec_wide __attribute__((vector_size(4 * VEC_LANES)));
 typedef int32_t vec_word __attribute__((may_alias));
+typedef int16_t vec_halves __attribute__((vector_size(4 * VEC_LANES)));
 typedef uint16_t vec_bfloat16 __attribute__((vector_size(2 * VEC_LANES), aligned(2), may_alias));
 
 VEC_INLINE vec vec_set(float x)
@@ -332,11 +333,11 @@ VEC_INLINE float vec_largest_bits(vec_int largest)
     return ((vec)most)[0];
 }
 
-/* The nearest integers, ties to even, -most … most; most if it is not a number. most: below 2^22. */
-VEC_INLINE vec_int vec_round(vec x, float most)
+/* The nearest integers, ties to even, least … most; most if it is not a number. Both: below 2^22. */
+VEC_INLINE vec_int vec_round(vec x, float least, float most)
 {
     const vec magic = vec_set(0x1.8p23f); /* adding it rounds to an integer in the low bits */
-    const vec bounded = vec_max(vec_set(-most), vec_min(x, vec_set(most)));
+    const vec bounded = vec_max(vec_set(least), vec_min(x, vec_set(most)));
     return (vec_int)(bounded + magic) - (vec_int)magic;
 }
 

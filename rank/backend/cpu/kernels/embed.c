@@ -56,10 +56,10 @@ static void get_column(const rank_embed_packed *args, size_t column, float *out)
     }
     const rank_bfloat16 *block = (const rank_bfloat16 *)args->wte + panel + in_panel;
     for (size_t j = 0; j < args->width; j++) {
-        const size_t i = j % RANK_INT8_BLOCK;
+        const size_t i = j % RANK_BLOCK;
         const uint16_t pair = block[(1 + i / 2) * RANK_PANEL];
         out[j] = (float)(int8_t)(i % 2 == 0 ? pair : pair >> 8) * widened(*block);
-        block += i + 1 == RANK_INT8_BLOCK ? RANK_INT8_ROWS * RANK_PANEL : 0;
+        block += i + 1 == RANK_BLOCK ? rank_block_rows(RANK_INT8, RANK_BLOCK) * RANK_PANEL : 0;
     }
 }
 

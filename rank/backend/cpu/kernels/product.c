@@ -9,8 +9,9 @@
  * A packed b in bfloat16 is half as much to read. Each element is widened to the float32 that it is
  * the upper half of, so the sums are those of the same numbers in float32, bit for bit. Few rows
  * widen as they read; many rows would do so again for each tile, and read a panel that was widened
- * once. Of int8 it is the same, but for the rows of a, which are rounded beforehand (product.h): a
- * then has as many elements in a row as a panel has rows, a scale and pairs for each block.
+ * once. In blocks it is the same, but for the rows of a, which are rounded beforehand (product.h). Of
+ * int8 a row of a then has one float for each row of a panel: a scale and pairs for each block. Of
+ * int4 it has two: a scale, what 8 added to each number has made too much, and pairs.
  *
  * A matrix b that is not packed is read in place if its rows are close to each other. Rows far
  * apart share the same few sets of the caches, so such a matrix is packed first. With leaves a tile
@@ -25,11 +26,10 @@ enum {
     DEPTH_AT_ONCE = 1024,      /* of panels that many rows meet */
     ROWS_FLOATS = 144 * 1024,  /* of a, that stay in the second cache with a block of panels */
     PANELS_FLOATS = 64 * 1024, /* of such a block: 256 KiB */
-    BLOCKS_AT_ONCE = DEPTH_AT_ONCE / RANK_INT8_ROWS * RANK_INT8_ROWS, /* of int8: whole blocks */
-    FAR_ROW = 1024,    /* floats between rows of b from which on it is packed */
-    PIECE_DEPTH = 256, /* of a panel that is packed by itself */
-    LEAF_ROWS = 126,   /* that meet it for each leaf: whole tiles, whose sums stay in the caches */
-    MANY_TILES = 3,    /* rows of so many tiles: b is widened beforehand */
+    FAR_ROW = 1024,            /* floats between rows of b from which on it is packed */
+    PIECE_DEPTH = 256,         /* of a panel that is packed by itself */
+    LEAF_ROWS = 126, /* that meet it for each leaf: whole tiles, whose sums stay in the caches */
+    MANY_TILES = 3,  /* rows of so many tiles: b is widened beforehand */
 };
 
 /* A panel's columns of c, for at most TILE_ROWS rows. */
@@ -42,6 +42,7 @@ static void run_panel(tile at, size_t columns)
         run_tile(&at);
         at.b += width * form_bytes(at.b_form);
         at.c += width;
+        at.column += width;
     }
 }
 
@@ -49,8 +50,7 @@ static void run_panel(tile at, size_t columns)
 static void run_block(const rank_product *args, size_t first, size_t end, size_t columns,
                       const tile *of)
 {
-    const size_t b_panel =
-        (args->b_row > 0 ? RANK_PANEL : args->depth * RANK_PANEL) * form_bytes(of->b_form);
+    const size_t b_panel = args->b_row > 0 ? RANK_PANEL * sizeof(float) : args->depth * of->b_row;
     tile at = *of;
     for (size_t row = first; row < end; row += TILE_ROWS) {
         at.rows = end - row < TILE_ROWS ? (int)(end - row) : TILE_ROWS;
@@ -66,27 +66,58 @@ static void run_block(const rank_product *args, size_t first, size_t end, size_t
     }
 }
 
-/* A panel in bfloat16 or int8, for many rows: it is widened once, and not for each tile. */
+/* A row of a panel in bfloat16, or of scales. */
+static void widen_row(const uint16_t *from, float *to)
+{
+    for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
+        vec_put(to + j, vec_get_bfloat16(from + j));
+    }
+}
+
+static void widen_pairs(const uint16_t *from, float *to)
+{
+    for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
+        vec_put(to + j, (vec)vec_get_pairs(from + j));
+    }
+}
+
+/* Two rows of int4: 8 numbers of each column. */
+static void widen_eights(const uint16_t *from, float *to)
+{
+    for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
+        const vec_int eight = (vec_int)vec_get((const void *)(from + 2 * j));
+#pragma GCC unroll 4
+        for (int place = 0; place < 4; place++) {
+            vec_put(to + (size_t)place * RANK_PANEL + j,
+                    (vec)((vec_halves)get_nibbles(eight, place, false) - 8));
+        }
+    }
+}
+
+/* A panel that is not float32, for many rows: it is widened once, and not for each tile. */
 static void widen(const rank_product *args, tile *at)
 {
-    const rank_bfloat16 *from = (const void *)at->b;
+    const uint16_t *from = (const void *)at->b;
     float *to = args->scratch;
-    const bool pairs = at->b_form == FORM_INT8;
+    const bool blocks = rank_in_blocks(args->b_type);
+    const size_t pairs = rank_row_pairs(args->b_type);
+    const size_t block = rank_block_rows(args->b_type, RANK_BLOCK);
     const size_t leaf = args->depth / (size_t)args->leaves;
-    for (size_t k = 0; k < at->depth; k++, from += RANK_PANEL, to += RANK_PANEL) {
-        if (pairs && k % leaf % RANK_INT8_ROWS != 0) {
-            for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
-                vec_put(to + j, (vec)vec_get_pairs(from + j));
-            }
+    for (size_t k = 0, rows = 1; k < at->depth;
+         k += rows, from += rows * RANK_PANEL, to += rows * pairs * RANK_PANEL) {
+        const bool scales = !blocks || k % leaf % block == 0;
+        rows = scales ? 1 : pairs;
+        if (scales) {
+            widen_row(from, to);
+        } else if (args->b_type == RANK_INT8) {
+            widen_pairs(from, to);
         } else {
-            for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
-                vec_put(to + j, vec_get_bfloat16(from + j));
-            }
+            widen_eights(from, to);
         }
     }
     at->b = (const char *)args->scratch;
-    at->b_form = pairs ? FORM_INT16 : FORM_FLOAT32;
-    at->b_row = RANK_PANEL * sizeof(float);
+    at->b_form = blocks ? FORM_INT16 : FORM_FLOAT32;
+    at->b_row = pairs * RANK_PANEL * sizeof(float);
 }
 
 /* A part of the depth: blocks of rows, and for each of them blocks of panels. */
@@ -95,7 +126,7 @@ static void run_depth(const rank_product *args, const tile *of)
     tile at = *of;
     const bool widens = args->b_row == 0 && at.b_form != FORM_FLOAT32 && args->scratch != NULL &&
                         args->rows >= MANY_TILES * TILE_ROWS;
-    const size_t depth = at.depth > 0 ? at.depth : 1;
+    const size_t depth = at.depth > 0 ? at.depth * rank_row_pairs(args->b_type) : 1;
     const size_t rows_fit = ROWS_FLOATS / depth / TILE_ROWS * TILE_ROWS;
     const size_t panels_fit = widens ? 1 : PANELS_FLOATS / depth / RANK_PANEL * RANK_PANEL;
     const size_t rows = rows_fit > TILE_ROWS ? rows_fit : TILE_ROWS;
@@ -121,9 +152,9 @@ static void run(const rank_product *args)
 {
     /* Few rows read a panel once, from memory, in one go. Leaves are not cut. */
     const int whole = args->rows <= TILE_ROWS || args->leaves > 1;
-    const size_t depth_at_once = whole                       ? args->depth
-                                 : args->b_type == RANK_INT8 ? BLOCKS_AT_ONCE
-                                                             : DEPTH_AT_ONCE;
+    const size_t unit =
+        rank_in_blocks(args->b_type) ? rank_block_rows(args->b_type, RANK_BLOCK) : 1;
+    const size_t depth_at_once = whole ? args->depth : DEPTH_AT_ONCE / unit * unit;
     tile at = {.a_row = args->a_row,
                .a_depth = args->a_depth,
                .b_form = (form)args->b_type,
@@ -225,40 +256,50 @@ static void run_unpacked(const rank_product *args, size_t column)
     }
 }
 
-/* A block of a row of a: its scale, then its numbers in pairs. Returns what is behind it. */
-static float *round_block(const float *from, size_t count, float *to)
+/* A block of a row of a: its scale, of int4 what 8 added to each number of b makes too much, negated,
+ * then its numbers in pairs. Returns what is behind them. */
+static float *round_block(rank_type type, const float *from, size_t count, float *to)
 {
-    int16_t rounded[RANK_INT8_BLOCK] = {0};
+    int16_t rounded[RANK_BLOCK] = {0};
     vec_int largest = {0};
+    int32_t sum = 0;
     for (size_t k = 0; k < count; k += VEC_LANES) {
         largest = vec_larger_bits(largest, vec_load(from + k, count - k));
     }
     const float scale = vec_largest_bits(largest) / INT16_MAX;
     for (size_t k = 0; k < count; k += VEC_LANES) {
-        vec_put_low((uint16_t *)rounded + k,
-                    vec_round(vec_load(from + k, count - k) / vec_set(scale), INT16_MAX));
+        vec_put_low(
+            (uint16_t *)rounded + k,
+            vec_round(vec_load(from + k, count - k) / vec_set(scale), -INT16_MAX, INT16_MAX));
     }
-    const size_t pairs = (count + 1) / 2;
-    *to = scale;
-    memcpy(to + 1, rounded, pairs * sizeof *to);
-    return to + 1 + pairs;
+    const size_t pairs = (rank_block_rows(type, count) - 1) * rank_row_pairs(type);
+    *to++ = scale;
+    if (type == RANK_INT4) {
+        for (size_t k = 0; k < RANK_BLOCK; k++) {
+            sum -= 8 * rounded[k];
+        }
+        memcpy(to++, &sum, sizeof sum);
+    }
+    memcpy(to, rounded, pairs * sizeof *to);
+    return to + pairs;
 }
 
-/* The product with an int8 b, as one whose depth is that of the packed b. */
+/* The product with a b in blocks, as one whose depth is that of the packed b. */
 static rank_product with_rounded_rows(const rank_product *args)
 {
     rank_product of = *args;
     const rank_leaf leaf = rank_leaf_of(args, 0);
-    of.depth = rank_pack_depth(RANK_INT8, args->depth, args->leaves);
+    of.depth = rank_pack_depth(args->b_type, args->depth, args->leaves);
     of.a = args->scratch;
-    of.a_row = of.depth;
+    of.a_depth = rank_row_pairs(args->b_type);
+    of.a_row = of.depth * of.a_depth;
     float *to = args->scratch;
     for (size_t row = 0; row < args->rows; row++) {
         const float *from = (const float *)args->a + row * args->a_row;
         for (int i = 0; i < args->leaves; i++, from += leaf.depth) {
-            for (size_t k = 0; k < leaf.depth; k += RANK_INT8_BLOCK) {
+            for (size_t k = 0; k < leaf.depth; k += RANK_BLOCK) {
                 const size_t left = leaf.depth - k;
-                to = round_block(from + k, left < RANK_INT8_BLOCK ? left : RANK_INT8_BLOCK, to);
+                to = round_block(args->b_type, from + k, left < RANK_BLOCK ? left : RANK_BLOCK, to);
             }
         }
     }
@@ -268,7 +309,7 @@ static rank_product with_rounded_rows(const rank_product *args)
 
 void KERNEL(product)(const rank_product *args)
 {
-    rank_product of = args->b_type == RANK_INT8 ? with_rounded_rows(args) : *args;
+    rank_product of = rank_in_blocks(args->b_type) ? with_rounded_rows(args) : *args;
     if (of.b_row >= FAR_ROW && of.scratch != NULL) {
         pack(args, 0, 0, args->depth, args->columns, args->scratch);
         of.b = of.scratch;
