@@ -105,8 +105,8 @@ static const base_field rows[] = {
      .value = "TYPE", .help = "of products: float32, tf32, bfloat16"},
     {OWN(ENUM, ask.weights), .name_of = proto_weights_name, .option = "weights", .value = "TYPE",
      .help =
-         "with --decode, of matrices: checkpoint: as --precision; int8: 8 bits, and a scale for "
-         "32"},
+         "with --decode, of matrices: checkpoint: as --precision; int8, int4: 8 or 4 bits, and a "
+         "scale for 32"},
     {OWN(BOOL, ask.recompute), .option = "recompute",
      .help = "of training: keep only the blocks' inputs for backward, and compute the rest again"},
     {OWN(INT, ask.zero), .least = 0, .most = PROTO_ZERO_PARAMETERS, .option = "zero",

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "plan/bill.h"
-#include "plan/int8.h"
+#include "plan/blocks.h"
 #include "plan/step.h"
 #include "plan/times.h"
 #include "plan/work.h"
@@ -12,8 +12,9 @@ enum { BEST_BYTES = 16 /* a rank's most probable token and its logit */ };
 /* Of a token's row of the embedding. */
 static double row_bytes(const launch_ask *ask, double number_bytes)
 {
-    return ask->weights == PROTO_WEIGHTS_INT8 ? launch_int8_column_bytes(ask->model.width, 1)
-                                              : (double)ask->model.width * number_bytes;
+    return ask->weights == PROTO_WEIGHTS_CHECKPOINT
+               ? (double)ask->model.width * number_bytes
+               : launch_blocks_column_bytes(launch_blocks_words(ask->weights), ask->model.width, 1);
 }
 
 /* Of all weights. A router is float32 whatever the matrices are. */
@@ -21,9 +22,10 @@ static double weight_bytes(const launch_ask *ask, int tensor, double number_byte
 {
     const launch_model *model = &ask->model;
     const launch_stage whole = {.layers = model->layers, .embeds = true, .answers = true};
-    const double bytes = ask->weights == PROTO_WEIGHTS_INT8
-                             ? launch_int8_weight_bytes(model, tensor, number_bytes)
-                             : launch_stage_params(model, &whole, tensor) * number_bytes;
+    const double bytes =
+        ask->weights == PROTO_WEIGHTS_CHECKPOINT
+            ? launch_stage_params(model, &whole, tensor) * number_bytes
+            : launch_blocks_weight_bytes(model, ask->weights, tensor, number_bytes);
     return bytes + launch_model_router_params(model) * (sizeof(float) - number_bytes);
 }
 
@@ -35,9 +37,9 @@ static double unread_bytes(const launch_ask *ask, int tensor, double number_byte
     const launch_stage whole = {.layers = model->layers};
     const double embedding =
         model->tied ? 0 : (double)model->vocab_size / tensor * row_bytes(ask, number_bytes);
-    const double experts = ask->weights == PROTO_WEIGHTS_INT8
-                               ? launch_int8_expert_bytes(model, tensor)
-                               : launch_stage_expert_params(model, &whole, tensor) * number_bytes;
+    const double experts = ask->weights == PROTO_WEIGHTS_CHECKPOINT
+                               ? launch_stage_expert_params(model, &whole, tensor) * number_bytes
+                               : launch_blocks_expert_bytes(model, ask->weights, tensor);
     const double idle = model->experts > 0 ? pow(1 - (double)model->chosen / (double)model->experts,
                                                  (double)ask->batch)
                                            : 0;

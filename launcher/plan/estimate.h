@@ -20,7 +20,7 @@ typedef struct launch_ask {
         local_steps; /* of training: of each replica alone, between two exchanges; 0 and 1: none is */
     launch_adapters adapters; /* of training: with a rank, of a model that is frozen beside them */
     proto_precision precision;
-    proto_weights weights;    /* of decoding: matrices are of the precision, or int8 */
+    proto_weights weights;    /* of decoding: matrices are of the precision, or in blocks */
     double efficiency;        /* share of the peak that products reach */
     double memory_efficiency; /* share of the memory's bandwidth that reading reaches */
     int64_t batch;            /* sequences of a micro-batch; of a decoding step on each replica */

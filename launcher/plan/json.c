@@ -144,8 +144,8 @@ static json_t *adapters_json(const launch_plan *plan)
 /* Of matrices. */
 static const char *weight_type(const launch_ask *ask)
 {
-    return ask->weights == PROTO_WEIGHTS_INT8 ? proto_weights_name((int)ask->weights)
-                                              : proto_precision_name((int)ask->precision);
+    return ask->weights == PROTO_WEIGHTS_CHECKPOINT ? proto_precision_name((int)ask->precision)
+                                                    : proto_weights_name((int)ask->weights);
 }
 
 static json_t *model_json(const launch_plan *plan)

@@ -158,9 +158,11 @@ static void print_head(const launch_plan *plan, FILE *stream)
     print_layout(layout, stream);
     if (ask->decode) {
         (void)fprintf(
-            stream, "step      a token for each of %.0f sequences, %" PRId64 " on each replica%s\n",
+            stream,
+            "step      a token for each of %.0f sequences, %" PRId64 " on each replica%s%s\n",
             best->tokens, ask->batch,
-            ask->weights == PROTO_WEIGHTS_INT8 ? ", with --weights int8" : "");
+            ask->weights == PROTO_WEIGHTS_CHECKPOINT ? "" : ", with --weights ",
+            ask->weights == PROTO_WEIGHTS_CHECKPOINT ? "" : proto_weights_name((int)ask->weights));
     } else {
         const char *with = flags(launch_layout_zero(ask, layout), ask->recompute, with_text);
         (void)fprintf(stream,

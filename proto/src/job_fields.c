@@ -14,7 +14,7 @@
 
 NAMES(proto_loss_on_name, "correction", "all")
 NAMES(proto_precision_name, "float32", "tf32", "bfloat16")
-NAMES(proto_weights_name, "checkpoint", "int8")
+NAMES(proto_weights_name, "checkpoint", "int8", "int4")
 NAMES(proto_schedule_name, "constant", "cosine", "linear")
 NAMES(proto_save_dtype_name, "float32", "bfloat16")
 NAMES(proto_verify_name, "index", "full")
@@ -96,7 +96,8 @@ static const base_field rows[] = {
     {JOB(ENUM, infer.weights), .optional = true, .name_of = proto_weights_name, .option = "weights",
      .value = "TYPE",
      .help = "generate, tp-cpu: how matrices are held: checkpoint: in float32, or in "
-             "bfloat16 if all are so; int8: in 8 bits, with a scale for every 32 (checkpoint)",
+             "bfloat16 if all are so; int8, int4: in 8 or 4 bits, with a scale for every 32 "
+             "(checkpoint)",
      .marks = PROTO_FIELD_ANSWERS},
     {JOB(INT, infer.speculate), .optional = true, .least = 0, .most = PROTO_DRAFT_TOKENS_MAX,
      .option = "speculate", .value = "N",

@@ -449,10 +449,10 @@ static base_status run(bench *b, int rounds, base_error *reterr)
     return status == BASE_OK ? report(b, rounds, reterr) : status;
 }
 
-base_status bench_inference(coll_context *context, const char *checkpoint, int rounds, bool int8,
-                            base_error *reterr)
+base_status bench_inference(coll_context *context, const char *checkpoint, int rounds,
+                            rank_type type, base_error *reterr)
 {
-    bench b = {.world = coll_context_world(context), .type = RANK_INT8};
+    bench b = {.world = coll_context_world(context), .type = type};
     b.rank = coll_comm_rank(b.world);
     b.ranks = coll_comm_size(b.world);
     base_status status = rank_checkpoint_config(checkpoint, &b.config, reterr);
@@ -475,7 +475,7 @@ base_status bench_inference(coll_context *context, const char *checkpoint, int r
     if (status == BASE_OK) {
         status = rank_device_open("cpu", &b.device, reterr);
     }
-    if (status == BASE_OK && !int8) {
+    if (status == BASE_OK && !rank_in_blocks(type)) {
         status = rank_shards_type(&b.config, b.weights, &b.type, reterr);
     }
     if (status == BASE_OK) {

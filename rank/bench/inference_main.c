@@ -11,10 +11,17 @@
 #include "ringfence/coll_error.h"
 
 static const char usage[] =
-    "Usage: launcher --ranks N -- inference-bench CHECKPOINT [ROUNDS [int8]]\n"
+    "Usage: launcher --ranks N -- inference-bench CHECKPOINT [ROUNDS [int8|int4]]\n"
     "Times decoding and prefill on one rank and on all N, against the memory's bandwidth and the\n"
     "matrix products alone, in turns (default 10 rounds, at most 100). CHECKPOINT has a context\n"
-    "of 708 at least. int8: matrices are held as with launcher --weights int8.\n";
+    "of 708 at least. int8, int4: matrices are held as with launcher --weights int8 or int4.\n";
+
+/* NULL: they are as the checkpoint has them. */
+static bool is_type(const char *text, rank_type *type)
+{
+    *type = text == NULL ? RANK_FLOAT32 : strcmp(text, "int8") == 0 ? RANK_INT8 : RANK_INT4;
+    return text == NULL || strcmp(text, rank_type_name(*type)) == 0;
+}
 
 int main(int argc, char **argv)
 {
@@ -22,6 +29,7 @@ int main(int argc, char **argv)
     base_error failure;
     coll_launched *launched = NULL;
     int64_t rounds = 10;
+    rank_type type = RANK_FLOAT32;
     if (base_version_asked(argc, argv, "inference-bench")) {
         return BASE_EXIT_DONE;
     }
@@ -30,7 +38,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc < 2 || argc > 4 || !coll_launched_here() ||
-        (argc == 4 && strcmp(argv[3], "int8") != 0) ||
+        !is_type(argc == 4 ? argv[3] : NULL, &type) ||
         (argc >= 3 && !base_parse_int(argv[2], 1, BENCH_INFERENCE_ROUNDS_MAX, &rounds))) {
         (void)fputs(usage, stderr);
         return BASE_EXIT_USAGE;
@@ -40,7 +48,7 @@ int main(int argc, char **argv)
         return BASE_EXIT_ERROR;
     }
     const base_status status =
-        bench_inference(coll_launched_context(launched), argv[1], (int)rounds, argc == 4, &failure);
+        bench_inference(coll_launched_context(launched), argv[1], (int)rounds, type, &failure);
     if (status != BASE_OK) {
         (void)coll_from_base(status, &failure, &error);
         coll_launched_fail(launched, &error);

@@ -173,10 +173,12 @@ static bool is_plain(const transfer *t)
            (t->options->device->backend->plain_weights && !rows_are_depth(&t->tensor));
 }
 
-/* Matrices that products read have the type that is asked for; all else is float32. */
+/* Matrices that products read have the type that is asked for, or that of words; all else is float32. */
 static rank_type type_of(const transfer *t)
 {
-    return t->tensor.pack == RANK_TENSOR_PLAIN ? RANK_FLOAT32 : t->options->type;
+    return t->tensor.pack == RANK_TENSOR_PLAIN    ? RANK_FLOAT32
+           : t->tensor.cut.kind == RANK_CUT_VOCAB ? rank_words_type(t->options->type)
+                                                  : t->options->type;
 }
 
 /* How many leaves the products with this rank's part have, if its form depends on that: one, unless their sum is
@@ -184,7 +186,7 @@ static rank_type type_of(const transfer *t)
 static int leaves_of(const transfer *t)
 {
     const int depth_axis = t->tensor.pack == RANK_TENSOR_PACKED ? 0 : 1;
-    return type_of(t) == RANK_INT8 && t->tensor.cut.kind != RANK_CUT_NONE &&
+    return rank_in_blocks(type_of(t)) && t->tensor.cut.kind != RANK_CUT_NONE &&
                    t->tensor.cut.axis == depth_axis
                ? rank_decoder_describe(t->options->config, t->options->tp->ranks).leaves
                : 1;
@@ -195,7 +197,7 @@ static size_t depth_of(const transfer *t)
     return rows_are_depth(&t->tensor) ? t->rows.count : t->columns.count;
 }
 
-/* Where row `row` of the matrix stands in a panel: in a block of int8 its first one. */
+/* Where row `row` of the matrix stands in a panel: in a block its first one. */
 static size_t packed_row(const transfer *t, size_t row)
 {
     const size_t leaf = depth_of(t) / (size_t)leaves_of(t);

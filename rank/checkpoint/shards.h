@@ -30,7 +30,7 @@ typedef struct rank_shards_options {
     const rank_device *device;
     const rank_tp *tp;
     rank_type type; /* of matrices; bfloat16 for a backend with plain_weights or packs_narrow,
-                       int8 for one with packs_narrow; they are rounded as they are read */
+                       int8 and int4 for one with packs_narrow; they are rounded as they are read */
     /* Of the configuration; NULL: none. With matrices in float32 rank_shards_load adds them to what it reads. Else they
      * stand beside the matrices, in float32, for a backend that packs. */
     const float *adapters;

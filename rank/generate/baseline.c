@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "checkpoint/shards.h"
 #include "generate/alone.h"
 #include "generate/free_memory.h"
 #include "ringfence/coll_error.h"
@@ -41,15 +42,21 @@ bool rank_baseline_fits(uint64_t model_bytes, int copies, uint64_t free_bytes,
     return false;
 }
 
+static uint64_t whole_bytes(const rank_device *device, const rank_model_config *config,
+                            rank_type type)
+{
+    const rank_tp one = {.ranks = 1,
+                         .vocab_count = RANK_TP_LEAVES * rank_tp_leaf_width(config->vocab_size)};
+    return rank_shards_plan(
+        &(rank_shards_options){.config = config, .device = device, .tp = &one, .type = type});
+}
+
 /* What a rank that has the whole model needs for its weights. */
 static uint64_t model_bytes_of(const rank_generate_options *options)
 {
     const rank_draft_model *draft = options->draft;
-    const uint64_t bytes =
-        rank_numbers_bytes(options->type, rank_model_param_count(options->config));
-    return draft == NULL
-               ? bytes
-               : bytes + rank_numbers_bytes(draft->type, rank_model_param_count(&draft->config));
+    return whole_bytes(options->device, options->config, options->type) +
+           (draft != NULL ? whole_bytes(options->device, &draft->config, draft->type) : 0);
 }
 
 /* The ranks of a host share its memory; each device has its own. */

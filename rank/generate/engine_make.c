@@ -242,9 +242,9 @@ static base_status check_backend(const rank_engine_options *options, base_error 
     const rank_backend *backend = options->device->backend;
     const size_t head_width = options->config->family->head_width(options->config);
     const bool rounds = backend->cast != NULL && backend->plain_weights;
-    if (options->type == RANK_INT8 && !backend->packs_narrow) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s has no weights in int8",
-                         backend->name);
+    if (rank_in_blocks(options->type) && !backend->packs_narrow) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s has no weights in %s",
+                         backend->name, rank_type_name(options->type));
     }
     if ((options->type != RANK_FLOAT32 && !rounds && !backend->packs_narrow) ||
         (options->cache_type != RANK_FLOAT32 && !rounds)) {

@@ -369,8 +369,8 @@ static base_status find_type(const proto_job *job, const rank_model_config *conf
                              const rank_device *device, const char *weights, rank_type *type,
                              base_error *reterr)
 {
-    if (job->infer.weights == PROTO_WEIGHTS_INT8) {
-        *type = RANK_INT8;
+    if (job->infer.weights != PROTO_WEIGHTS_CHECKPOINT) {
+        *type = job->infer.weights == PROTO_WEIGHTS_INT8 ? RANK_INT8 : RANK_INT4;
         return BASE_OK;
     }
     return *type == RANK_FLOAT32 && device->backend->packs_narrow

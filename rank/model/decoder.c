@@ -143,7 +143,7 @@ static void embed(const decoder_step *step)
                                     .columns = tp->vocab_count,
                                     .wte = step->ends.tokens,
                                     .wte_row = step->backend->plain_weights ? step->width : 0,
-                                    .wte_type = step->run->shape.decode_type,
+                                    .wte_type = rank_words_type(step->run->shape.decode_type),
                                     .wpe = step->ends.positions,
                                     .out = step->stream,
                                 });
@@ -156,7 +156,8 @@ static void embed(const decoder_step *step)
     }
 }
 
-void rank_decoder_multiply(const decoder_step *step, rank_product args)
+/* By a matrix of some type. */
+static void multiply(const decoder_step *step, rank_type type, rank_product args)
 {
     const bool plain = step->backend->plain_weights;
     args.a_row = args.depth;
@@ -165,9 +166,14 @@ void rank_decoder_multiply(const decoder_step *step, rank_product args)
     args.leaves = args.leaves > 0 ? args.leaves : 1;
     args.b_row = plain ? args.depth : 0;
     args.b_transposed = plain;
-    args.b_type = step->run->shape.decode_type;
+    args.b_type = type;
     args.scratch = step->product_scratch;
     step->backend->product(step->queue, &args);
+}
+
+void rank_decoder_multiply(const decoder_step *step, rank_product args)
+{
+    multiply(step, step->run->shape.decode_type, args);
 }
 
 void rank_decoder_product(const decoder_step *step, rank_product args)
@@ -374,12 +380,13 @@ static size_t run_layer(decoder_step *step, int64_t begun_ns)
 /* This rank's logits, from the final norm. */
 static void make_logits(const decoder_step *step)
 {
-    rank_decoder_multiply(step, (rank_product){.rows = step->rows->active_count,
-                                               .columns = (size_t)step->run->shape.tp->vocab_count,
-                                               .depth = step->width,
-                                               .a = step->normed,
-                                               .b = step->ends.output,
-                                               .c = step->args->logits});
+    multiply(step, rank_words_type(step->run->shape.decode_type),
+             (rank_product){.rows = step->rows->active_count,
+                            .columns = (size_t)step->run->shape.tp->vocab_count,
+                            .depth = step->width,
+                            .a = step->normed,
+                            .b = step->ends.output,
+                            .c = step->args->logits});
 }
 
 /* One of rope's tables: (T, head width). */

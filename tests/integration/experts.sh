@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Models with experts, a Mixtral and a Qwen3-MoE, through the launcher: every layout of training gives the parameters of
 # one rank, and a training goes on from a checkpoint with the same bits. Every number of ranks draws the same tokens,
-# alone and beside other prompts, in float32, bfloat16 and int8. What cannot be is refused. Plans have the figures of jobs.
+# alone and beside other prompts, in float32, bfloat16, int8 and int4. What cannot be is refused. Plans have the figures of jobs.
 #   experts.sh BIN TOKENIZER SCRATCH
 set -euo pipefail
 
@@ -109,10 +109,12 @@ check() { # NAME MODEL ARGUMENTS...
 for kind in mixtral qwen3; do
     check $kind $kind-trained
     check $kind-half $kind-half
-    check $kind-int8 $kind --weights int8
 done
+check mixtral-int8 mixtral --weights int8
+check qwen3-int4 qwen3 --weights int4
 grep -q '"weight_type": "bfloat16"' qwen3-half-4/results.json || fail "matrices in bfloat16 are not held so"
 grep -q '"weight_type": "int8"' mixtral-int8-4/results.json || fail "matrices in int8 are not held so"
+grep -q '"weight_type": "int4"' qwen3-int4-4/results.json || fail "matrices in int4 are not held so"
 
 refused() { # WHAT COMMAND...
     local what=$1
@@ -200,7 +202,7 @@ done
 # In decoding too: parameters, their bytes in each type, and how often ranks add up.
 result() { tr -d ' \n' <"$1/results.json" | grep -oE "\"$2\":[0-9]*" | head -1 | grep -oE '[0-9]*$'; }
 for kind in mixtral qwen3; do
-    for weights in checkpoint int8; do
+    for weights in checkpoint int8 int4; do
         answer planned-$kind-$weights --mode tp-cpu --ranks 1 --checkpoint $kind --prompts second.jsonl --weights $weights
         launcher plan --checkpoint $kind --decode --ranks 1 --precision float32 --weights $weights --json >plan.json 2>err || fail "plan: $(cat err)"
         [ "$(result planned-$kind-$weights weight_bytes)" = "$(planned weights)" ] ||

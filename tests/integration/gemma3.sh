@@ -39,9 +39,9 @@ run one-by-one --checkpoint gemma3 --ranks 2 --max-num-seqs 1
 same one-by-one
 run drafted --checkpoint gemma3 --ranks 2 --draft gemma3
 same drafted
-run eighths-1 --checkpoint gemma3 --ranks 1 --weights int8
-run eighths-4 --checkpoint gemma3 --ranks 4 --weights int8 --draft gemma3
-cmp eighths-1.text eighths-4.text || fail "4 ranks draw otherwise than one in int8"
+run fours-1 --checkpoint gemma3 --ranks 1 --weights int4
+run fours-4 --checkpoint gemma3 --ranks 4 --weights int4 --draft gemma3
+cmp fours-1.text fours-4.text || fail "4 ranks draw otherwise than one in int4"
 launcher --mode generate --checkpoint gemma3 --max-new-tokens 24 --ignore-eos --quiet --no-bind --prompts prompts.jsonl >generated
 cmp generated of-1.text || fail "mode generate answers otherwise"
 

@@ -190,31 +190,37 @@ static void drafts_are_refused_on_gpus(void **state)
     assert_has(program.text[TEST_STDERR], "--speculate goes with modes on CPUs");
 }
 
-/* One model in int8 has the same texts however it is cut, and with drafts; a
- * quarter of the bytes; and no place in other modes. */
-static void int8_has_one_text(void **state)
+/* One model in blocks has the same texts however it is cut, and with drafts; between `least` and `most` bytes
+ * for a number; and no place in other modes. */
+static void check_blocks(const char *type, double least, double most)
 {
-    (void)state;
     static test_program program;
     static const char *const ranks[] = {"2", "4"};
-    char *alone = inference_tokens("1", "int8", FLAGS(LONG, "--weights", "int8"));
-    json_t *results = inference_results("int8");
+    char *alone = inference_tokens("1", type, FLAGS(LONG, "--weights", type));
+    json_t *results = inference_results(type);
     const json_t *rank = json_array_get(json_object_get(results, "ranks"), 0);
     const double bytes = inference_real(rank, "weight_bytes");
     const double elements = inference_real(rank, "weight_elements");
-    assert_string_equal(json_string_value(json_object_get(rank, "weight_type")), "int8");
-    assert_true(bytes > 34.0 / 32.0 * elements && bytes < 1.4 * elements);
+    assert_string_equal(json_string_value(json_object_get(rank, "weight_type")), type);
+    assert_true(bytes > least * elements && bytes < most * elements);
     json_decref(results);
     for (size_t i = 0; i < 2; i++) {
-        char *cut = inference_tokens(ranks[i], "int8",
-                                     FLAGS(LONG, "--weights", "int8", "--speculate", "3"));
+        char *cut =
+            inference_tokens(ranks[i], type, FLAGS(LONG, "--weights", type, "--speculate", "3"));
         assert_string_equal(cut, alone);
         free(cut);
     }
     free(alone);
     assert_int_equal(
-        inference_run(&program, "tp-nccl", "1", "never", FLAGS(PROMPTS, "--weights", "int8")), 2);
-    assert_has(program.text[TEST_STDERR], "--weights int8 goes with generate and tp-cpu");
+        inference_run(&program, "tp-nccl", "1", "never", FLAGS(PROMPTS, "--weights", type)), 2);
+    assert_has(program.text[TEST_STDERR], "goes with generate and tp-cpu, not with tp-nccl");
+}
+
+static void blocks_have_one_text(void **state)
+{
+    (void)state;
+    check_blocks("int8", 34.0 / 32, 1.4);
+    check_blocks("int4", 18.0 / 32, 1.15);
 }
 
 static void sampling_out_of_range_is_refused_by_name(void **state)
@@ -368,7 +374,7 @@ int main(void)
         cmocka_unit_test(drafts_are_counted),
         cmocka_unit_test(a_dry_run_names_the_files),
         cmocka_unit_test(drafts_are_refused_on_gpus),
-        cmocka_unit_test(int8_has_one_text),
+        cmocka_unit_test(blocks_have_one_text),
         cmocka_unit_test(sampling_out_of_range_is_refused_by_name),
         cmocka_unit_test(one_text_streams),
         cmocka_unit_test(an_interrupted_text_ends_with_its_line),

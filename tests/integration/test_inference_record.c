@@ -110,9 +110,9 @@ static void the_plan_counts_the_same_weights(void **state)
 {
     (void)state;
     static test_program program;
-    static const char *const weights[] = {"checkpoint", "int8"};
+    static const char *const weights[] = {"checkpoint", "int8", "int4"};
     static const char *const ranks[] = {"1", "2"};
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
         const char *count = ranks[i % 2];
         json_t *results = inference_measure(
             count, "planned", FLAGS("--prompt", "he goed to school", "--weights", weights[i / 2]));

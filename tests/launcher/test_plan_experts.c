@@ -266,15 +266,17 @@ static void times_add_up(void **state)
     }
 }
 
-/* A byte for a number and two for 32 of a column, or for those of a leaf, of which sums have two. */
-static void decoding_in_int8(launch_ask ask)
+/* So many bytes for a number, and two for 32 of a column, or for those of a leaf, of which sums have two. Words have a byte
+ * for each number. */
+static void decoding_in_blocks(launch_ask ask, proto_weights weights, double number)
 {
     ask.precision = PROTO_PRECISION_FLOAT32;
-    ask.weights = PROTO_WEIGHTS_INT8;
-    const double column = WIDTH + 2 * 2;
-    const double expert = 2 * HIDDEN * column + WIDTH * 2 * (HIDDEN / 2.0 + 3 * 2);
-    const double attention = (QUERIES + 2 * KEYS) * column + WIDTH * 2 * (QUERIES / 2.0 + 2 * 2);
-    const double rest = LAYERS * attention + 512 * column +
+    ask.weights = weights;
+    const double column = number * WIDTH + 2 * 2;
+    const double expert = 2 * HIDDEN * column + WIDTH * 2 * (number * HIDDEN / 2 + 3 * 2);
+    const double attention =
+        (QUERIES + 2 * KEYS) * column + WIDTH * 2 * (number * QUERIES / 2 + 2 * 2);
+    const double rest = LAYERS * attention + 512 * (WIDTH + 2 * 2) +
                         4 * (LAYERS * (ROUTER + 2 * WIDTH) + WIDTH); /* float32 */
     const double cache = 2 * 32 * LAYERS * 2 * KEYS * 4;
     const launch_estimate made = figures_of(&ask, 1, 1, 1);
@@ -317,7 +319,8 @@ static void decoding_reads_the_experts_of_its_tokens(void **state)
     const launch_estimate narrow = figures_of(&ask, 1, 2, 1);
     assert_true(is_close(narrow.memory_bytes[LAUNCH_MEMORY_WEIGHTS],
                          made.memory_bytes[LAUNCH_MEMORY_WEIGHTS] / 2 + LAYERS * 2.0 * ROUTER));
-    decoding_in_int8(ask);
+    decoding_in_blocks(ask, PROTO_WEIGHTS_INT8, 1);
+    decoding_in_blocks(ask, PROTO_WEIGHTS_INT4, 0.5);
 }
 
 int main(void)

@@ -70,6 +70,7 @@ typedef enum proto_precision {
 typedef enum proto_weights {
     PROTO_WEIGHTS_CHECKPOINT, /* float32; or bfloat16, if the checkpoint has all of them so */
     PROTO_WEIGHTS_INT8,
+    PROTO_WEIGHTS_INT4,
 } proto_weights;
 
 typedef enum proto_schedule {

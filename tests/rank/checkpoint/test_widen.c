@@ -95,7 +95,7 @@ static void check_shards(const char *path, rank_type type, const float *cut)
 }
 
 /* Matrices are rounded as they are read: those of a file are those of the same numbers in memory. */
-static void check_int8(const char *path, float *params)
+static void check_blocks(const char *path, float *params, rank_type type)
 {
     base_error error;
     rank_device device;
@@ -106,7 +106,7 @@ static void check_int8(const char *path, float *params)
     assert_ok(rank_device_open("cpu", &device, &error), &error);
     const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
     const rank_shards_options options = {
-        .config = &SMALL, .device = &device, .tp = &tp, .type = RANK_INT8};
+        .config = &SMALL, .device = &device, .tp = &tp, .type = type};
     assert_ok(rank_shards_load(&options, path, &shards[0], &error), &error);
     assert_ok(rank_shards_create(&options, &source, &shards[1], &error), &error);
     size_t bytes = 0;
@@ -119,9 +119,11 @@ static void check_int8(const char *path, float *params)
         rank_model_tensor(&SMALL, i, &tensor);
         const float *read = hooks[0].need(hooks[0].weights, tensor.offset, tensor.count);
         const float *made = hooks[1].need(hooks[1].weights, tensor.offset, tensor.count);
-        const size_t count = tensor.pack == RANK_TENSOR_PLAIN
-                                 ? tensor.count * sizeof *read
-                                 : rank_numbers_bytes(RANK_INT8, tensor.count / 32 * 32);
+        const size_t count =
+            tensor.pack == RANK_TENSOR_PLAIN
+                ? tensor.count * sizeof *read
+                : rank_numbers_bytes(tensor.cut.kind == RANK_CUT_VOCAB ? RANK_INT8 : type,
+                                     tensor.count / 32 * 32);
         assert_memory_equal(read, made, count);
         bytes += count;
     }
@@ -162,7 +164,8 @@ static void a_model_in_bfloat16_is_read(void **state)
     assert_int_equal(type, RANK_BFLOAT16);
     check_shards(narrow, RANK_BFLOAT16, cut);
     check_shards(narrow, RANK_FLOAT32, cut);
-    check_int8(narrow, cut);
+    check_blocks(narrow, cut, RANK_INT8);
+    check_blocks(narrow, cut, RANK_INT4);
     assert_ok(rank_safetensors_write(narrow, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     assert_ok(rank_shards_type(&SMALL, narrow, &type, &error), &error);
     assert_int_equal(type, RANK_FLOAT32);

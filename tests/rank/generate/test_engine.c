@@ -187,7 +187,8 @@ static void run_plans_of(int context, const plan *plans, size_t count)
     static answer expected[REQUESTS];
     static world w;
     plan reference = reference_plan;
-    reference.type = plans[0].type == RANK_INT8 ? RANK_INT8 : RANK_FLOAT32; /* other numbers */
+    reference.type =
+        rank_in_blocks(plans[0].type) ? plans[0].type : RANK_FLOAT32; /* other numbers */
     world_open(&w, context);
     run_plan(&w, &reference);
     memcpy(expected, w.answers[0], sizeof expected);
@@ -262,10 +263,11 @@ static void matrices_in_bfloat16_change_no_token(void **state)
     run_batches("bfloat16", RANK_BFLOAT16);
 }
 
-static void matrices_in_int8_have_one_text_in_every_batch(void **state)
+static void matrices_in_blocks_have_one_text_in_every_batch(void **state)
 {
     (void)state;
     run_batches("int8", RANK_INT8);
+    run_batches("int4", RANK_INT4);
 }
 
 /* Ranks, transport, sequences, tokens of a chunk, of the cache, steps between two submissions, cancels, type, shares,
@@ -357,21 +359,21 @@ static void a_model_that_drafts_changes_no_token(void **state)
     run_plans_of(LONG_CONTEXT, plans, COUNT_OF(plans));
 }
 
-static void int8_drafts_for_int8(void **state)
+static void int4_drafts_for_int4(void **state)
 {
     (void)state;
     static const plan plans[] = {
-        {.name = "int8",
+        {.name = "int4",
          .sequences = 8,
          .chunk_tokens = 16,
-         .type = RANK_INT8,
+         .type = RANK_INT4,
          .draft_max = 4,
          .drafter = DRAFTER_SAME},
-        {.name = "int8, two",
+        {.name = "int4, two",
          .ranks = 2,
          .sequences = 8,
          .chunk_tokens = 16,
-         .type = RANK_INT8,
+         .type = RANK_INT4,
          .draft_max = 4,
          .drafter = DRAFTER_SAME},
     };
@@ -386,13 +388,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_world_draws_the_same_tokens),
         cmocka_unit_test(batches_and_chunks_change_no_token),
         cmocka_unit_test(matrices_in_bfloat16_change_no_token),
-        cmocka_unit_test(matrices_in_int8_have_one_text_in_every_batch),
+        cmocka_unit_test(matrices_in_blocks_have_one_text_in_every_batch),
         cmocka_unit_test(joining_leaving_and_waiting_change_no_token),
         cmocka_unit_test(cached_beginnings_change_no_token),
     };
     const struct CMUnitTest drafts[] = {
         cmocka_unit_test(drafts_change_no_token),
-        cmocka_unit_test(int8_drafts_for_int8),
+        cmocka_unit_test(int4_drafts_for_int4),
     };
     const struct CMUnitTest model_drafts[] = {
         cmocka_unit_test(a_model_that_drafts_changes_no_token),

@@ -1,4 +1,4 @@
-/* Adapters beside matrices in bfloat16 and in int8: the same logits to the bit on 1, 2 and 4 ranks, whatever the batch
+/* Adapters beside matrices in bfloat16, in int8 and in int4: the same logits to the bit on 1, 2 and 4 ranks, whatever the batch
  * and the chunks of a prompt, and those of the merged model but for rounding. */
 #include <math.h>
 #include <stdlib.h>
@@ -53,10 +53,10 @@ static void check_worlds(const rank_model_config *config, rank_type type)
 static void every_world_has_the_same_bits(void **state)
 {
     (void)state;
-    static const rank_type types[] = {RANK_BFLOAT16, RANK_INT8};
     for (int model = 0; model < MODELS; model++) {
         for (int i = 0; i < 3; i++) {
             const rank_model_config config = adapted(model, targets[model][i]);
+            const rank_type types[] = {RANK_BFLOAT16, model % 2 == i % 2 ? RANK_INT4 : RANK_INT8};
             for (int type = 0; type < 2; type++) {
                 if (!TEST_HAS_SANITIZER || (model + i) % 2 == type) {
                     check_worlds(&config, types[type]);

@@ -44,8 +44,8 @@ static void every_world_has_the_same_bits(void **state)
     check_worlds(&gemma3, RANK_FLOAT32);
 }
 
-/* Their blocks of int8 begin anew at each leaf, of 16 numbers and more, and some have a few numbers left. */
-static void every_world_has_the_same_bits_in_int8(void **state)
+/* Their blocks begin anew at each leaf, of 16 numbers and more, and some have a few numbers left. */
+static void every_world_has_the_same_bits_in_blocks(void **state)
 {
     (void)state;
     check_worlds(&config_of_4, RANK_INT8);
@@ -53,18 +53,20 @@ static void every_world_has_the_same_bits_in_int8(void **state)
     check_worlds(&qwen3, RANK_INT8);
     check_worlds(&mixtral, RANK_INT8);
     check_worlds(&gemma3, RANK_INT8);
+    check_worlds(&config_of_4, RANK_INT4);
+    check_worlds(&mixtral, RANK_INT4);
+    check_worlds(&gemma3, RANK_INT4);
 }
 
-/* Logits change, and little. */
-static void int8_comes_close(void **state)
+/* Logits change, and little: at most by a share of their squared length. */
+static void check_closeness(rank_type type, double most)
 {
-    (void)state;
     double difference = 0;
     double size = 0;
     world w = new_world(&config_of_4, RANK_FLOAT32);
     run_world(&w, 1, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
     float(*exact)[SEQUENCES][TOKENS][PADDED] = keep(&w);
-    w.type = RANK_INT8;
+    w.type = type;
     run_world(&w, 2, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
     const float *before = (const void *)exact;
     const float *after = (const void *)w.logits;
@@ -73,10 +75,17 @@ static void int8_comes_close(void **state)
         difference += pow((double)after[i] - expected, 2);
         size += pow(expected, 2);
     }
-    assert_true(difference > 1e-8 * size);
-    assert_true(difference < 4e-4 * size); /* 2 % of the logits' length */
+    assert_true(difference > 1e-4 * most * size);
+    assert_true(difference < most * size);
     free(exact);
     free_world(&w);
+}
+
+static void blocks_come_close(void **state)
+{
+    (void)state;
+    check_closeness(RANK_INT8, 4e-4); /* 2 % of the logits' length */
+    check_closeness(RANK_INT4, 8e-2); /* 231 times the error of a number, squared */
 }
 
 static void check_chunks(const rank_model_config *config, rank_type type)
@@ -98,8 +107,9 @@ static void batch_and_chunks_change_no_bit(void **state)
     (void)state;
     check_chunks(&config_of_4, RANK_FLOAT32);
     check_chunks(&config_of_4, RANK_INT8);
+    check_chunks(&config_of_4, RANK_INT4);
     check_chunks(&mixtral, RANK_FLOAT32);
-    check_chunks(&mixtral, RANK_INT8);
+    check_chunks(&mixtral, RANK_INT4);
     check_chunks(&gemma3, RANK_FLOAT32);
     check_chunks(&gemma3, RANK_INT8);
 }
@@ -302,8 +312,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_world_has_the_same_bits),
-        cmocka_unit_test(every_world_has_the_same_bits_in_int8),
-        cmocka_unit_test(int8_comes_close),
+        cmocka_unit_test(every_world_has_the_same_bits_in_blocks),
+        cmocka_unit_test(blocks_come_close),
         cmocka_unit_test(batch_and_chunks_change_no_bit),
         cmocka_unit_test(three_ranks_come_close),
         cmocka_unit_test(ranks_may_share_heads),

@@ -1,6 +1,6 @@
-/* Adds up matrices in int8, as rank/backend/product.h has them. Called by decoding.c. ctest -R inference-record
- * compares with a job's record. */
-#include "plan/int8.h"
+/* Adds up matrices in int8 and int4, as rank/backend/product.h has them. Called by decoding.c. ctest -R
+ * inference-record compares with a job's record. */
+#include "plan/blocks.h"
 
 #include <math.h>
 
@@ -12,10 +12,17 @@ enum {
     SHARED_LEAVES = 4, /* RANK_DECODER_SHARED_LEAVES */
 };
 
-double launch_int8_column_bytes(int64_t depth, int64_t leaves)
+proto_weights launch_blocks_words(proto_weights weights)
+{
+    return weights == PROTO_WEIGHTS_INT4 ? PROTO_WEIGHTS_INT8 : weights;
+}
+
+/* Groups are of 2 numbers in 2 bytes, or of 8 in 4. */
+double launch_blocks_column_bytes(proto_weights weights, int64_t depth, int64_t leaves)
 {
     const double leaf = (double)depth / (double)leaves;
-    return (double)leaves * (ceil(leaf / BLOCK) * SCALE_BYTES + 2 * ceil(leaf / 2));
+    const double groups = weights == PROTO_WEIGHTS_INT4 ? 4 * ceil(leaf / 8) : 2 * ceil(leaf / 2);
+    return (double)leaves * (ceil(leaf / BLOCK) * SCALE_BYTES + groups);
 }
 
 /* Whether sums over heads can have so many leaves: rank_decoder_head_leaves. */
@@ -44,18 +51,20 @@ static double first_columns(const launch_model *model)
 }
 
 /* Of an MLP's matrices. */
-static double mlp_bytes(const launch_model *model)
+static double mlp_bytes(const launch_model *model, proto_weights weights)
 {
-    return first_columns(model) * launch_int8_column_bytes(model->width, 1) +
-           (double)model->width * launch_int8_column_bytes(model->hidden, count_leaves(model));
+    return first_columns(model) * launch_blocks_column_bytes(weights, model->width, 1) +
+           (double)model->width *
+               launch_blocks_column_bytes(weights, model->hidden, count_leaves(model));
 }
 
-double launch_int8_expert_bytes(const launch_model *model, int tensor)
+double launch_blocks_expert_bytes(const launch_model *model, proto_weights weights, int tensor)
 {
-    return (double)model->layers * (double)model->experts * mlp_bytes(model) / tensor;
+    return (double)model->layers * (double)model->experts * mlp_bytes(model, weights) / tensor;
 }
 
-double launch_int8_weight_bytes(const launch_model *model, int tensor, double number_bytes)
+double launch_blocks_weight_bytes(const launch_model *model, proto_weights weights, int tensor,
+                                  double number_bytes)
 {
     const launch_stage whole = {.layers = model->layers, .embeds = true, .answers = true};
     const double layers = (double)model->layers;
@@ -66,12 +75,14 @@ double launch_int8_weight_bytes(const launch_model *model, int tensor, double nu
     const double hidden = first_columns(model) + (double)model->hidden;
     /* columns of products with rows of the stream, but for the MLP's, and those of sums over heads */
     const double words = (model->tied ? 1 : 2) * (double)model->vocab_size;
-    const double columns = layers * (queries + 2 * keys) + words;
-    const double numbers = (columns + layers * (queries + mlps * hidden)) * width;
-    const double sums = launch_int8_column_bytes(launch_model_queries(model), count_leaves(model));
+    const double columns = layers * (queries + 2 * keys);
+    const double numbers = (columns + words + layers * (queries + mlps * hidden)) * width;
+    const double sums =
+        launch_blocks_column_bytes(weights, launch_model_queries(model), count_leaves(model));
     const double others = launch_stage_params(model, &whole, tensor) - numbers / tensor;
-    return (columns * launch_int8_column_bytes(model->width, 1) +
-            layers * (width * sums + mlps * mlp_bytes(model))) /
-               tensor +
-           others * number_bytes;
+    const double bytes =
+        words * launch_blocks_column_bytes(launch_blocks_words(weights), model->width, 1) +
+        columns * launch_blocks_column_bytes(weights, model->width, 1) +
+        layers * (width * sums + mlps * mlp_bytes(model, weights));
+    return bytes / tensor + others * number_bytes;
 }
