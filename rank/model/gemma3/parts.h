@@ -3,22 +3,22 @@
 #ifndef RANK_MODEL_GEMMA3_PARTS_H
 #define RANK_MODEL_GEMMA3_PARTS_H
 
-#include "model/decoder.h"
+#include "model/blocks.h"
 #include "model/gemma3/gemma3.h"
 
 /* rank_model_config.settings */
 enum {
-    GEMMA3_KV_HEADS,
-    GEMMA3_HEAD_WIDTH,
-    GEMMA3_HIDDEN,
-    GEMMA3_EPSILON,
-    GEMMA3_QUERY_SCALAR, /* query_pre_attn_scalar */
-    GEMMA3_FULL_EVERY,   /* N: layers N-1, 2N-1 … see all tokens; 0: none does */
-    GEMMA3_THETA,        /* rope's, of these layers, */
-    GEMMA3_FACTOR,       /* whose frequencies are divided by it */
-    GEMMA3_WINDOW,       /* tokens that the other layers see */
-    GEMMA3_LOCAL_THETA,  /* rope's, of these layers */
-    GEMMA3_DTYPE,        /* what the checkpoint says its numbers are: a gemma3_dtype */
+    GEMMA3_KV_HEADS = RANK_BLOCK_KV_HEADS,
+    GEMMA3_HEAD_WIDTH = RANK_BLOCK_HEAD_WIDTH,
+    GEMMA3_HIDDEN = RANK_BLOCK_HIDDEN,
+    GEMMA3_EPSILON = RANK_BLOCK_EPSILON,
+    GEMMA3_QUERY_SCALAR = RANK_BLOCK_SETTINGS, /* query_pre_attn_scalar */
+    GEMMA3_FULL_EVERY,  /* N: layers N-1, 2N-1 … see all tokens; 0: none does */
+    GEMMA3_THETA,       /* rope's, of these layers, */
+    GEMMA3_FACTOR,      /* whose frequencies are divided by it */
+    GEMMA3_WINDOW,      /* tokens that the other layers see */
+    GEMMA3_LOCAL_THETA, /* rope's, of these layers */
+    GEMMA3_DTYPE,       /* what the checkpoint says its numbers are: a gemma3_dtype */
     GEMMA3_SETTINGS,
 };
 
@@ -31,11 +31,6 @@ typedef enum gemma3_dtype {
     GEMMA3_FLOAT16,
     GEMMA3_DTYPES,
 } gemma3_dtype;
-
-static inline size_t gemma3_setting(const rank_model_config *config, int setting)
-{
-    return (size_t)config->settings[setting];
-}
 
 /* A block's tensors, in the order of the parameter array. Q = heads · head width, K = the same of
  * keys, F = hidden. */

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/frequency.h"
 #include "model/gemma3/parts.h"
 
 float gemma3_embed_scale(const rank_model_config *config)
@@ -20,35 +19,19 @@ float gemma3_embed_scale(const rank_model_config *config)
 static void describe(const rank_model_config *config, int ranks, rank_decoder *decoder)
 {
     const double *of = config->settings;
-    const size_t kv_heads = gemma3_setting(config, GEMMA3_KV_HEADS);
-    const size_t hidden = gemma3_setting(config, GEMMA3_HIDDEN);
-    const size_t head_width = gemma3_setting(config, GEMMA3_HEAD_WIDTH);
-    const rank_decoder_cut whole = {.heads = (size_t)config->heads,
-                                    .kv_heads = kv_heads,
-                                    .head_width = head_width,
-                                    .hidden = hidden};
-    *decoder = (rank_decoder){
-        .heads = (size_t)(config->heads / ranks),
-        .kv_heads = rank_decoder_kv_heads(kv_heads, ranks),
-        .head_width = head_width,
-        .hidden = hidden / (size_t)ranks,
-        .leaves = rank_decoder_leaves(&whole, ranks),
-        .rms = true,
-        .one_more = true,
-        .epsilon = (float)of[GEMMA3_EPSILON],
-        .gated = true,
-        .gelu = true,
-        .head_norms = true,
-        .rotated = true,
-        .embed_scale = gemma3_embed_scale(config),
-        .score_scale = (float)(1.0 / sqrt(of[GEMMA3_QUERY_SCALAR])),
-        .window = gemma3_setting(config, GEMMA3_WINDOW),
-        .full_every = gemma3_setting(config, GEMMA3_FULL_EVERY),
-    };
-    for (size_t i = 0; i < head_width / 2; i++) {
-        decoder->frequency[i] =
-            rank_rope_frequency(of[GEMMA3_THETA], i, head_width) / (float)of[GEMMA3_FACTOR];
-        decoder->local_frequency[i] = rank_rope_frequency(of[GEMMA3_LOCAL_THETA], i, head_width);
+    *decoder = rank_block_describe(config, ranks);
+    decoder->one_more = true;
+    decoder->gelu = true;
+    decoder->head_norms = true;
+    decoder->embed_scale = gemma3_embed_scale(config);
+    decoder->score_scale = (float)(1.0 / sqrt(of[GEMMA3_QUERY_SCALAR]));
+    decoder->window = rank_block_setting(config, GEMMA3_WINDOW);
+    decoder->full_every = rank_block_setting(config, GEMMA3_FULL_EVERY);
+    for (size_t i = 0; i < decoder->head_width / 2; i++) {
+        decoder->frequency[i] = rank_rope_frequency(of[GEMMA3_THETA], i, decoder->head_width) /
+                                (float)of[GEMMA3_FACTOR];
+        decoder->local_frequency[i] =
+            rank_rope_frequency(of[GEMMA3_LOCAL_THETA], i, decoder->head_width);
     }
 }
 

@@ -6,28 +6,6 @@
 #include "model/gemma3/parts.h"
 #include "model/normal.h"
 
-enum {
-    HIDDEN_MAX = 1 << 17,
-    CONTEXT_MAX = 1 << 20, /* positions · frequency stays in what backend/turn.h takes */
-};
-
-static base_status check_heads(const rank_model_config *config, base_error *reterr)
-{
-    const int kv_heads = (int)config->settings[GEMMA3_KV_HEADS];
-    const int head_width = (int)config->settings[GEMMA3_HEAD_WIDTH];
-    if (kv_heads < 1 || config->heads % kv_heads != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "model: %d heads are not a multiple of %d heads of keys and values",
-                         config->heads, kv_heads);
-    }
-    if (head_width < 2 || head_width % 2 != 0 || head_width > 2 * RANK_ROPE_PAIRS_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "model: heads of %d elements; they must be even, and 2 … %d", head_width,
-                         2 * RANK_ROPE_PAIRS_MAX);
-    }
-    return BASE_OK;
-}
-
 /* Frequencies must be in 0 … 1, so that an angle is what backend/turn.h takes. */
 static base_status check_numbers(const rank_model_config *config, base_error *reterr)
 {
@@ -55,72 +33,28 @@ static base_status check_numbers(const rank_model_config *config, base_error *re
 
 base_status gemma3_check(const rank_model_config *config, base_error *reterr)
 {
-    const struct {
-        const char *what;
-        int value;
-        int max;
-    } ranges[] = {
-        {"the vocabulary", config->vocab_size, RANK_VOCAB_MAX},
-        {"the width", config->width, RANK_WIDTH_MAX},
-        {"the number of layers", config->layers, RANK_LAYERS_MAX},
-        {"the number of heads", config->heads, RANK_WIDTH_MAX},
-        {"the context", config->context, CONTEXT_MAX},
-        {"the width of the MLP", (int)config->settings[GEMMA3_HIDDEN], HIDDEN_MAX},
-        {"the sliding window", (int)config->settings[GEMMA3_WINDOW], CONTEXT_MAX},
-    };
-    base_status status = BASE_OK;
-    for (size_t i = 0; status == BASE_OK && i < sizeof ranges / sizeof *ranges; i++) {
-        status = rank_config_range(ranges[i].what, ranges[i].value, ranges[i].max, reterr);
-    }
+    base_status status = rank_block_check(config, reterr);
     if (status == BASE_OK) {
-        status = check_heads(config, reterr);
+        status = rank_config_range("the sliding window", (int)config->settings[GEMMA3_WINDOW],
+                                   RANK_BLOCK_CONTEXT_MAX, reterr);
     }
     return status == BASE_OK ? check_numbers(config, reterr) : status;
 }
 
-/* The sides of a matrix, in elements. */
-typedef enum side { NOTHING, WIDTH, QUERIES, KEYS, HEAD, HIDDEN } side;
-
-static size_t elements(const rank_model_config *config, side of)
-{
-    const size_t head_width = gemma3_setting(config, GEMMA3_HEAD_WIDTH);
-    switch (of) {
-    case WIDTH:
-        return (size_t)config->width;
-    case QUERIES:
-        return (size_t)config->heads * head_width;
-    case KEYS:
-        return gemma3_setting(config, GEMMA3_KV_HEADS) * head_width;
-    case HEAD:
-        return head_width;
-    case HIDDEN:
-        return gemma3_setting(config, GEMMA3_HIDDEN);
-    case NOTHING:
-        break;
-    }
-    return 1;
-}
-
-static const struct {
-    const char *name;
-    side rows; /* NOTHING: a vector */
-    side columns;
-    rank_cut_kind cut;
-    int axis;
-} block_tensors[GEMMA3_BLOCK_TENSORS] = {
-    [GEMMA3_NORM1] = {"input_layernorm", NOTHING, WIDTH, RANK_CUT_NONE, 0},
-    [GEMMA3_Q] = {"self_attn.q_proj", QUERIES, WIDTH, RANK_CUT_HEADS, 0},
-    [GEMMA3_K] = {"self_attn.k_proj", KEYS, WIDTH, RANK_CUT_KV_HEADS, 0},
-    [GEMMA3_V] = {"self_attn.v_proj", KEYS, WIDTH, RANK_CUT_KV_HEADS, 0},
-    [GEMMA3_Q_NORM] = {"self_attn.q_norm", NOTHING, HEAD, RANK_CUT_NONE, 0},
-    [GEMMA3_K_NORM] = {"self_attn.k_norm", NOTHING, HEAD, RANK_CUT_NONE, 0},
-    [GEMMA3_PROJECTION] = {"self_attn.o_proj", WIDTH, QUERIES, RANK_CUT_HEADS, 1},
-    [GEMMA3_AFTER1] = {"post_attention_layernorm", NOTHING, WIDTH, RANK_CUT_NONE, 0},
-    [GEMMA3_NORM2] = {"pre_feedforward_layernorm", NOTHING, WIDTH, RANK_CUT_NONE, 0},
-    [GEMMA3_GATE] = {"mlp.gate_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
-    [GEMMA3_UP] = {"mlp.up_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
-    [GEMMA3_DOWN] = {"mlp.down_proj", WIDTH, HIDDEN, RANK_CUT_HIDDEN, 1},
-    [GEMMA3_AFTER2] = {"post_feedforward_layernorm", NOTHING, WIDTH, RANK_CUT_NONE, 0},
+static const rank_block_tensor block_tensors[GEMMA3_BLOCK_TENSORS] = {
+    [GEMMA3_NORM1] = {"input_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
+    [GEMMA3_Q] = {"self_attn.q_proj", SIDE_QUERIES, SIDE_WIDTH, RANK_CUT_HEADS, 0},
+    [GEMMA3_K] = {"self_attn.k_proj", SIDE_KEYS, SIDE_WIDTH, RANK_CUT_KV_HEADS, 0},
+    [GEMMA3_V] = {"self_attn.v_proj", SIDE_KEYS, SIDE_WIDTH, RANK_CUT_KV_HEADS, 0},
+    [GEMMA3_Q_NORM] = {"self_attn.q_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
+    [GEMMA3_K_NORM] = {"self_attn.k_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
+    [GEMMA3_PROJECTION] = {"self_attn.o_proj", SIDE_WIDTH, SIDE_QUERIES, RANK_CUT_HEADS, 1},
+    [GEMMA3_AFTER1] = {"post_attention_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
+    [GEMMA3_NORM2] = {"pre_feedforward_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
+    [GEMMA3_GATE] = {"mlp.gate_proj", SIDE_HIDDEN, SIDE_WIDTH, RANK_CUT_HIDDEN, 0},
+    [GEMMA3_UP] = {"mlp.up_proj", SIDE_HIDDEN, SIDE_WIDTH, RANK_CUT_HIDDEN, 0},
+    [GEMMA3_DOWN] = {"mlp.down_proj", SIDE_WIDTH, SIDE_HIDDEN, RANK_CUT_HIDDEN, 1},
+    [GEMMA3_AFTER2] = {"post_feedforward_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
 };
 
 void gemma3_layout_make(const rank_model_config *config, gemma3_layout *layout)
@@ -128,8 +62,7 @@ void gemma3_layout_make(const rank_model_config *config, gemma3_layout *layout)
     *layout = (gemma3_layout){.block = (size_t)config->vocab_size * (size_t)config->width};
     for (int i = 0; i < GEMMA3_BLOCK_TENSORS; i++) {
         layout->in_block[i + 1] =
-            layout->in_block[i] +
-            elements(config, block_tensors[i].rows) * elements(config, block_tensors[i].columns);
+            layout->in_block[i] + rank_block_elements(config, &block_tensors[i]);
     }
     layout->final_norm =
         layout->block + (size_t)config->layers * layout->in_block[GEMMA3_BLOCK_TENSORS];
@@ -154,18 +87,9 @@ static void set_block_tensor(const rank_model_config *config, const gemma3_layou
     const int which = index % GEMMA3_BLOCK_TENSORS;
     const size_t offset = layout->block + (size_t)layer * layout->in_block[GEMMA3_BLOCK_TENSORS] +
                           layout->in_block[which];
-    const side rows = block_tensors[which].rows;
-    const rank_cut_kind kind = block_tensors[which].cut;
     (void)snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.weight", layer,
                    block_tensors[which].name);
-    rank_tensor_set_shape(tensor, rows == NOTHING ? 0 : elements(config, rows),
-                          elements(config, block_tensors[which].columns), offset);
-    tensor->pack = rows == NOTHING ? RANK_TENSOR_PLAIN : RANK_TENSOR_PACKED_TRANSPOSED;
-    const bool of_heads = kind == RANK_CUT_HEADS || kind == RANK_CUT_KV_HEADS;
-    tensor->cut = (rank_cut){.kind = kind,
-                             .axis = block_tensors[which].axis,
-                             .parts = 1,
-                             .unit = of_heads ? elements(config, HEAD) : 1};
+    rank_block_set_tensor(config, &block_tensors[which], offset, tensor);
 }
 
 void gemma3_tensor(const rank_model_config *config, int index, rank_tensor *tensor)

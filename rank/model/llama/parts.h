@@ -3,16 +3,18 @@
 #ifndef RANK_MODEL_LLAMA_PARTS_H
 #define RANK_MODEL_LLAMA_PARTS_H
 
+#include "model/blocks.h"
 #include "model/llama/llama.h"
 #include "model/transformer/transformer.h"
 
 /* rank_model_config.settings */
 enum {
-    LLAMA_KV_HEADS,
-    LLAMA_HEAD_WIDTH,
-    LLAMA_HIDDEN,
-    LLAMA_EPSILON,
-    LLAMA_THETA,
+    LLAMA_KV_HEADS = RANK_BLOCK_KV_HEADS,
+    LLAMA_HEAD_WIDTH = RANK_BLOCK_HEAD_WIDTH,
+    LLAMA_HIDDEN = RANK_BLOCK_HIDDEN,
+    LLAMA_EPSILON = RANK_BLOCK_EPSILON,
+    LLAMA_EXPERTS = RANK_BLOCK_EXPERTS,
+    LLAMA_THETA = RANK_BLOCK_SETTINGS,
     LLAMA_TIED,       /* 1: the output's matrix is the embedding */
     LLAMA_SCALING,    /* of rope's frequencies: a llama_scaling */
     LLAMA_FACTOR,     /* of that */
@@ -21,8 +23,7 @@ enum {
     LLAMA_ORIGINAL,   /* and original_max_position_embeddings of LLAMA_SCALING_LLAMA3 */
     LLAMA_BIASED,     /* 1: queries, keys and values have biases, as in Qwen2 */
     LLAMA_HEAD_NORMS, /* 1: each head of queries and of keys has a norm, as in Qwen3 */
-    LLAMA_EXPERTS,    /* of each block's MLP; 0: it is one MLP. Else LLAMA_HIDDEN is an expert's, */
-    LLAMA_CHOSEN,     /* a token goes to so many of them, */
+    LLAMA_CHOSEN,     /* a token goes to so many of LLAMA_EXPERTS, */
     LLAMA_NORMED,     /* 1: whose weights add up to 1 */
     LLAMA_UNROTATED,  /* N: layers N-1, 2N-1 … have no rope, as in SmolLM3; 0: all have it */
     LLAMA_SETTINGS,
@@ -35,11 +36,6 @@ typedef enum llama_scaling {
     LLAMA_SCALING_LINEAR,
     LLAMA_SCALING_LLAMA3,
 } llama_scaling;
-
-static inline size_t llama_setting(const rank_model_config *config, int setting)
-{
-    return (size_t)config->settings[setting];
-}
 
 /* A block's tensors, in the order of the parameter array. Q = heads · head width, K = the same of
  * keys, F = hidden. */

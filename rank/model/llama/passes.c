@@ -3,29 +3,13 @@
 
 static void describe(const rank_model_config *config, int ranks, rank_decoder *decoder)
 {
-    const size_t kv_heads = llama_setting(config, LLAMA_KV_HEADS);
-    const size_t hidden = llama_setting(config, LLAMA_HIDDEN);
-    const rank_decoder_cut whole = {.heads = (size_t)config->heads,
-                                    .kv_heads = kv_heads,
-                                    .head_width = llama_setting(config, LLAMA_HEAD_WIDTH),
-                                    .hidden = hidden};
-    *decoder = (rank_decoder){
-        .heads = (size_t)(config->heads / ranks),
-        .kv_heads = rank_decoder_kv_heads(kv_heads, ranks),
-        .head_width = whole.head_width,
-        .hidden = hidden / (size_t)ranks,
-        .leaves = rank_decoder_leaves(&whole, ranks),
-        .rms = true,
-        .epsilon = (float)config->settings[LLAMA_EPSILON],
-        .gated = true,
-        .early_bias = config->settings[LLAMA_BIASED] != 0.0,
-        .head_norms = config->settings[LLAMA_HEAD_NORMS] != 0.0,
-        .rotated = true,
-        .unrotated_every = llama_setting(config, LLAMA_UNROTATED),
-        .experts = llama_setting(config, LLAMA_EXPERTS),
-        .chosen = llama_setting(config, LLAMA_CHOSEN),
-        .normed = config->settings[LLAMA_NORMED] != 0.0,
-    };
+    *decoder = rank_block_describe(config, ranks);
+    decoder->early_bias = config->settings[LLAMA_BIASED] != 0.0;
+    decoder->head_norms = config->settings[LLAMA_HEAD_NORMS] != 0.0;
+    decoder->unrotated_every = rank_block_setting(config, LLAMA_UNROTATED);
+    decoder->experts = rank_block_setting(config, LLAMA_EXPERTS);
+    decoder->chosen = rank_block_setting(config, LLAMA_CHOSEN);
+    decoder->normed = config->settings[LLAMA_NORMED] != 0.0;
     llama_frequencies(config, decoder->frequency);
 }
 

@@ -1,5 +1,4 @@
 /* Rope's frequencies. Called once a step by passes.c. */
-#include "model/frequency.h"
 #include "model/llama/parts.h"
 
 /* Llama 3.1's: long waves become `factor` times as long, short ones stay, and between them goes a
@@ -21,7 +20,7 @@ static double scale_llama3(const rank_model_config *config, double frequency)
 
 void llama_frequencies(const rank_model_config *config, float *frequency)
 {
-    const size_t width = llama_setting(config, LLAMA_HEAD_WIDTH);
+    const size_t width = rank_block_setting(config, LLAMA_HEAD_WIDTH);
     const llama_scaling scaling = (llama_scaling)config->settings[LLAMA_SCALING];
     for (size_t i = 0; i < width / 2; i++) {
         const float plain = rank_rope_frequency(config->settings[LLAMA_THETA], i, width);

@@ -7,28 +7,7 @@
 #include "model/llama/parts.h"
 #include "model/normal.h"
 
-enum {
-    HIDDEN_MAX = 1 << 17,
-    TENSORS_MAX = BASE_SAFETENSORS_TENSORS_MAX - 1, /* beside the file's metadata */
-    CONTEXT_MAX = 1 << 20, /* positions · frequency stays in what backend/turn.h takes */
-};
-
-static base_status check_heads(const rank_model_config *config, base_error *reterr)
-{
-    const int kv_heads = (int)config->settings[LLAMA_KV_HEADS];
-    const int head_width = (int)config->settings[LLAMA_HEAD_WIDTH];
-    if (kv_heads < 1 || config->heads % kv_heads != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "model: %d heads are not a multiple of %d heads of keys and values",
-                         config->heads, kv_heads);
-    }
-    if (head_width < 2 || head_width % 2 != 0 || head_width > 2 * RANK_ROPE_PAIRS_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "model: heads of %d elements; they must be even, and 2 … %d", head_width,
-                         2 * RANK_ROPE_PAIRS_MAX);
-    }
-    return BASE_OK;
-}
+enum { TENSORS_MAX = BASE_SAFETENSORS_TENSORS_MAX - 1 /* beside the file's metadata */ };
 
 /* Frequencies must be in 0 … 1, so that an angle is what backend/turn.h takes. */
 static base_status check_numbers(const rank_model_config *config, base_error *reterr)
@@ -78,78 +57,29 @@ static base_status check_experts(const rank_model_config *config, base_error *re
 
 base_status llama_check(const rank_model_config *config, base_error *reterr)
 {
-    const struct {
-        const char *what;
-        int value;
-        int max;
-    } ranges[] = {
-        {"the vocabulary", config->vocab_size, RANK_VOCAB_MAX},
-        {"the width", config->width, RANK_WIDTH_MAX},
-        {"the number of layers", config->layers, RANK_LAYERS_MAX},
-        {"the number of heads", config->heads, RANK_WIDTH_MAX},
-        {"the context", config->context, CONTEXT_MAX},
-        {"the width of the MLP", (int)config->settings[LLAMA_HIDDEN], HIDDEN_MAX},
-    };
-    base_status status = BASE_OK;
-    for (size_t i = 0; status == BASE_OK && i < sizeof ranges / sizeof *ranges; i++) {
-        status = rank_config_range(ranges[i].what, ranges[i].value, ranges[i].max, reterr);
-    }
-    if (status == BASE_OK) {
-        status = check_heads(config, reterr);
-    }
+    base_status status = rank_block_check(config, reterr);
     if (status == BASE_OK) {
         status = check_experts(config, reterr);
     }
     return status == BASE_OK ? check_numbers(config, reterr) : status;
 }
 
-/* The sides of a matrix, in elements. */
-typedef enum side { NOTHING, WIDTH, QUERIES, KEYS, HEAD, HIDDEN, EXPERTS } side;
-
-static size_t elements(const rank_model_config *config, side of)
-{
-    const size_t head_width = llama_setting(config, LLAMA_HEAD_WIDTH);
-    switch (of) {
-    case WIDTH:
-        return (size_t)config->width;
-    case QUERIES:
-        return (size_t)config->heads * head_width;
-    case KEYS:
-        return llama_setting(config, LLAMA_KV_HEADS) * head_width;
-    case HEAD:
-        return head_width;
-    case HIDDEN:
-        return llama_setting(config, LLAMA_HIDDEN);
-    case EXPERTS:
-        return llama_setting(config, LLAMA_EXPERTS);
-    case NOTHING:
-        break;
-    }
-    return 1;
-}
-
-static const struct {
-    const char *name;
-    side rows; /* NOTHING: a vector */
-    side columns;
-    rank_cut_kind cut;
-    int axis;
-} block_tensors[LLAMA_BLOCK_TENSORS] = {
-    [LLAMA_NORM1] = {"input_layernorm", NOTHING, WIDTH, RANK_CUT_NONE, 0},
-    [LLAMA_Q] = {"self_attn.q_proj", QUERIES, WIDTH, RANK_CUT_HEADS, 0},
-    [LLAMA_K] = {"self_attn.k_proj", KEYS, WIDTH, RANK_CUT_KV_HEADS, 0},
-    [LLAMA_V] = {"self_attn.v_proj", KEYS, WIDTH, RANK_CUT_KV_HEADS, 0},
-    [LLAMA_Q_BIAS] = {"self_attn.q_proj", NOTHING, QUERIES, RANK_CUT_HEADS, 0},
-    [LLAMA_K_BIAS] = {"self_attn.k_proj", NOTHING, KEYS, RANK_CUT_KV_HEADS, 0},
-    [LLAMA_V_BIAS] = {"self_attn.v_proj", NOTHING, KEYS, RANK_CUT_KV_HEADS, 0},
-    [LLAMA_PROJECTION] = {"self_attn.o_proj", WIDTH, QUERIES, RANK_CUT_HEADS, 1},
-    [LLAMA_NORM2] = {"post_attention_layernorm", NOTHING, WIDTH, RANK_CUT_NONE, 0},
-    [LLAMA_GATE] = {"mlp.gate_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
-    [LLAMA_UP] = {"mlp.up_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
-    [LLAMA_DOWN] = {"mlp.down_proj", WIDTH, HIDDEN, RANK_CUT_HIDDEN, 1},
-    [LLAMA_Q_NORM] = {"self_attn.q_norm", NOTHING, HEAD, RANK_CUT_NONE, 0},
-    [LLAMA_K_NORM] = {"self_attn.k_norm", NOTHING, HEAD, RANK_CUT_NONE, 0},
-    [LLAMA_ROUTER] = {"mlp.gate", EXPERTS, WIDTH, RANK_CUT_NONE, 0},
+static const rank_block_tensor block_tensors[LLAMA_BLOCK_TENSORS] = {
+    [LLAMA_NORM1] = {"input_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
+    [LLAMA_Q] = {"self_attn.q_proj", SIDE_QUERIES, SIDE_WIDTH, RANK_CUT_HEADS, 0},
+    [LLAMA_K] = {"self_attn.k_proj", SIDE_KEYS, SIDE_WIDTH, RANK_CUT_KV_HEADS, 0},
+    [LLAMA_V] = {"self_attn.v_proj", SIDE_KEYS, SIDE_WIDTH, RANK_CUT_KV_HEADS, 0},
+    [LLAMA_Q_BIAS] = {"self_attn.q_proj", SIDE_NONE, SIDE_QUERIES, RANK_CUT_HEADS, 0},
+    [LLAMA_K_BIAS] = {"self_attn.k_proj", SIDE_NONE, SIDE_KEYS, RANK_CUT_KV_HEADS, 0},
+    [LLAMA_V_BIAS] = {"self_attn.v_proj", SIDE_NONE, SIDE_KEYS, RANK_CUT_KV_HEADS, 0},
+    [LLAMA_PROJECTION] = {"self_attn.o_proj", SIDE_WIDTH, SIDE_QUERIES, RANK_CUT_HEADS, 1},
+    [LLAMA_NORM2] = {"post_attention_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
+    [LLAMA_GATE] = {"mlp.gate_proj", SIDE_HIDDEN, SIDE_WIDTH, RANK_CUT_HIDDEN, 0},
+    [LLAMA_UP] = {"mlp.up_proj", SIDE_HIDDEN, SIDE_WIDTH, RANK_CUT_HIDDEN, 0},
+    [LLAMA_DOWN] = {"mlp.down_proj", SIDE_WIDTH, SIDE_HIDDEN, RANK_CUT_HIDDEN, 1},
+    [LLAMA_Q_NORM] = {"self_attn.q_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
+    [LLAMA_K_NORM] = {"self_attn.k_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
+    [LLAMA_ROUTER] = {"mlp.gate", SIDE_EXPERTS, SIDE_WIDTH, RANK_CUT_NONE, 0},
 };
 
 static bool is_bias(int which)
@@ -227,11 +157,10 @@ void llama_layout_make(const rank_model_config *config, llama_layout *layout)
     const size_t width = (size_t)config->width;
     *layout = (llama_layout){.block = (size_t)config->vocab_size * width};
     for (int i = 0; i < LLAMA_BLOCK_TENSORS; i++) {
-        const size_t count =
-            elements(config, block_tensors[i].rows) * elements(config, block_tensors[i].columns);
+        const size_t count = rank_block_elements(config, &block_tensors[i]);
         layout->in_block[i + 1] = layout->in_block[i] + count * (size_t)count_of(config, i);
     }
-    layout->matrix = llama_setting(config, LLAMA_HIDDEN) * width;
+    layout->matrix = rank_block_setting(config, LLAMA_HIDDEN) * width;
     layout->in_block[LLAMA_UP] = layout->in_block[LLAMA_GATE] + layout->matrix;
     layout->final_norm =
         layout->block + (size_t)config->layers * layout->in_block[LLAMA_BLOCK_TENSORS];
@@ -285,21 +214,10 @@ static void set_block_tensor(const rank_model_config *config, const llama_layout
     const int which = of.which;
     const size_t offset = layout->block + (size_t)layer * layout->in_block[LLAMA_BLOCK_TENSORS] +
                           llama_in_block(layout, which, of.expert);
-    const size_t columns = elements(config, block_tensors[which].columns);
-    const rank_cut_kind kind = block_tensors[which].cut;
     name_block_tensor(config, layer, of, tensor->name);
     tensor->expert =
         config->settings[LLAMA_EXPERTS] != 0.0 && is_of_expert(which) ? of.expert + 1 : 0;
-    const side rows = block_tensors[which].rows;
-    rank_tensor_set_shape(tensor, rows == NOTHING ? 0 : elements(config, rows), columns, offset);
-    /* a router stays in float32, whatever the matrices are */
-    tensor->pack = rows == NOTHING || which == LLAMA_ROUTER ? RANK_TENSOR_PLAIN
-                                                            : RANK_TENSOR_PACKED_TRANSPOSED;
-    const bool of_heads = kind == RANK_CUT_HEADS || kind == RANK_CUT_KV_HEADS;
-    tensor->cut = (rank_cut){.kind = kind,
-                             .axis = block_tensors[which].axis,
-                             .parts = 1,
-                             .unit = of_heads ? elements(config, HEAD) : 1};
+    rank_block_set_tensor(config, &block_tensors[which], offset, tensor);
 }
 
 void llama_tensor(const rank_model_config *config, int index, rank_tensor *tensor)

@@ -30,13 +30,13 @@ static void settings_are_read(void **state)
     rank_model_config config;
     (void)state;
     assert_ok(configure("{}", &config, &error), &error);
-    assert_int_equal(llama_setting(&config, LLAMA_KV_HEADS), 5);
-    assert_int_equal(llama_setting(&config, LLAMA_HEAD_WIDTH), 6);
+    assert_int_equal(rank_block_setting(&config, LLAMA_KV_HEADS), 5);
+    assert_int_equal(rank_block_setting(&config, LLAMA_HEAD_WIDTH), 6);
     assert_true(config.settings[LLAMA_THETA] == 10000.0);
     assert_ok(
         configure("{\"head_dim\":null,\"hidden_size\":40,\"rope_scaling\":null}", &config, &error),
         &error);
-    assert_int_equal(llama_setting(&config, LLAMA_HEAD_WIDTH), 4);
+    assert_int_equal(rank_block_setting(&config, LLAMA_HEAD_WIDTH), 4);
 }
 
 /* Two names of one function, which is also meant where there is none. */
