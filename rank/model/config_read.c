@@ -39,16 +39,6 @@ base_status rank_config_number(const json_t *object, const char *key, double *va
     return BASE_OK;
 }
 
-base_status rank_config_want(const json_t *object, const char *key, const char *wanted,
-                             base_error *reterr)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    if (value == NULL || strcmp(value, wanted) != 0) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be \"%s\"", key, wanted);
-    }
-    return BASE_OK;
-}
-
 base_status rank_config_either(const json_t *object, const char *key, const char *first,
                                const char *second, base_error *reterr)
 {

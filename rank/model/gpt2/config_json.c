@@ -34,11 +34,8 @@ static base_status check_fixed(const json_t *object, int width, base_error *rete
 {
     const json_t *inner = json_object_get(object, "n_inner");
     const json_t *epsilon = json_object_get(object, "layer_norm_epsilon");
-    base_status status = rank_config_want(object, "model_type", "gpt2", reterr);
-    if (status == BASE_OK) {
-        status = rank_config_either(object, "activation_function", "gelu_new", "gelu_pytorch_tanh",
-                                    reterr);
-    }
+    const base_status status =
+        rank_config_either(object, "activation_function", "gelu_new", "gelu_pytorch_tanh", reterr);
     if (status != BASE_OK) {
         return status;
     }
