@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "checkpoint/shards.h"
 #include "generate/sample.h"
+#include "model/decoder.h"
 
 /* A text that drafts. */
 typedef struct drafting {
@@ -110,14 +111,14 @@ static base_status make_run(rank_drafter *drafter, base_error *reterr)
     const size_t logits = logit_rows_of(drafter) * (size_t)shape->tp->vocab_count;
     const size_t work = family->work_floats(shape);
     void *memory[2] = {NULL, NULL};
-    drafter->memory.cache_bytes = family->cache_floats(shape) * drafter->cache.block_tokens *
+    drafter->memory.cache_bytes = rank_decoder_cache_floats(shape) * drafter->cache.block_tokens *
                                   drafter->cache.block_count * (size_t)shape->config->layers *
                                   rank_type_bytes(shape->cache_type);
     drafter->memory.planned.bytes[RANK_MEMORY_WEIGHTS] = drafter->memory.weight_bytes;
     drafter->memory.planned.bytes[RANK_MEMORY_ACTIVATIONS] =
         family->saved_floats(shape) * sizeof(float);
     drafter->memory.planned.bytes[RANK_MEMORY_WORK] =
-        (work + logits + family->exchanged_floats(shape)) * sizeof(float);
+        (work + logits + rank_decoder_exchanged_floats(shape)) * sizeof(float);
     drafter->memory.planned.bytes[RANK_MEMORY_CACHE] = drafter->memory.cache_bytes;
     base_status status = rank_saved_create(shape, &drafter->run.device, &drafter->saved, reterr);
     if (status == BASE_OK) {
@@ -186,7 +187,7 @@ static base_status make(rank_drafter *drafter, const rank_drafter_options *optio
     if (status == BASE_OK) {
         status =
             rank_tp_group_create(NULL, options->device, config->vocab_size,
-                                 config->family->exchanged_floats(shape), &drafter->group, reterr);
+                                 rank_decoder_exchanged_floats(shape), &drafter->group, reterr);
     }
     if (status == BASE_OK) {
         shape->tp = rank_tp_group_tp(drafter->group);

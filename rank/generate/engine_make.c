@@ -4,6 +4,7 @@
 
 #include "backend/memory_use.h"
 #include "generate/engine_parts.h"
+#include "model/decoder.h"
 
 static base_status device_bytes(const rank_engine *engine, rank_memory kind, size_t size_bytes,
                                 void **memory, base_error *reterr)
@@ -107,14 +108,14 @@ static base_status check_room(rank_engine *engine, const rank_engine_options *op
     use.bytes[RANK_MEMORY_WEIGHTS] = rank_shards_plan(&shards);
     use.bytes[RANK_MEMORY_ACTIVATIONS] = family->saved_floats(shape) * sizeof(float);
     use.bytes[RANK_MEMORY_WORK] = (family->work_floats(shape) + logits_floats) * sizeof(float);
-    use.bytes[RANK_MEMORY_CACHE] = family->cache_floats(shape) * engine->cache.block_tokens *
+    use.bytes[RANK_MEMORY_CACHE] = rank_decoder_cache_floats(shape) * engine->cache.block_tokens *
                                    engine->cache.block_count * (size_t)options->config->layers *
                                    rank_type_bytes(shape->cache_type);
     rank_step_tables_plan(shape->backend, &tables, &use);
     const base_status status = rank_memory_check(
         &engine->run.device, "the model", &use,
-        rank_tp_plan_collectives(family->exchanged_floats(shape), shape->tp->ranks), reterr);
-    use.bytes[RANK_MEMORY_EXCHANGED] = family->exchanged_floats(shape) * sizeof(float);
+        rank_tp_plan_collectives(rank_decoder_exchanged_floats(shape), shape->tp->ranks), reterr);
+    use.bytes[RANK_MEMORY_EXCHANGED] = rank_decoder_exchanged_floats(shape) * sizeof(float);
     use.bytes[RANK_MEMORY_QUEUES] = engine->run.device.backend->queue_bytes;
     engine->planned = use;
     return status;
@@ -240,7 +241,7 @@ static base_status load(rank_engine *engine, const rank_engine_options *options,
 static base_status check_backend(const rank_engine_options *options, base_error *reterr)
 {
     const rank_backend *backend = options->device->backend;
-    const size_t head_width = options->config->family->head_width(options->config);
+    const size_t head_width = rank_decoder_head_width(options->config);
     const bool rounds = backend->cast != NULL && backend->plain_weights;
     if (rank_in_blocks(options->type) && !backend->packs_narrow) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s has no weights in %s",
@@ -285,8 +286,7 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
     }
     if (status == BASE_OK) {
         status = rank_tp_group_create(options->comm, options->device, options->config->vocab_size,
-                                      options->config->family->exchanged_floats(shape),
-                                      &engine->group, reterr);
+                                      rank_decoder_exchanged_floats(shape), &engine->group, reterr);
     }
     if (status != BASE_OK) {
         return status;

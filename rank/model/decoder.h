@@ -84,11 +84,13 @@ typedef struct rank_decoder_table {
     void (*layout)(const rank_model_config *config, struct transformer_layout *layout);
 } rank_decoder_table;
 
-/* The family's functions of these names; work_floats of shapes with a tp. */
-size_t rank_decoder_work_floats(const rank_shape *shape);
+/* Elements of a head; those of one token in one layer's cache; and floats that the ranks of a group exchange. */
 size_t rank_decoder_head_width(const rank_model_config *config);
 size_t rank_decoder_cache_floats(const rank_shape *shape);
 size_t rank_decoder_exchanged_floats(const rank_shape *shape);
+
+/* The family's functions of these names; work_floats of shapes with a tp. */
+size_t rank_decoder_work_floats(const rank_shape *shape);
 void rank_decoder_decode(const rank_run *run, const rank_decode_args *args);
 
 /* Whether rope turns the layer's queries and keys. */

@@ -180,11 +180,6 @@ struct rank_family {
 
     size_t (*saved_floats)(const rank_shape *shape); /* activations of one micro-batch */
     size_t (*work_floats)(const rank_shape *shape);
-    /* Of decode: elements of a head; elements of one token in one layer's cache; and floats that the
-     * ranks of a group exchange. */
-    size_t (*head_width)(const rank_model_config *config);
-    size_t (*cache_floats)(const rank_shape *shape);
-    size_t (*exchanged_floats)(const rank_shape *shape);
 
     /* What the functions of decoder.h and transformer/transformer.h read. Of a family with functions of
      * its own only `describe` is read. */

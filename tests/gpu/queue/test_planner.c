@@ -161,7 +161,7 @@ static void assert_training(const rank_model_config *config, int batch, rank_typ
                                         .cp = cp};
     const rank_attention_shape attention = {.tokens = (size_t)options.token_count_max,
                                             .heads = (size_t)config->heads,
-                                            .head_width = config->family->head_width(config),
+                                            .head_width = rank_decoder_head_width(config),
                                             .segment_max = CONTEXT};
     launch_ask ask = ask_of(config, batch, type);
     ask.recompute = recompute;
@@ -323,7 +323,7 @@ static void assert_experts(const rank_model_config *config, int batch, bool reco
                                 .chosen = EXPERTS}};
     const rank_attention_shape attention = {.tokens = (size_t)batch * CONTEXT,
                                             .heads = (size_t)config->heads,
-                                            .head_width = config->family->head_width(config),
+                                            .head_width = rank_decoder_head_width(config),
                                             .segment_max = CONTEXT};
     const rank_model_options options = {.config = config,
                                         .device = &device,
@@ -394,8 +394,8 @@ static void assert_decoding(const rank_model_config *config, int ranks, rank_typ
     ask.decode = true;
     const rank_family *family = config->family;
     const size_t scratch =
-        rank_cuda_backend.attention_cached_scratch(family->head_width(config), CONTEXT);
-    const size_t floats = family->work_floats(&shape) + family->exchanged_floats(&shape) +
+        rank_cuda_backend.attention_cached_scratch(rank_decoder_head_width(config), CONTEXT);
+    const size_t floats = family->work_floats(&shape) + rank_decoder_exchanged_floats(&shape) +
                           (size_t)ROWS * (size_t)tp.vocab_count - scratch;
     const launch_estimate said = planned(&ask, ranks, 1);
     const double work = said.memory_bytes[LAUNCH_MEMORY_WORK] - queues_bytes(1);
@@ -403,7 +403,7 @@ static void assert_decoding(const rank_model_config *config, int ranks, rank_typ
         fail_msg("%d ranks, type %d: planned %.0f bytes, held %zu", ranks, (int)type, work,
                  floats * sizeof(float));
     }
-    const size_t cached = family->cache_floats(&shape) * LAYERS * ROWS * CONTEXT;
+    const size_t cached = rank_decoder_cache_floats(&shape) * LAYERS * ROWS * CONTEXT;
     assert_true(said.memory_bytes[LAUNCH_MEMORY_CACHE] == (double)(cached * rank_type_bytes(type)));
 }
 

@@ -9,7 +9,7 @@
 
 #include "checkpoint/shards.h"
 #include "fixture.h"
-#include "model/family.h"
+#include "model/decoder.h"
 #include "support.h"
 #include "tiny.h"
 
@@ -105,8 +105,8 @@ static void bed_make(bed *b)
                             .backend = b->t.device.backend,
                             .end_layer = b->t.config.layers,
                             .token_count_max = 48};
-    assert_ok(rank_tp_group_create(NULL, &b->t.device, VOCAB, family->exchanged_floats(&b->shape),
-                                   &b->group, &error),
+    assert_ok(rank_tp_group_create(NULL, &b->t.device, VOCAB,
+                                   rank_decoder_exchanged_floats(&b->shape), &b->group, &error),
               &error);
     b->shape.tp = rank_tp_group_tp(b->group);
     rank_flat_params params = {&b->t.config, b->t.params};
@@ -122,8 +122,9 @@ static void bed_make(bed *b)
     b->run = (rank_run){.shape = b->shape, .device = b->t.device, .hooks = &b->hooks};
     b->run.work = malloc(family->work_floats(&b->shape) * sizeof(float));
     b->cache = (rank_cache){.block_tokens = BLOCK_TOKENS, .block_count = BLOCK_COUNT};
-    b->cache.memory = malloc((size_t)BLOCK_COUNT * BLOCK_TOKENS * family->cache_floats(&b->shape) *
-                             (size_t)b->t.config.layers * sizeof(float));
+    b->cache.memory =
+        malloc((size_t)BLOCK_COUNT * BLOCK_TOKENS * rank_decoder_cache_floats(&b->shape) *
+               (size_t)b->t.config.layers * sizeof(float));
     assert_non_null(b->run.work);
     assert_non_null(b->cache.memory);
     assert_ok(rank_saved_create(&b->shape, &b->t.device, &b->saved, &error), &error);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/family.h"
 #include "model/gemma3/parts.h"
 #include "model/llama/parts.h"
 #include "rank/adapters.h"
@@ -92,7 +91,7 @@ static base_status open_bed(bed *b, world *w, coll_comm *comm, base_error *reter
                             .end_layer = w->config.layers,
                             .token_count_max = ROWS_MAX,
                             .decode_type = w->type};
-    status = rank_tp_group_create(comm, &b->device, VOCAB, family->exchanged_floats(&b->shape),
+    status = rank_tp_group_create(comm, &b->device, VOCAB, rank_decoder_exchanged_floats(&b->shape),
                                   &b->group, reterr);
     if (status != BASE_OK) {
         return status;
@@ -111,8 +110,9 @@ static base_status open_bed(bed *b, world *w, coll_comm *comm, base_error *reter
     b->run = (rank_run){.shape = b->shape, .device = b->device, .hooks = &b->hooks};
     b->cache = (rank_cache){.block_tokens = BLOCK_TOKENS, .block_count = SEQUENCES * TABLE_WIDTH};
     b->run.work = malloc(family->work_floats(&b->shape) * sizeof(float));
-    b->cache.memory = malloc(b->cache.block_count * BLOCK_TOKENS * family->cache_floats(&b->shape) *
-                             (size_t)w->config.layers * sizeof(float));
+    b->cache.memory =
+        malloc(b->cache.block_count * BLOCK_TOKENS * rank_decoder_cache_floats(&b->shape) *
+               (size_t)w->config.layers * sizeof(float));
     b->out = malloc((size_t)ROWS_MAX * (size_t)b->shape.tp->vocab_count * sizeof(float));
     return rank_saved_create(&b->shape, &b->device, &b->saved, reterr);
 }
