@@ -312,9 +312,9 @@ static double prefill_products_ms(const bench *b)
     for (int layer = 0; layer < b->config.layers; layer++) {
         const size_t rows = layer + 1 < b->config.layers ? PREFILL_TOKENS : 1;
         at = multiply(b, at, PREFILL_TOKENS, width, 3 * width, 1);
-        at = multiply(b, at, rows, width, width, rank_tp_leaves((size_t)b->config.heads, 1));
+        at = multiply(b, at, rows, width, width, rank_tp_leaves((size_t)b->config.heads));
         at = multiply(b, at, rows, width, 4 * width, 1);
-        at = multiply(b, at, rows, 4 * width, width, rank_tp_leaves(4 * width / 16, 1));
+        at = multiply(b, at, rows, 4 * width, width, rank_tp_leaves(4 * width / 16));
     }
     (void)multiply(b, (const char *)b->words, 1, width, (size_t)b->config.vocab_size, 1);
     return (double)(base_now_ns() - before_ns) * 1e-6;

@@ -140,7 +140,7 @@ enum { RANK_DECODER_SHARED_LEAVES = 4 };
  * gradients are summed: so ranks that share heads of keys have the bits of one. */
 static inline int rank_decoder_head_leaves(const rank_decoder_cut *whole)
 {
-    int leaves = rank_tp_leaves(whole->kv_heads, 1);
+    int leaves = rank_tp_leaves(whole->kv_heads);
     while (leaves < RANK_DECODER_SHARED_LEAVES && whole->heads % (2 * (size_t)leaves) == 0 &&
            whole->kv_heads * whole->head_width % (2 * (size_t)leaves) == 0) {
         leaves *= 2;
@@ -154,7 +154,7 @@ static inline int rank_decoder_leaves(const rank_decoder_cut *whole, int ranks)
 {
     const size_t unit = RANK_DECODER_HIDDEN_UNIT;
     const int of_heads = rank_decoder_head_leaves(whole);
-    const int of_columns = rank_tp_leaves(whole->hidden % unit == 0 ? whole->hidden / unit : 1, 1);
+    const int of_columns = rank_tp_leaves(whole->hidden % unit == 0 ? whole->hidden / unit : 1);
     const int leaves = of_heads < of_columns ? of_heads : of_columns;
     return leaves % ranks == 0 ? leaves / ranks : 1;
 }

@@ -62,13 +62,13 @@ rank_tp_ids rank_tp_ids_of(int vocab_size, int ranks, int rank)
     return (rank_tp_ids){.first = first, .count = last > first ? last - first : 0};
 }
 
-int rank_tp_leaves(size_t units, int ranks)
+int rank_tp_leaves(size_t units)
 {
     int leaves = 1;
     while (leaves < RANK_TP_LEAVES && units % (2 * (size_t)leaves) == 0) {
         leaves *= 2;
     }
-    return leaves % ranks == 0 ? leaves / ranks : 1;
+    return leaves;
 }
 
 /* Few lengths serve all steps: the memory's, halved again and again. */

@@ -53,9 +53,8 @@ typedef struct rank_tp_ids {
 } rank_tp_ids;
 rank_tp_ids rank_tp_ids_of(int vocab_size, int ranks, int rank);
 
-/* How many leaves the rank's own part has in a sum over `units` pieces that are never split (heads,
- * or columns by sixteen). 1 if the ranks do not divide the leaves of the whole. */
-int rank_tp_leaves(size_t units, int ranks);
+/* How many leaves a sum over `units` pieces that are never split (heads, or columns by sixteen) has. */
+int rank_tp_leaves(size_t units);
 
 /* The group of a communicator's ranks, and the memory that they exchange. */
 typedef struct rank_tp_group rank_tp_group;

@@ -171,7 +171,7 @@ static void projection(const bed *b, float *out)
     float x[ROWS * WIDTH];
     cut_columns(b->test->x, WIDTH, (size_t)b->tp->rank * mine, mine, x);
     memcpy(out,
-           row_parallel(b, x, "h.0.attn.c_proj.weight", mine, rank_tp_leaves(HEADS, b->tp->ranks)),
+           row_parallel(b, x, "h.0.attn.c_proj.weight", mine, rank_tp_leaves(HEADS) / b->tp->ranks),
            sizeof(float) * ROWS * WIDTH);
 }
 
@@ -208,7 +208,7 @@ static void mlp(const bed *b, float *out)
                                                           .out = active});
     memcpy(out,
            row_parallel(b, active, "h.0.mlp.c_proj.weight", mine,
-                        rank_tp_leaves(HIDDEN_LEAVES, b->tp->ranks)),
+                        rank_tp_leaves(HIDDEN_LEAVES) / b->tp->ranks),
            sizeof(float) * ROWS * WIDTH);
 }
 
