@@ -1,21 +1,11 @@
 /* Finds how clocks of hosts differ, by causality. Called by gather.c. */
 #include "trace/clocks.h"
 
-void rank_trace_narrow(rank_trace_bounds *bounds, const rank_trace_span *a,
-                       const rank_trace_span *b)
+const rank_trace_span *rank_trace_last(const rank_trace_span *spans, size_t *count, unsigned of)
 {
-    const int64_t low_ns = b->begin_ns - a->end_ns;
-    const int64_t high_ns = b->end_ns - a->begin_ns;
-    bounds->low_ns = low_ns > bounds->low_ns ? low_ns : bounds->low_ns;
-    bounds->high_ns = high_ns < bounds->high_ns ? high_ns : bounds->high_ns;
-}
-
-/* The span before number *at that is of all ranks. NULL: there is none. */
-static const rank_trace_span *before(const rank_trace_span *spans, size_t *at)
-{
-    while (*at > 0) {
-        const rank_trace_span *span = &spans[--*at];
-        if ((span->of & RANK_TRACE_ALL_RANKS) != 0) {
+    while (*count > 0) {
+        const rank_trace_span *span = &spans[--*count];
+        if ((span->of & of) == of) {
             return span;
         }
     }
@@ -25,13 +15,16 @@ static const rank_trace_span *before(const rank_trace_span *spans, size_t *at)
 void rank_trace_narrow_all(rank_trace_bounds *bounds, const rank_trace_span *a, size_t a_count,
                            const rank_trace_span *b, size_t b_count)
 {
-    const rank_trace_span *left = before(a, &a_count);
-    const rank_trace_span *right = before(b, &b_count);
+    const rank_trace_span *left = rank_trace_last(a, &a_count, RANK_TRACE_ALL_RANKS);
+    const rank_trace_span *right = rank_trace_last(b, &b_count, RANK_TRACE_ALL_RANKS);
     while (left != NULL && right != NULL && left->kind == right->kind &&
            left->index == right->index) {
-        rank_trace_narrow(bounds, left, right);
-        left = before(a, &a_count);
-        right = before(b, &b_count);
+        const int64_t low_ns = right->begin_ns - left->end_ns;
+        const int64_t high_ns = right->end_ns - left->begin_ns;
+        bounds->low_ns = low_ns > bounds->low_ns ? low_ns : bounds->low_ns;
+        bounds->high_ns = high_ns < bounds->high_ns ? high_ns : bounds->high_ns;
+        left = rank_trace_last(a, &a_count, RANK_TRACE_ALL_RANKS);
+        right = rank_trace_last(b, &b_count, RANK_TRACE_ALL_RANKS);
     }
 }
 

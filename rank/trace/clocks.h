@@ -27,9 +27,9 @@ typedef struct rank_trace_clock {
     int64_t uncertainty_ns;
 } rank_trace_clock;
 
-/* One exchange of all ranks: when two of them began and ended it, each by its own clock. */
-void rank_trace_narrow(rank_trace_bounds *bounds, const rank_trace_span *a,
-                       const rank_trace_span *b);
+/* The last one of the first *count spans that is of all these (RANK_TRACE_...); *count becomes how many are before
+ * it. NULL: there is none. */
+const rank_trace_span *rank_trace_last(const rank_trace_span *spans, size_t *count, unsigned of);
 
 /* All exchanges of all ranks in two ranks' spans, which are in the order in which they ended. The last one of the one is the
  * last one of the other, and so on backwards, as long as they are alike. */

@@ -4,10 +4,11 @@
 #include "base/assert.h"
 #include "base/limits.h"
 
+static const unsigned MEETS = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE | RANK_TRACE_ALL_RANKS;
+
 bool rank_trace_meets(const rank_trace_span *span)
 {
-    const unsigned all = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE | RANK_TRACE_ALL_RANKS;
-    return (span->of & all) == all;
+    return (span->of & MEETS) == MEETS;
 }
 
 size_t rank_trace_meeting_count(const rank_trace_of_rank *rank)
@@ -17,18 +18,6 @@ size_t rank_trace_meeting_count(const rank_trace_of_rank *rank)
         count += rank_trace_meets(&rank->spans[i]) ? 1 : 0;
     }
     return count;
-}
-
-/* The last one of the first *count spans, which become those before it. NULL: there is none. */
-static const rank_trace_span *last_of(const rank_trace_of_rank *rank, size_t *count)
-{
-    while (*count > 0) {
-        const rank_trace_span *span = &rank->spans[--*count];
-        if (rank_trace_meets(span)) {
-            return span;
-        }
-    }
-    return NULL;
 }
 
 size_t rank_trace_meet(const rank_trace_all *all, rank_trace_meeting *meetings)
@@ -47,7 +36,7 @@ size_t rank_trace_meet(const rank_trace_all *all, rank_trace_meeting *meetings)
         const rank_trace_span *first = NULL;
         for (int rank = 0; rank < all->rank_count; rank++) {
             const rank_trace_of_rank *of = &all->ranks[rank];
-            const rank_trace_span *span = last_of(of, &left[rank]);
+            const rank_trace_span *span = rank_trace_last(of->spans, &left[rank], MEETS);
             first = rank == 0 ? span : first;
             if (span == NULL || span->kind != first->kind || span->index != first->index) {
                 return found;
