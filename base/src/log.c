@@ -14,14 +14,12 @@
 #include "base/text.h"
 
 static char log_prefix[BASE_LOG_PREFIX_BYTES];
-static base_log_level log_level_max = BASE_LOG_INFO;
 static bool log_with_time;
 static void (*log_put)(const char *line, size_t bytes); /* NULL: stderr */
 
-void base_log_init(const char *prefix, base_log_level level_max)
+void base_log_init(const char *prefix)
 {
     (void)snprintf(log_prefix, sizeof log_prefix, "%s", prefix);
-    log_level_max = level_max;
 }
 
 void base_log_with_time(void)
@@ -50,9 +48,6 @@ void base_log_redirect(void (*put)(const char *line, size_t bytes))
 void base_log(base_log_level level, const char *format, ...)
 {
     static const char *const marks[] = {"error: ", "warning: ", ""};
-    if (level > log_level_max) {
-        return;
-    }
     char line[BASE_LOG_LINE_BYTES];
     int length = begin_line(line, marks[level]);
     va_list args;

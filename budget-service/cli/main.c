@@ -14,7 +14,7 @@ int main(int argument_count, char **arguments)
     base_first_process_take_signals();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file larger than ulimit -f allows is an error of write() */
     (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the hook ended */
-    base_log_init("budget-service: ", BASE_LOG_INFO);
+    base_log_init("budget-service: ");
     /* Before any command: every command may hold a key. */
     if (budget_harden_process(&error) != BASE_OK || budget_crypto_init(&error) != BASE_OK) {
         (void)fprintf(stderr, "budget-service: %s\n", error.message);

@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     const int launched_ranks = bench_launched_ranks();
     const int own = bench_own_arguments(argc, argv);
     base_fd_open_standard();
-    base_log_init("coll-bench: ", BASE_LOG_INFO);
+    base_log_init("coll-bench: ");
     if (bench_options_parse(own, argv, launched_ranks, &options, &usage) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s; try coll-bench --help", usage.message);
         return BASE_EXIT_USAGE;

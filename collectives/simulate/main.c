@@ -13,7 +13,7 @@ int main(int argc, char **argv)
     static sweep_options options;
     base_error usage;
     coll_error error;
-    base_log_init("coll-simulate: ", BASE_LOG_INFO);
+    base_log_init("coll-simulate: ");
     if (sweep_options_parse(argc, argv, &options, &usage) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s; try coll-simulate --help", usage.message);
         return BASE_EXIT_USAGE;

@@ -8,6 +8,6 @@ int main(int argc, char **argv)
 {
     base_first_process_take_signals();
     base_fd_open_standard();
-    base_log_init("launcher: ", BASE_LOG_INFO);
+    base_log_init("launcher: ");
     return launch_cli(argc, argv, NULL);
 }

@@ -29,7 +29,7 @@ static base_status run(const char *tables, const char *directory, base_error *re
 int main(int argc, char **argv)
 {
     base_error error = {.status = BASE_OK};
-    base_log_init("corpus-gen: ", BASE_LOG_INFO);
+    base_log_init("corpus-gen: ");
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         (void)puts("Usage: corpus-gen TABLES OUT\n"
                    "Makes train.jsonl, heldout.jsonl and tokenizer.json in the directory OUT from "

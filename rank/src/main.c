@@ -19,7 +19,7 @@ static const char help[] = "rank: one peer of a Ringfence job.\n"
 int main(int argc, char **argv)
 {
     const int64_t started_ns = base_now_ns();
-    base_log_init("", BASE_LOG_INFO);
+    base_log_init("");
     if (argc > 1 && strcmp(argv[1], "--help") == 0) {
         (void)fputs(help, stdout);
         return BASE_EXIT_DONE;

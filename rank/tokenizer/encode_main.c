@@ -94,7 +94,7 @@ int main(int argc, char **argv)
                                                  {NULL, 0, NULL, 0}};
     rank_encode_options options = {.threads = count_cpus(), .opened = clean_on_signals};
     int64_t threads = 0;
-    base_log_init("tokenizer-encode: ", BASE_LOG_INFO);
+    base_log_init("tokenizer-encode: ");
     if (base_version_asked(argc, argv, "tokenizer-encode")) {
         return BASE_EXIT_DONE;
     }

@@ -58,7 +58,7 @@ int main(int argc, char **argv)
         {NULL, 0, NULL, 0}};
     rank_learn_options options = {.vocab_size = 0};
     int64_t size = 0;
-    base_log_init("tokenizer-learn: ", BASE_LOG_INFO);
+    base_log_init("tokenizer-learn: ");
     if (base_version_asked(argc, argv, "tokenizer-learn")) {
         return BASE_EXIT_DONE;
     }

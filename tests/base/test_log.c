@@ -70,7 +70,7 @@ static void a_line_begins_with_the_time(void **state)
 {
     (void)state;
     const char *form = "nnnn-nn-nnTnn:nn:nnZ ";
-    base_log_init("here: ", BASE_LOG_INFO);
+    base_log_init("here: ");
     base_log_redirect(put);
     base_log(BASE_LOG_WARNING, "before");
     assert_string_equal(put_line, "here: warning: before\n");

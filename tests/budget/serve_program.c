@@ -129,7 +129,7 @@ static void ready(void *user, const char *endpoint, const char *redeem_endpoint)
 int main(int argc, char **argv)
 {
     base_error error = {0};
-    base_log_init("budget-service: ", BASE_LOG_INFO);
+    base_log_init("budget-service: ");
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* no test leaves one behind */
     if (argc < 2) {
         return BASE_EXIT_USAGE;

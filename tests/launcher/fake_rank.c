@@ -385,7 +385,7 @@ int main(int argc, char **argv)
                       .rank = env_long("FAKE_RANK", -1),
                       .at = env_long("FAKE_AT", -1),
                       .build = base_version_build()};
-    base_log_init("", BASE_LOG_INFO);
+    base_log_init("");
     at_point(&fake, POINT_STARTED);
     if (proto_client_open(&fake.identity, &fake.client, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);

@@ -4,6 +4,6 @@
 
 int main(int argc, char **argv)
 {
-    base_log_init("launcher: ", BASE_LOG_INFO);
+    base_log_init("launcher: ");
     return launch_cli(argc, argv, FAKE_RANK_PATH);
 }

@@ -18,8 +18,8 @@ typedef enum base_log_level {
 
 enum { BASE_LOG_LINE_BYTES = 2048, BASE_LOG_PREFIX_BYTES = 64 };
 
-/* Copies prefix (cut at BASE_LOG_PREFIX_BYTES) and sets the most verbose level that is shown. */
-void base_log_init(const char *prefix, base_log_level level_max);
+/* Copies prefix (cut at BASE_LOG_PREFIX_BYTES). */
+void base_log_init(const char *prefix);
 
 /* From now on each line begins with the time: "2026-01-02T03:04:05Z ". Before other threads start. */
 void base_log_with_time(void);

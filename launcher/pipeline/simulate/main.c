@@ -112,7 +112,7 @@ int main(int argc, char **argv)
 {
     pipeline_options options;
     base_error error;
-    base_log_init("pipeline-simulate: ", BASE_LOG_INFO);
+    base_log_init("pipeline-simulate: ");
     if (pipeline_options_parse(argc, argv, &options, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s; try pipeline-simulate --help", error.message);
         return BASE_EXIT_USAGE;
