@@ -122,9 +122,9 @@ static bool reduce_step(const coll_plan *plan, int track, coll_step *step)
     }
     step->peer = at.peer;
     step->after_track = track - 1;
-    step->source = track == 0 ? COLL_SPACE_INPUT : coll_plan_home(plan, 0, 1);
+    step->source = track == 0 ? COLL_SPACE_INPUT : coll_plan_home(plan, 0);
     step->action = at.gives_way ? COLL_ACTION_SEND : COLL_ACTION_COMBINE;
-    step->target = coll_plan_home(plan, 0, 1);
+    step->target = coll_plan_home(plan, 0);
     step->incoming_left = at.peer_lower;
     step->final = !gives_way(plan) && !merge_at(plan, track + 1, &above);
     return true;

@@ -68,7 +68,7 @@ static bool reducing_step(const coll_plan *plan, int track, coll_step *step)
         step->action = COLL_ACTION_GATHER;
         step->block = plan->rank;
         step->source = COLL_SPACE_INPUT;
-        step->target = coll_plan_home(plan, plan->rank, 1);
+        step->target = coll_plan_home(plan, plan->rank);
         step->final = true;
         return true;
     }
@@ -80,7 +80,7 @@ static bool reducing_step(const coll_plan *plan, int track, coll_step *step)
         step->action = COLL_ACTION_SEND;
         step->peer = root_only ? plan->root : peer_at(plan, place);
         step->block = plan->rank;
-        step->source = coll_plan_home(plan, plan->rank, 1);
+        step->source = coll_plan_home(plan, plan->rank);
         step->after_track = gather;
         return true;
     }

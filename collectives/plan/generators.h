@@ -25,7 +25,7 @@ bool coll_binomial_step(const coll_plan *plan, int track, int index, coll_step *
 int coll_dissemination_track_count(const coll_plan *plan);
 bool coll_dissemination_step(const coll_plan *plan, int track, int index, coll_step *step);
 
-/* home.c: OUTPUT if this rank's recv buffer holds the blocks, else SCRATCH. */
-coll_space coll_plan_home(const coll_plan *plan, int block, int block_count);
+/* home.c: OUTPUT if this rank's recv buffer holds the block, else SCRATCH. */
+coll_space coll_plan_home(const coll_plan *plan, int block);
 
 #endif

@@ -108,7 +108,7 @@ static void set_range(const coll_plan *plan, pieces range, coll_step *step)
 
 static coll_space work_space(const coll_plan *plan)
 {
-    return plan->kind == COLL_REDUCE_SCATTER ? COLL_SPACE_SCRATCH : coll_plan_home(plan, 0, 1);
+    return plan->kind == COLL_REDUCE_SCATTER ? COLL_SPACE_SCRATCH : coll_plan_home(plan, 0);
 }
 
 /* The rank of segment 0 that completes a piece: bits in reverse. */

@@ -1,7 +1,7 @@
-/* Where a rank keeps blocks on their way. Called by the generators. */
+/* Where a rank keeps a block on its way. Called by the generators. */
 #include "plan/generators.h"
 
-coll_space coll_plan_home(const coll_plan *plan, int block, int block_count)
+coll_space coll_plan_home(const coll_plan *plan, int block)
 {
     bool here = true;
     switch (plan->kind) {
@@ -11,7 +11,7 @@ coll_space coll_plan_home(const coll_plan *plan, int block, int block_count)
         break;
     case COLL_REDUCE_SCATTER:
     case COLL_SCATTER:
-        here = block == plan->rank && block_count == 1;
+        here = block == plan->rank;
         break;
     default:
         break;

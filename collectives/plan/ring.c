@@ -60,14 +60,14 @@ static bool chain_step(const coll_plan *plan, int track, coll_step *step)
     if (track == SEND_TRACK) {
         step->action = COLL_ACTION_SEND;
         step->peer = wrap(plan->rank + 1, n);
-        step->source = place == 0 ? COLL_SPACE_INPUT : coll_plan_home(plan, 0, 1);
+        step->source = place == 0 ? COLL_SPACE_INPUT : coll_plan_home(plan, 0);
         step->after_track = place == 0 ? -1 : RECEIVE_TRACK;
         return place < n - 1;
     }
     step->action = reduces ? COLL_ACTION_COMBINE : COLL_ACTION_COPY;
     step->peer = wrap(plan->rank - 1, n);
     step->source = COLL_SPACE_INPUT;
-    step->target = coll_plan_home(plan, 0, 1);
+    step->target = coll_plan_home(plan, 0);
     step->incoming_left = true;
     step->final = reduces && place == n - 1;
     return place > 0;
@@ -88,7 +88,7 @@ static bool round_step(const coll_plan *plan, int track, int round, coll_step *s
         step->action = COLL_ACTION_SEND;
         step->peer = wrap(plan->rank + 1, n);
         step->block = wrap(first - round, n);
-        step->source = round == 0 ? COLL_SPACE_INPUT : coll_plan_home(plan, step->block, 1);
+        step->source = round == 0 ? COLL_SPACE_INPUT : coll_plan_home(plan, step->block);
         step->after_track = round == 0 ? -1 : RECEIVE_TRACK;
         step->after_step = round - 1;
         return true;
@@ -101,7 +101,7 @@ static bool round_step(const coll_plan *plan, int track, int round, coll_step *s
     step->peer = wrap(plan->rank - 1, n);
     step->block = wrap(first - 1 - round, n);
     step->source = COLL_SPACE_INPUT;
-    step->target = coll_plan_home(plan, step->block, 1);
+    step->target = coll_plan_home(plan, step->block);
     step->incoming_left = true;
     step->final = round == combining - 1;
     return true;

@@ -142,7 +142,7 @@ static bool up_step(const coll_plan *plan, int part, const node *at, coll_step *
 {
     const bool leaf = at->left < 0 && at->right < 0;
     const int own = step->block * TREE_TRACKS;
-    step->target = coll_plan_home(plan, 0, 1);
+    step->target = coll_plan_home(plan, 0);
     step->source = leaf || part == UP_LEFT || (part == UP_RIGHT && at->left < 0) ? COLL_SPACE_INPUT
                                                                                  : step->target;
     if (part == UP_PARENT) {

@@ -209,13 +209,13 @@ static bool reduce_step(const coll_plan *plan, const position *at, int track, co
         step->group = COLL_GROUP_HOST;
         step->peer = leader;
         step->source = COLL_SPACE_INPUT;
-        step->target = coll_plan_home(plan, 0, 1);
+        step->target = coll_plan_home(plan, 0);
         step->final = leads && at->hosts == 1;
         return true;
     }
     step->channel = 1;
     step->after_track = 0;
-    step->source = coll_plan_home(plan, 0, 1);
+    step->source = coll_plan_home(plan, 0);
     if (track == 1) {
         step->action = COLL_ACTION_SEND;
         step->peer = plan->root;
