@@ -3,24 +3,14 @@
 #include "budget/machine.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "base/kernel_file.h"
 
 static bool read_word(const char *path, char *word, size_t word_bytes)
 {
-    char line[BUDGET_NAME_BYTES] = "";
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return false;
-    }
-    const bool read = fgets(line, sizeof line, file) != NULL;
-    (void)fclose(file);
-    line[strcspn(line, "\n")] = '\0';
-    if (!read || !budget_name_ok(line, sizeof line, false) || strlen(line) >= word_bytes) {
-        return false;
-    }
-    memcpy(word, line, strlen(line) + 1);
-    return true;
+    return base_kernel_line(word, word_bytes, "%s", path) &&
+           budget_name_ok(word, word_bytes, false);
 }
 
 base_status budget_machine_id(char id[BUDGET_NAME_BYTES], base_error *reterr)
