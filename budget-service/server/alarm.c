@@ -77,8 +77,8 @@ static json_t *run_json(const char *event, const budget_reservation *run,
                      "reserved_usd_micro", (json_int_t)run->rule.held);
 }
 
-base_status service_alarm_overdue(budget_service *service, const budget_reservation *run,
-                                  base_error *reterr)
+base_status service_alarm_deadline(budget_service *service, const budget_reservation *run,
+                                   bool passed, base_error *reterr)
 {
     static char ids[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES];
     char names[INSTANCES_SHOWN_BYTES];
@@ -93,34 +93,21 @@ base_status service_alarm_overdue(budget_service *service, const budget_reservat
     name_instances(ids, count, names);
     budget_money_show(run->rule.held, money);
     budget_time_format(run->entry.deadline, when);
-    service_alarm(service, run_json("deadline-passed", run, ids, count),
-                  "%s (account %s, vendor %s, %s) has passed its deadline of %s without proof of "
-                  "termination; %s stay reserved. Look at the vendor's list, end the instance, "
-                  "then: budget-service terminated %s --evidence FILE",
-                  run->entry.label, run->entry.account, run->entry.vendor, names, when, money,
-                  run->entry.label);
-    return BASE_OK;
-}
-
-base_status service_alarm_ending(budget_service *service, const budget_reservation *run,
-                                 base_error *reterr)
-{
-    static char ids[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES];
-    char names[INSTANCES_SHOWN_BYTES];
-    char when[BUDGET_TIME_BYTES];
-    size_t count = 0;
-    const base_status status =
-        budget_ledger_instances(service->ledger, run->id, ids, &count, reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (passed) {
+        service_alarm(service, run_json("deadline-passed", run, ids, count),
+                      "%s (account %s, vendor %s, %s) has passed its deadline of %s without proof "
+                      "of termination; %s stay reserved. Look at the vendor's list, end the "
+                      "instance, then: budget-service terminated %s --evidence FILE",
+                      run->entry.label, run->entry.account, run->entry.vendor, names, when, money,
+                      run->entry.label);
+    } else {
+        service_alarm(service, run_json("deadline-soon", run, ids, count),
+                      "%s (account %s, vendor %s, %s) comes to its deadline at %s. If it has "
+                      "ended: end the instance at the vendor, then: budget-service terminated %s "
+                      "--evidence FILE",
+                      run->entry.label, run->entry.account, run->entry.vendor, names, when,
+                      run->entry.label);
     }
-    name_instances(ids, count, names);
-    budget_time_format(run->entry.deadline, when);
-    service_alarm(
-        service, run_json("deadline-soon", run, ids, count),
-        "%s (account %s, vendor %s, %s) comes to its deadline at %s. If it has ended: end "
-        "the instance at the vendor, then: budget-service terminated %s --evidence FILE",
-        run->entry.label, run->entry.account, run->entry.vendor, names, when, run->entry.label);
     return BASE_OK;
 }
 

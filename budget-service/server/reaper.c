@@ -6,15 +6,12 @@
 #include "budget/policy.h"
 #include "service.h"
 
-typedef base_status raise_function(budget_service *service, const budget_reservation *run,
-                                   base_error *reterr);
-
-static base_status raise_all(budget_service *service, raise_function *raise,
-                             const budget_reservation *runs, size_t count, base_error *reterr)
+static base_status raise_all(budget_service *service, bool passed, const budget_reservation *runs,
+                             size_t count, base_error *reterr)
 {
     base_status status = BASE_OK;
     for (size_t i = 0; i < count && status == BASE_OK; i++) {
-        status = raise(service, &runs[i], reterr);
+        status = service_alarm_deadline(service, &runs[i], passed, reterr);
     }
     return status;
 }
@@ -32,8 +29,7 @@ static base_status raise_overdue(budget_service *service, budget_reservation run
     }
     const base_status status = budget_ledger_overdue(service->ledger, &service->overdue,
                                                      SERVICE_EXPIRE_MAX, runs, &count, reterr);
-    return status == BASE_OK ? raise_all(service, service_alarm_overdue, runs, count, reterr)
-                             : status;
+    return status == BASE_OK ? raise_all(service, true, runs, count, reterr) : status;
 }
 
 static base_status raise_ending(budget_service *service, budget_reservation runs[],
@@ -43,8 +39,7 @@ static base_status raise_ending(budget_service *service, budget_reservation runs
     const base_status status = budget_ledger_ending(
         service->ledger, budget_policy_reminder_seconds(service->policy) * 1000,
         &service->ending_soon, SERVICE_EXPIRE_MAX, runs, &count, reterr);
-    return status == BASE_OK ? raise_all(service, service_alarm_ending, runs, count, reterr)
-                             : status;
+    return status == BASE_OK ? raise_all(service, false, runs, count, reterr) : status;
 }
 
 /* Rows of the deadlines that have passed. *written: false if there is no room for them now; only a

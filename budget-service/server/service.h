@@ -179,11 +179,9 @@ void service_alarm(budget_service *service, struct json_t *alarm, const char *fo
     BASE_PRINTF(3, 4);
 
 /* The run has passed its deadline, or will soon. */
-BASE_MUST_CHECK base_status service_alarm_overdue(budget_service *service,
-                                                  const budget_reservation *run,
-                                                  base_error *reterr);
-BASE_MUST_CHECK base_status service_alarm_ending(budget_service *service,
-                                                 const budget_reservation *run, base_error *reterr);
+BASE_MUST_CHECK base_status service_alarm_deadline(budget_service *service,
+                                                   const budget_reservation *run, bool passed,
+                                                   base_error *reterr);
 
 /* Takes what the hook has said of its alarms. */
 void service_alarm_look(budget_service *service);
