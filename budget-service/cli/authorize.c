@@ -189,9 +189,8 @@ static int ask_for(const cli_args *args, const budget_claims *ask)
 static int run_authorize(const cli_args *args)
 {
     budget_claims ask = args->values.ask;
-    if (!read_label(args, ask.label) ||
-        !cli_money(args, "USD", args->operands[1], &ask.max_usd_micro) || !out_is_free(args) ||
-        !read_job(args, &ask)) {
+    if (!read_label(args, ask.label) || !cli_money(args, args->operands[1], &ask.max_usd_micro) ||
+        !out_is_free(args) || !read_job(args, &ask)) {
         return BASE_EXIT_USAGE;
     }
     (void)!budget_machine_id(ask.machine_id, NULL); /* needed for vendor local only */

@@ -153,7 +153,7 @@ int cli_main(int argument_count, char **arguments);
  * Reading values. On failure it has said so; the exit code is then USAGE. */
 
 /* An operand's amount. */
-bool cli_money(const cli_args *args, const char *name, const char *text, int64_t *micro);
+bool cli_money(const cli_args *args, const char *text, int64_t *micro);
 
 /* ------------------------------------------------------------------------------------------------
  * Answering */

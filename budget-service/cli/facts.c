@@ -85,7 +85,7 @@ static int run_attach(const cli_args *args)
 static bool read_cost(const cli_args *args, const char *text, int64_t *usd_micro)
 {
     const bool less = text[0] == '-';
-    if (!cli_money(args, "USD", text + (less ? 1 : 0), usd_micro)) {
+    if (!cli_money(args, text + (less ? 1 : 0), usd_micro)) {
         return false;
     }
     *usd_micro = less ? -*usd_micro : *usd_micro;

@@ -6,11 +6,11 @@
 
 #include "cli.h"
 
-bool cli_money(const cli_args *args, const char *name, const char *text, int64_t *micro)
+bool cli_money(const cli_args *args, const char *text, int64_t *micro)
 {
     base_error error = {0};
     if (budget_money_parse(text, strlen(text), micro, &error) != BASE_OK) {
-        (void)cli_error(args, BASE_EXIT_USAGE, "%s: %s", name, error.message);
+        (void)cli_error(args, BASE_EXIT_USAGE, "USD: %s", error.message);
         return false;
     }
     return true;

@@ -257,27 +257,20 @@ static base_status take_all(budget_policy *policy, json_t *object, const char *w
     return status;
 }
 
-static base_status take_copy(const json_t *value, const char *where, char **copy,
-                             base_error *reterr)
-{
-    char text[4096];
-    const base_status status = take_text(value, where, text, sizeof text, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    *copy = strdup(text);
-    return *copy != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_MEMORY, "no memory for the policy");
-}
-
 static base_status take_hook(budget_policy *policy, const json_t *value, base_error *reterr)
 {
+    char text[4096];
     base_status status = BASE_OK;
     if (!json_is_array(value) || json_array_size(value) == 0 ||
         json_array_size(value) > BUDGET_POLICY_HOOK_ARGUMENTS_MAX) {
         return bad(reterr, "hook", "is not a list of 1 to 16 arguments");
     }
     for (size_t i = 0; i < json_array_size(value) && status == BASE_OK; i++) {
-        status = take_copy(json_array_get(value, i), "hook", &policy->hook[i], reterr);
+        status = take_text(json_array_get(value, i), "hook", text, sizeof text, reterr);
+        policy->hook[i] = status == BASE_OK ? strdup(text) : NULL;
+        if (status == BASE_OK && policy->hook[i] == NULL) {
+            status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for the policy");
+        }
     }
     return policy->hook[0] != NULL && policy->hook[0][0] != '/'
                ? bad(reterr, "hook", "must begin with a path that begins with /")
