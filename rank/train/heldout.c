@@ -43,23 +43,10 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
     if (!proto_job_measures_loss(job)) {
         return BASE_OK;
     }
-    const rank_data_options options = {
-        .path = job->data.heldout,
-        .tokenizer = self->tokenizer,
-        .chat = job->model.checkpoint[0] != '\0' ? &self->chat : NULL,
-        .slot_count = (int)(proto_job_replicas(job) * job->train.micro_batches),
-        .slot_first = (int)proto_job_slot(job, trainer_place(self).replica, 0),
-        .slot_step = (int)proto_job_slot_step(job),
-        .slots_here = (int)job->train.micro_batches,
-        .batch = (int)job->train.batch,
-        .context = (int)job->model.context,
-        .seed = (uint64_t)job->job.seed,
-        .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
-        .windows = job->data.windows,
-        .plain = job->data.heldout_plain,
-        .tokens = job->data.heldout_tokens,
-        .tokenizer_sha256 = self->tokenizer_sha256,
-    };
+    rank_data_options options = trainer_data_options(self);
+    options.path = job->data.heldout;
+    options.plain = job->data.heldout_plain;
+    options.tokens = job->data.heldout_tokens;
     const base_status status = rank_data_open(&options, &self->heldout, reterr);
     rank_data_info info = {.sentences_long = 0};
     if (status == BASE_OK) {

@@ -332,6 +332,28 @@ base_status trainer_first_params(const trainer *self, const char *from, float *p
                : rank_safetensors_read_saved(path, &self->trained, params, reterr);
 }
 
+rank_data_options trainer_data_options(const trainer *self)
+{
+    const proto_job *job = self->job;
+    return (rank_data_options){
+        .path = job->data.train,
+        .tokenizer = self->tokenizer,
+        .chat = job->model.checkpoint[0] != '\0' ? &self->chat : NULL,
+        .slot_count = (int)(proto_job_replicas(job) * job->train.micro_batches),
+        .slot_first = (int)proto_job_slot(job, trainer_place(self).replica, 0),
+        .slot_step = (int)proto_job_slot_step(job),
+        .slots_here = (int)job->train.micro_batches,
+        .batch = (int)job->train.batch,
+        .context = (int)job->model.context,
+        .seed = (uint64_t)job->job.seed,
+        .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
+        .windows = job->data.windows,
+        .plain = job->data.plain,
+        .tokens = job->data.tokens,
+        .tokenizer_sha256 = self->tokenizer_sha256,
+    };
+}
+
 static base_status open_data(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
@@ -353,25 +375,8 @@ static base_status open_data(trainer *self, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    const int64_t replicas = proto_job_replicas(job);
-    const int64_t replica = trainer_place(self).replica;
-    const rank_data_options options = {
-        .path = job->data.train,
-        .tokenizer = self->tokenizer,
-        .chat = rank_train_chat(job, self->tokenizer, &self->chat),
-        .slot_count = (int)(replicas * job->train.micro_batches),
-        .slot_first = (int)proto_job_slot(job, replica, 0),
-        .slot_step = (int)proto_job_slot_step(job),
-        .slots_here = (int)job->train.micro_batches,
-        .batch = (int)job->train.batch,
-        .context = (int)job->model.context,
-        .seed = (uint64_t)job->job.seed,
-        .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
-        .windows = job->data.windows,
-        .plain = job->data.plain,
-        .tokens = job->data.tokens,
-        .tokenizer_sha256 = self->tokenizer_sha256,
-    };
+    (void)rank_train_chat(job, self->tokenizer, &self->chat);
+    const rank_data_options options = trainer_data_options(self);
     return rank_data_open(&options, &self->data, reterr);
 }
 

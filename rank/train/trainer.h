@@ -369,6 +369,9 @@ typedef struct trainer_state_use {
 void trainer_put_state_use(const trainer *self, trainer_state_use *use,
                            Ringfence__Control__Finished *finished);
 
+/* prepare.c: of --data. With a checkpoint, self->chat has been read. */
+rank_data_options trainer_data_options(const trainer *self);
+
 /* prepare.c: makes everything that a step needs. All ranks then have the same parameters. */
 BASE_MUST_CHECK base_status trainer_prepare(trainer *self, base_error *reterr);
 
