@@ -30,7 +30,7 @@ struct rank_drafter {
     uint64_t *
         contents; /* (blocks): a digest of the tokens up to the end of each; 0: they are not all there */
     uint64_t cached;
-    rank_drafter_memory memory;
+    rank_memory_use planned;
     drafting *drafting; /* (sequences) */
     int drafting_count;
     /* of a pass */
@@ -92,7 +92,7 @@ static base_status load(rank_drafter *drafter, const rank_drafter_options *optio
     if (status == BASE_OK) {
         drafter->hooks = rank_shards_hooks(drafter->shards);
         drafter->run.hooks = &drafter->hooks;
-        drafter->memory.weight_bytes = rank_shards_bytes(drafter->shards);
+        drafter->planned.bytes[RANK_MEMORY_WEIGHTS] = rank_shards_bytes(drafter->shards);
     }
     return status;
 }
@@ -111,18 +111,16 @@ static base_status make_run(rank_drafter *drafter, base_error *reterr)
     const size_t logits = logit_rows_of(drafter) * (size_t)shape->tp->vocab_count;
     const size_t work = family->work_floats(shape);
     void *memory[2] = {NULL, NULL};
-    drafter->memory.cache_bytes = rank_decoder_cache_floats(shape) * drafter->cache.block_tokens *
-                                  drafter->cache.block_count * (size_t)shape->config->layers *
-                                  rank_type_bytes(shape->cache_type);
-    drafter->memory.planned.bytes[RANK_MEMORY_WEIGHTS] = drafter->memory.weight_bytes;
-    drafter->memory.planned.bytes[RANK_MEMORY_ACTIVATIONS] =
-        family->saved_floats(shape) * sizeof(float);
-    drafter->memory.planned.bytes[RANK_MEMORY_WORK] =
+    drafter->planned.bytes[RANK_MEMORY_CACHE] =
+        rank_decoder_cache_floats(shape) * drafter->cache.block_tokens *
+        drafter->cache.block_count * (size_t)shape->config->layers *
+        rank_type_bytes(shape->cache_type);
+    drafter->planned.bytes[RANK_MEMORY_ACTIVATIONS] = family->saved_floats(shape) * sizeof(float);
+    drafter->planned.bytes[RANK_MEMORY_WORK] =
         (work + logits + rank_decoder_exchanged_floats(shape)) * sizeof(float);
-    drafter->memory.planned.bytes[RANK_MEMORY_CACHE] = drafter->memory.cache_bytes;
     base_status status = rank_saved_create(shape, &drafter->run.device, &drafter->saved, reterr);
     if (status == BASE_OK) {
-        status = alloc(drafter, RANK_MEMORY_CACHE, drafter->memory.cache_bytes,
+        status = alloc(drafter, RANK_MEMORY_CACHE, drafter->planned.bytes[RANK_MEMORY_CACHE],
                        &drafter->cache.memory, reterr);
     }
     if (status == BASE_OK) {
@@ -243,9 +241,9 @@ void rank_drafter_destroy(rank_drafter *drafter)
     free(drafter);
 }
 
-rank_drafter_memory rank_drafter_get_memory(const rank_drafter *drafter)
+rank_memory_use rank_drafter_planned(const rank_drafter *drafter)
 {
-    return drafter != NULL ? drafter->memory : (rank_drafter_memory){.weight_bytes = 0};
+    return drafter != NULL ? drafter->planned : (rank_memory_use){{0}};
 }
 
 uint64_t rank_drafter_cached(const rank_drafter *drafter)

@@ -43,13 +43,6 @@ typedef struct rank_drafter_options {
 
 typedef struct rank_drafter rank_drafter;
 
-/* The memory of a drafter, for reports. */
-typedef struct rank_drafter_memory {
-    size_t weight_bytes;
-    size_t cache_bytes;
-    rank_memory_use planned;
-} rank_drafter_memory;
-
 BASE_MUST_CHECK base_status rank_drafter_create(const rank_drafter_options *options,
                                                 rank_drafter **drafter, base_error *reterr);
 void rank_drafter_destroy(rank_drafter *drafter); /* NULL is fine */
@@ -60,7 +53,7 @@ BASE_MUST_CHECK base_status rank_drafter_run(rank_drafter *drafter, base_error *
 /* Tokens of prompts that were in its cache when they came. */
 uint64_t rank_drafter_cached(const rank_drafter *drafter);
 
-/* Zeros of NULL. */
-rank_drafter_memory rank_drafter_get_memory(const rank_drafter *drafter);
+/* Its memory, for reports; zeros of NULL. */
+rank_memory_use rank_drafter_planned(const rank_drafter *drafter);
 
 #endif

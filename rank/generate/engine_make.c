@@ -379,10 +379,10 @@ void rank_engine_destroy(rank_engine *engine)
 rank_engine_memory rank_engine_get_memory(const rank_engine *engine)
 {
     const rank_schedule_options *schedule = rank_schedule_get_options(engine->schedule);
-    const rank_drafter_memory draft = rank_drafter_get_memory(engine->drafter);
+    const rank_memory_use draft = rank_drafter_planned(engine->drafter);
     rank_memory_use planned = engine->planned;
     for (int kind = 0; kind < RANK_MEMORY_KINDS; kind++) {
-        planned.bytes[kind] += draft.planned.bytes[kind];
+        planned.bytes[kind] += draft.bytes[kind];
     }
     return (rank_engine_memory){
         .weight_bytes = rank_shards_bytes(engine->shards),
@@ -392,8 +392,8 @@ rank_engine_memory rank_engine_get_memory(const rank_engine *engine)
         .cache_blocks = schedule->block_count,
         .cache_tokens = schedule->block_count * schedule->block_tokens,
         .work_bytes = engine->work_bytes,
-        .draft_weight_bytes = draft.weight_bytes,
-        .draft_cache_bytes = draft.cache_bytes,
+        .draft_weight_bytes = draft.bytes[RANK_MEMORY_WEIGHTS],
+        .draft_cache_bytes = draft.bytes[RANK_MEMORY_CACHE],
         .planned = planned,
     };
 }
