@@ -14,13 +14,9 @@
 #include "model/decoder_step.h"
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "model/beside.h"
 #include "model/pieces.h"
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
 
 /* What the largest of a step's products needs, whose matrices are not float32. */
 static size_t product_scratch(const decoder_step *step, const rank_shape *shape)
@@ -29,11 +25,12 @@ static size_t product_scratch(const decoder_step *step, const rank_shape *shape)
     const size_t tokens = shape->token_count_max;
     const rank_type type = shape->decode_type;
     if (shape->backend->plain_weights) {
-        return (tokens * larger(larger(of->hidden, step->across), step->width) + 1) / 2;
+        return (tokens * base_max_size(base_max_size(of->hidden, step->across), step->width) + 1) /
+               2;
     }
-    return larger(larger(rank_narrow_scratch(type, tokens, of->hidden, of->leaves),
-                         rank_narrow_scratch(type, tokens, step->across, of->leaves)),
-                  rank_narrow_scratch(type, tokens, step->width, 1));
+    return base_max_size(base_max_size(rank_narrow_scratch(type, tokens, of->hidden, of->leaves),
+                                       rank_narrow_scratch(type, tokens, step->across, of->leaves)),
+                         rank_narrow_scratch(type, tokens, step->width, 1));
 }
 
 static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memory)

@@ -10,11 +10,6 @@ enum {
     LOGIT_ROWS = 4096,
 };
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 static rank_decoder describe(const rank_shape *shape)
 {
     return rank_decoder_describe(shape->config, rank_tensor_ranks(shape->config));
@@ -165,7 +160,7 @@ static size_t segment_rows(const rank_shape *shape)
     if (shape->cp != NULL) {
         return chunk;
     }
-    return shape->padded ? shape->token_count_max : larger(chunk, segment_max(shape));
+    return shape->padded ? shape->token_count_max : base_max_size(chunk, segment_max(shape));
 }
 
 /* Products in bfloat16 are fast where rows begin at multiples of 16 bytes. Ranks that share a vocabulary
@@ -214,7 +209,8 @@ static size_t wide_floats(const transformer_sizes *sizes, const rank_shape *shap
     const size_t chunk = base_min_size(shape->backend->rows_at_once, sizes->tokens);
     const size_t active = chunk * sizes->hidden;
     const size_t dqkv = segment_rows(shape) * sizes->qkv_row;
-    return larger(larger(active, dqkv), logits_floats(shape, logit_rows_least(shape)));
+    return base_max_size(base_max_size(active, dqkv),
+                         logits_floats(shape, logit_rows_least(shape)));
 }
 
 /* The two halves of a block are made ready one after the other, and in backward turned round. */
@@ -227,8 +223,9 @@ static size_t operands_floats(const transformer_sizes *sizes)
     const size_t backward = rank_pack_count(sizes->up, width) +
                             rank_pack_count(width, sizes->hidden) +
                             rank_pack_count(width, sizes->queries);
-    return larger(larger(forward, backward),
-                  larger(rank_pack_count(width, sizes->qkv), rank_pack_count(sizes->qkv, width)));
+    return base_max_size(
+        base_max_size(forward, backward),
+        base_max_size(rank_pack_count(width, sizes->qkv), rank_pack_count(sizes->qkv, width)));
 }
 
 /* Where operands of products are packed; nothing for a backend that does not pack. */
@@ -246,12 +243,13 @@ static void cut_packed(rank_pieces *from, const rank_shape *shape, transformer_p
         pass->output = rank_pieces_cut(from, rank_pack_count(sizes->width, sizes->vocab_size));
     }
     if (shape->training) {
-        const size_t columns = larger(larger(sizes->up, sizes->width), sizes->queries);
+        const size_t columns =
+            base_max_size(base_max_size(sizes->up, sizes->width), sizes->queries);
         const size_t adapters = (size_t)shape->config->adapters.rank;
-        const size_t of_segments = larger(larger(sizes->qkv, sizes->width), adapters);
+        const size_t of_segments = base_max_size(base_max_size(sizes->qkv, sizes->width), adapters);
         pass->packed_rows =
-            rank_pieces_cut(from, larger(rank_pack_count(chunk, columns),
-                                         rank_pack_count(segment_rows(shape), of_segments)));
+            rank_pieces_cut(from, base_max_size(rank_pack_count(chunk, columns),
+                                                rank_pack_count(segment_rows(shape), of_segments)));
     }
     pass->operands = rank_pieces_cut(from, operands_floats(sizes));
 }
