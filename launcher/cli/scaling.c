@@ -65,7 +65,7 @@ proto_job launch_scaling_job(const proto_job *job, int ranks)
     while (ranks % proto_job_expert_ranks(&point) != 0) {
         point.parallel.expert_ranks /= 2;
     }
-    if (point.train.micro_batches > 1 && (ranks & (ranks - 1)) != 0) {
+    if (point.train.micro_batches > 1 && !proto_is_power_of_two(ranks)) {
         point.parallel.expert_ranks = 0; /* it needs a power of two then */
     }
     if (ranks % (proto_job_stages(&point) * proto_job_tensor(&point) *

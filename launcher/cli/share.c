@@ -7,20 +7,15 @@
 #include "proto/limits.h"
 #include "proto/mode.h"
 
-static bool is_power_of_two(int64_t value)
-{
-    return value > 0 && (value & (value - 1)) == 0;
-}
-
 /* Whether so many ranks add up the slots in the order of the canonical tree over all of them. Contiguous slots of a
  * rank are a subtree if they are a power of two, or all. Where the ranks are added up first, for each micro-batch,
  * those are the subtree. */
 static bool is_canonical(const proto_job *job, int64_t ranks, int64_t micro_batches)
 {
     if (proto_job_sums_replicas_first(job)) {
-        return micro_batches == 1 || is_power_of_two(ranks);
+        return micro_batches == 1 || proto_is_power_of_two(ranks);
     }
-    return ranks == 1 || is_power_of_two(micro_batches);
+    return ranks == 1 || proto_is_power_of_two(micro_batches);
 }
 
 bool launch_share_find(const proto_job *job, int nodes, int present, launch_share *share)

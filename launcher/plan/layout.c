@@ -70,11 +70,6 @@ static base_status check_tensor(const launch_ask *ask, const launch_layout *layo
     return BASE_OK;
 }
 
-static bool is_power_of_two(int64_t count)
-{
-    return (count & (count - 1)) == 0;
-}
-
 /* As proto_job_check and the ranks have it of --expert-ranks. */
 static base_status check_expert_ranks(const launch_ask *ask, const launch_layout *layout,
                                       base_error *reterr)
@@ -101,13 +96,13 @@ static base_status check_expert_ranks(const launch_ask *ask, const launch_layout
                          "--expert-ranks %" PRId64 " does not divide %" PRId64 " replicas", ranks,
                          layout->data);
     }
-    if (!is_power_of_two(ranks)) {
+    if (!proto_is_power_of_two(ranks)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--expert-ranks %" PRId64
                          " is no power of two: gradients are added up in pairs",
                          ranks);
     }
-    return ask->global_batch == layout->data * ask->batch || is_power_of_two(layout->data)
+    return ask->global_batch == layout->data * ask->batch || proto_is_power_of_two(layout->data)
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
                            "--expert-ranks with several micro-batches goes with a power of two of "

@@ -36,11 +36,6 @@ int64_t proto_job_expert_ranks(const proto_job *job)
     return shared ? job->parallel.expert_ranks : 1;
 }
 
-static bool is_power_of_two(int64_t count)
-{
-    return (count & (count - 1)) == 0;
-}
-
 /* Groups of ranks are nodes of the canonical tree, and so are the ranks where each has several slots. */
 static base_status check_groups(const proto_job *job, base_error *reterr)
 {
@@ -52,13 +47,13 @@ static base_status check_groups(const proto_job *job, base_error *reterr)
                          " does not divide the number of ranks, %" PRId64,
                          ranks, world);
     }
-    if (!is_power_of_two(ranks)) {
+    if (!proto_is_power_of_two(ranks)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "parallel.expert_ranks %" PRId64
                          " is no power of two: their gradients are added up in pairs",
                          ranks);
     }
-    return job->train.micro_batches == 1 || is_power_of_two(world)
+    return job->train.micro_batches == 1 || proto_is_power_of_two(world)
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
                            "parallel.expert_ranks with train.micro_batches %" PRId64

@@ -50,7 +50,7 @@ base_status proto_job_check_tensor(const proto_job *job, base_error *reterr)
     char fitting[64] = "";
     char what[96];
     size_t used = 0;
-    if ((ranks & (ranks - 1)) != 0) {
+    if (!proto_is_power_of_two(ranks)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "parallel.tensor %" PRId64 ": must be 1, 2, 4, 8 or 16", ranks);
     }

@@ -341,6 +341,12 @@ BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *re
  * tokens of each of its micro-batches. Ranks in a row first share a stage, then a copy, then a replica. */
 int64_t proto_job_stages(const proto_job *job);
 
+/* Ranks or slots in a row are then nodes of the canonical tree. */
+static inline bool proto_is_power_of_two(int64_t count)
+{
+    return count > 0 && (count & (count - 1)) == 0;
+}
+
 /* Of a new model with experts: to how many of them a token goes, and the columns of one. */
 int64_t proto_job_experts_per_token(const proto_job_model *model);
 int64_t proto_job_expert_width(const proto_job_model *model);
