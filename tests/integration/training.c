@@ -118,6 +118,12 @@ void training_assert_files(const test_program *dry, const char *directory)
     }
 }
 
+void training_assert_same_model(const training_run *a, const training_run *b)
+{
+    training_assert_same_file(a, "model.safetensors", b, "model.safetensors");
+    training_assert_same_file(a, "state-rank-0.safetensors", b, "state-rank-0.safetensors");
+}
+
 json_t *training_manifest(const training_run *run)
 {
     size_t size_bytes = 0;

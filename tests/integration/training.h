@@ -40,6 +40,9 @@ void training_assert_same_file(const training_run *a, const char *file_a, const 
  * counts as that. */
 void training_assert_files(const test_program *dry, const char *directory);
 
+/* The same of the model, and of rank 0's state. */
+void training_assert_same_model(const training_run *a, const training_run *b);
+
 /* The process of a rank of a job that runs. */
 pid_t training_rank_pid(const training_run *run, int rank);
 
