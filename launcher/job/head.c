@@ -287,7 +287,8 @@ void head_lose(launch_session *session, int node, const char *what)
     }
 }
 
-void head_drop(launch_session *session, int node, const char *what)
+/* Gives up a node, or lets it go: it was not in the job yet. */
+static void drop(launch_session *session, int node, const char *what)
 {
     const launch_head *head = session->head;
     if (head->gathering || head->nodes[node].state == LAUNCH_NODE_WAITING) {
@@ -358,7 +359,7 @@ static void handle_event(launch_session *session, const proto_bus_event *event)
     if (event->kind != PROTO_BUS_DISCONNECTED || event->rank == PROTO_NO_RANK) {
         return;
     }
-    head_drop(session, event->rank, "its launcher's connection has ended");
+    drop(session, event->rank, "its launcher's connection has ended");
 }
 
 void launch_head_drain(launch_session *session)
@@ -403,7 +404,7 @@ static void check_silence(launch_session *session, int node, int64_t now_ns)
         char what[64];
         (void)snprintf(what, sizeof what, "no heartbeat for %.0f s",
                        (double)silent_ns / BASE_NS_PER_S);
-        head_drop(session, node, what);
+        drop(session, node, what);
     } else if (silent_ns >= LAUNCH_SILENCE_MS * BASE_NS_PER_MS && !node_state->silent) {
         node_state->silent = true;
         launch_screen_say(&session->screen, NODE_FORMAT ": no heartbeat for %.0f s",

@@ -12,7 +12,8 @@ static bool is_present(const launch_node *node)
     return node->state >= LAUNCH_NODE_WAITING && node->state <= LAUNCH_NODE_BEGUN && !node->left;
 }
 
-int head_count_present(const launch_head *head)
+/* Hosts that are there, with the head's own. */
+static int count_present(const launch_head *head)
 {
     int count = 0;
     for (int node = 0; node < head->node_count; node++) {
@@ -60,7 +61,7 @@ bool head_may_lose(const launch_session *session)
 {
     const launch_job_options *options = session->options;
     return options->min_hosts > 0 && options->tried_again && session->stop_signal == 0 &&
-           head_count_present(session->head) - 1 >= options->min_hosts;
+           count_present(session->head) - 1 >= options->min_hosts;
 }
 
 bool head_may_do_without(const launch_session *session)
@@ -105,7 +106,7 @@ bool head_waits_in_vain(const launch_session *session)
 bool head_do_with_fewer(launch_session *session)
 {
     launch_job_result *result = session->result;
-    const int present = head_count_present(session->head);
+    const int present = count_present(session->head);
     if (session->options->min_hosts == 0 || present < session->options->min_hosts) {
         return false;
     }

@@ -81,9 +81,6 @@ void head_send(launch_head *head, int node, envelope_type *envelope);
 /* Whether the job may go on without this host, if it is lost. */
 bool head_may_lose(const launch_session *session);
 
-/* Gives up a node, or lets it go: it was not in the job yet. */
-void head_drop(launch_session *session, int node, const char *what);
-
 /* The ranks of all agents on the host of a node. */
 int head_ranks_beside(const launch_head *head, int node);
 
@@ -94,9 +91,6 @@ void head_lose(launch_session *session, int node, const char *what);
 
 /* Decides which nodes have which ranks in this attempt. */
 void head_share_out(launch_session *session);
-
-/* Hosts that are there, with the head's own. */
-int head_count_present(const launch_head *head);
 
 /* Whether the job may still get enough hosts, without those that their users have taken out. */
 bool head_may_do_without(const launch_session *session);

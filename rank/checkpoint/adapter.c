@@ -235,20 +235,15 @@ base_status rank_adapter_config(const char *directory, rank_model_config *model,
     return BASE_OK;
 }
 
-base_status rank_adapter_read(const char *directory, const rank_model_config *model,
-                              float *adapters, base_error *reterr)
-{
-    const rank_model_config config = rank_adapters_config(model);
-    char path[BASE_PATH_BYTES];
-    const base_status status = base_path_join(directory, WEIGHTS, path, reterr);
-    return status == BASE_OK ? rank_safetensors_read(path, &config, adapters, reterr) : status;
-}
-
 base_status rank_adapter_load(const char *directory, rank_model_config *model, float **adapters,
                               base_error *reterr)
 {
+    char path[BASE_PATH_BYTES];
     *adapters = NULL;
     base_status status = rank_adapter_config(directory, model, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(directory, WEIGHTS, path, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }
@@ -256,7 +251,7 @@ base_status rank_adapter_load(const char *directory, rank_model_config *model, f
     const size_t count = rank_model_param_count(&config);
     float *made = malloc(count * sizeof *made);
     status = made != NULL
-                 ? rank_adapter_read(directory, model, made, reterr)
+                 ? rank_safetensors_read(path, &config, made, reterr)
                  : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu parameters", count);
     if (status != BASE_OK) {
         free(made);

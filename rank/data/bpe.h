@@ -40,11 +40,6 @@ BASE_MUST_CHECK base_status rank_bpe_init(rank_bpe *bpe, const rank_bpe_pair *me
                                           int merge_count, base_error *reterr);
 void rank_bpe_fini(rank_bpe *bpe);
 
-static inline int rank_bpe_vocab_size(const rank_bpe *bpe)
-{
-    return RANK_BPE_BYTES + bpe->merge_count + 1;
-}
-
 static inline int rank_bpe_end_id(const rank_bpe *bpe)
 {
     return RANK_BPE_BYTES + bpe->merge_count;

@@ -19,7 +19,7 @@ void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES]);
  * terminal, make a second line, or look like another. */
 void base_text_escape(char *text, size_t size_bytes);
 
-/* Whether the UTF-8 text has a control character: below U+0020, or from U+007F to U+009F. */
+/* Whether the UTF-8 text has one of these. */
 bool base_text_has_control(const char *text);
 
 #endif

@@ -69,11 +69,7 @@ BASE_MUST_CHECK base_status rank_adapter_write(const char *directory,
 BASE_MUST_CHECK base_status rank_adapter_config(const char *directory, rank_model_config *model,
                                                 base_error *reterr);
 
-/* Reads adapter_model.safetensors of adapters that model->adapters says. */
-BASE_MUST_CHECK base_status rank_adapter_read(const char *directory, const rank_model_config *model,
-                                              float *adapters, base_error *reterr);
-
-/* Both. *adapters is malloc'ed and the caller's. */
+/* The same, and adapter_model.safetensors. *adapters is malloc'ed and the caller's. */
 BASE_MUST_CHECK base_status rank_adapter_load(const char *directory, rank_model_config *model,
                                               float **adapters, base_error *reterr);
 
