@@ -101,7 +101,6 @@ typedef struct launch_estimate {
     double parameters_s;         /* gathering what ZeRO has sharded */
     double parameters_exposed_s; /* what computing does not hide of it */
     double step_s;
-    double bubble; /* share of the time in which stages wait, mean over them */
 } launch_estimate;
 
 int64_t launch_layout_ranks(const launch_layout *layout);

@@ -135,7 +135,6 @@ static void read_curve(const json_t *object, launch_curve *curve)
         }
         curve->points[curve->point_count++] = (launch_curve_point){
             .d_model = launch_inference_number(at, "d_model"),
-            .parameters = launch_inference_number(at, "parameters"),
             .predicted_single_ms = launch_inference_number(at, "predicted_single_ms"),
             .predicted_tp_ms = launch_inference_number(at, "predicted_tp_ms"),
             .single_ms = launch_inference_number(at, "single_ms"),

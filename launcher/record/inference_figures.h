@@ -53,7 +53,6 @@ typedef struct launch_inference_side {
 /* One width of the scaling curve: ms a token, by the cost model and as measured. */
 typedef struct launch_curve_point {
     double d_model;
-    double parameters;
     double predicted_single_ms;
     double predicted_tp_ms;
     double single_ms; /* the median of the rounds */

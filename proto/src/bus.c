@@ -28,8 +28,7 @@ typedef struct bus_peer {
 } bus_peer;
 
 struct proto_bus {
-    proto_side side; /* this side of the link */
-    proto_side peer; /* the other one */
+    proto_side peer; /* the other side of the link */
     bool listens;
     int world_size;
     void *context;
@@ -75,7 +74,6 @@ static base_status bus_alloc(proto_side side, int world_size, proto_bus **bus, b
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the control socket");
     }
-    made->side = side;
     made->peer = peer;
     made->listens = side == PROTO_SIDE_LAUNCHER || side == PROTO_SIDE_HEAD;
     made->world_size = world_size;

@@ -176,8 +176,7 @@ static void on_event(void *user, const rank_schedule_event *event)
     rank_work_take(work_of(g, event->request_id), event, now_ns);
     if (event->token >= 0 && g->options->on_token != NULL) {
         g->options->on_token(g->options->token_user,
-                             &(rank_drawn_token){.index = (size_t)(event->request_id - g->first_id),
-                                                 .token = event->token,
+                             &(rank_drawn_token){.token = event->token,
                                                  .is_stop = event->finish == RANK_FINISH_STOP,
                                                  .is_last = event->finish != RANK_FINISH_NOT});
     }

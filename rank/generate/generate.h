@@ -20,7 +20,6 @@
 
 /* A token that was just drawn. */
 typedef struct rank_drawn_token {
-    size_t index; /* of the prompt */
     int32_t token;
     bool is_stop; /* no part of the text */
     bool is_last;

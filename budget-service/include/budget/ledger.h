@@ -447,9 +447,6 @@ typedef struct budget_row {
     uint64_t sequence;
     int64_t at_ms; /* wall time */
     budget_kind kind;
-    budget_reason reason;
-    int64_t client;
-    int64_t reservation; /* 0: none */
     const char *account;
     const char *label;
     const char *text;       /* line id, instance id, client's name: by kind */

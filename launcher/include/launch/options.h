@@ -59,10 +59,9 @@ typedef struct launch_options {
     const char *compare[2];  /* of the command line */
     const char *new_job_key; /* make-job-key: the file to write */
     launch_hosts_options hosts;
-    char *const *program;          /* behind "--", ended by NULL; NULL: the rank program runs */
-    const char *rank_path;         /* NULL: the rank program beside this one; set by tests alone */
-    char log_dir[BASE_PATH_BYTES]; /* absolute; empty: none */
-    char root[BASE_PATH_BYTES];    /* --root: of the job's relative paths; empty: none */
+    char *const *program;            /* behind "--", ended by NULL; NULL: the rank program runs */
+    char log_dir[BASE_PATH_BYTES];   /* absolute; empty: none */
+    char root[BASE_PATH_BYTES];      /* --root: of the job's relative paths; empty: none */
     char write_job[BASE_PATH_BYTES]; /* absolute; empty: none */
     char job_file[BASE_PATH_BYTES];  /* --job: the whole configuration; empty: the flags' */
     launch_budget_options budget;

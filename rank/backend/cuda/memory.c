@@ -164,7 +164,6 @@ base_status cuda_adopt(rank_queue *queue, void *memory, size_t size_bytes, base_
     cuda_block block = {.memory = memory,
                         .size_bytes = size_bytes,
                         .kind = RANK_MEMORY_EXCHANGED,
-                        .adopted = true,
                         .host = found.type != cudaMemoryTypeDevice};
     if (found.type == cudaMemoryTypeUnregistered) {
         error = cudaHostRegister(memory, size_bytes, cudaHostRegisterPortable);

@@ -22,7 +22,6 @@ typedef struct cuda_block {
     char *memory;
     size_t size_bytes;
     rank_memory kind;
-    bool adopted;    /* not ours to free */
     bool registered; /* host memory that was pinned when it was adopted */
     bool host;       /* the host may touch it */
 } cuda_block;
