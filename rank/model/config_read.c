@@ -39,6 +39,16 @@ base_status rank_config_number(const json_t *object, const char *key, double *va
     return BASE_OK;
 }
 
+base_status rank_config_want(const json_t *object, const char *key, const char *wanted,
+                             base_error *reterr)
+{
+    const json_t *entry = json_object_get(object, key);
+    const char *value = json_string_value(entry);
+    return entry == NULL || (value != NULL && strcmp(value, wanted) == 0)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be \"%s\"", key, wanted);
+}
+
 base_status rank_config_either(const json_t *object, const char *key, const char *first,
                                const char *second, base_error *reterr)
 {

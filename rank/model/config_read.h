@@ -18,6 +18,10 @@ BASE_MUST_CHECK base_status rank_config_optional(const json_t *object, const cha
 BASE_MUST_CHECK base_status rank_config_number(const json_t *object, const char *key, double *value,
                                                base_error *reterr);
 
+/* A string that must be this one. It may be missing. */
+BASE_MUST_CHECK base_status rank_config_want(const json_t *object, const char *key,
+                                             const char *wanted, base_error *reterr);
+
 /* A string that must be one of the two. Where it is missing, the first is meant. */
 BASE_MUST_CHECK base_status rank_config_either(const json_t *object, const char *key,
                                                const char *first, const char *second,

@@ -78,10 +78,7 @@ static base_status check_fixed(const json_t *object, base_error *reterr)
     static const char *const off[] = {"attention_bias", "use_bidirectional_attention"};
     static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
     const json_t *tied = json_object_get(object, "tie_word_embeddings");
-    static const char activation[] = "hidden_activation";
-    base_status status = json_object_get(object, activation) == NULL
-                             ? BASE_OK
-                             : rank_config_want(object, activation, "gelu_pytorch_tanh", reterr);
+    base_status status = rank_config_want(object, "hidden_activation", "gelu_pytorch_tanh", reterr);
     for (size_t i = 0; status == BASE_OK && i < sizeof off / sizeof *off; i++) {
         if (json_is_true(json_object_get(object, off[i]))) {
             status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be false", off[i]);
