@@ -383,7 +383,7 @@ coll_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const co
     const size_t bytes = count * parts * sizeof(float);
     double samples[WARM_UP + TIMED];
     coll_op *op = NULL;
-    if (kind < COLL_ALL_REDUCE || kind >= COLL_SEND) {
+    if (kind != COLL_BARRIER && !coll_kind_has_plans(kind)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "%s is no collective", coll_kind_name(kind));
     }
     uint8_t *memory = calloc(2, bytes);

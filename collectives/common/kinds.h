@@ -13,10 +13,22 @@ enum { COLL_COUNTS_PAIRWISE = 2 };
 /* The algorithms that run on CPU, as options' help lists them. names.c has each name. */
 #define COLL_ALGORITHM_NAMES "ring, tree, direct, recursive_doubling, halving_doubling or two_level"
 
+/* Whether each rank gets a prefix of the reduction. */
+static inline bool coll_kind_is_scan(coll_kind kind)
+{
+    return kind == COLL_SCAN || kind == COLL_EXSCAN;
+}
+
+/* Whether every rank gives a vector and ends with one of that length, combined. */
+static inline bool coll_kind_reduces_to_all(coll_kind kind)
+{
+    return kind == COLL_ALL_REDUCE || coll_kind_is_scan(kind);
+}
+
 /* Whether operands are combined. */
 static inline bool coll_kind_reduces(coll_kind kind)
 {
-    return kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
+    return coll_kind_reduces_to_all(kind) || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
 }
 
 /* Whether one of the ranks is the root. */
@@ -39,6 +51,13 @@ static inline bool coll_kind_is_p2p(coll_kind kind)
     return kind == COLL_SEND || kind == COLL_RECEIVE;
 }
 
+/* Whether algorithms have plans for it. */
+static inline bool coll_kind_has_plans(coll_kind kind)
+{
+    return kind >= COLL_ALL_REDUCE && kind <= COLL_KIND_LAST && kind != COLL_BARRIER &&
+           !coll_kind_is_p2p(kind);
+}
+
 static inline bool coll_type_is_float(coll_type type)
 {
     return type == COLL_FLOAT32 || type == COLL_FLOAT64 || type == COLL_FLOAT16 ||
@@ -55,6 +74,12 @@ static inline bool coll_reduce_is_bitwise(coll_reduce reduce)
 static inline bool coll_reduce_takes(coll_reduce reduce, coll_type type)
 {
     return !coll_reduce_is_bitwise(reduce) || !coll_type_is_float(type);
+}
+
+/* Whether the kind has such a reduction. Scans would divide each prefix by another number. */
+static inline bool coll_kind_takes(coll_kind kind, coll_reduce reduce)
+{
+    return !coll_kind_is_scan(kind) || reduce != COLL_AVERAGE;
 }
 
 #endif

@@ -12,8 +12,9 @@
 
 static const char *const kind_names[] = {
     "?",      "all_reduce", "broadcast", "all_gather", "barrier", "reduce", "reduce_scatter",
-    "gather", "scatter",    "alltoall",  "send",       "receive",
+    "gather", "scatter",    "alltoall",  "send",       "receive", "scan",   "exscan",
 };
+_Static_assert(LENGTH(kind_names) == COLL_KIND_LAST + 1, "a name for each kind");
 static const char *const type_names[] = {"?",    "float",    "double", "int32",  "int64", "uint8",
                                          "half", "bfloat16", "int8",   "uint64", "uint32"};
 static const size_t type_sizes[] = {0, 4, 8, 4, 8, 1, 2, 2, 1, 8, 4};

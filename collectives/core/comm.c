@@ -66,12 +66,12 @@ int coll_comm_size(const coll_comm *comm)
 
 uint64_t coll_comm_operations(const coll_comm *comm, coll_kind kind)
 {
-    return kind >= COLL_ALL_REDUCE && kind <= COLL_RECEIVE ? comm->started[kind] : 0;
+    return kind >= COLL_ALL_REDUCE && kind <= COLL_KIND_LAST ? comm->started[kind] : 0;
 }
 
 uint64_t coll_comm_operation_bytes(const coll_comm *comm, coll_kind kind)
 {
-    return kind >= COLL_ALL_REDUCE && kind <= COLL_RECEIVE ? comm->started_bytes[kind] : 0;
+    return kind >= COLL_ALL_REDUCE && kind <= COLL_KIND_LAST ? comm->started_bytes[kind] : 0;
 }
 
 void coll_tune_layout(const coll_comm *comm, coll_layout *shape)

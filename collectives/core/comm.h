@@ -42,14 +42,14 @@ struct coll_comm {
     bool is_busy;
     int rank;
     int size;
-    int ranks[COLL_RANKS_MAX];          /* context ranks, by rank in the communicator */
-    uint64_t id;                        /* the same on every rank */
-    uint64_t sequence;                  /* of the newest operation */
-    uint64_t posted;                    /* of the newest one that was posted */
-    uint64_t done;                      /* this rank has done its part of all up to this one */
-    uint64_t started[COLL_RECEIVE + 1]; /* how many operations, by coll_kind, */
-    uint64_t started_bytes[COLL_RECEIVE + 1]; /* and bytes of their vectors */
-    coll_flag *flags;                         /* own */
+    int ranks[COLL_RANKS_MAX];            /* context ranks, by rank in the communicator */
+    uint64_t id;                          /* the same on every rank */
+    uint64_t sequence;                    /* of the newest operation */
+    uint64_t posted;                      /* of the newest one that was posted */
+    uint64_t done;                        /* this rank has done its part of all up to this one */
+    uint64_t started[COLL_KIND_LAST + 1]; /* how many operations, by coll_kind, */
+    uint64_t started_bytes[COLL_KIND_LAST + 1]; /* and bytes of their vectors */
+    coll_flag *flags;                           /* own */
     coll_peer_view peers[COLL_RANKS_MAX];
     coll_op *head;
     coll_op *tail;

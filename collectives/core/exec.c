@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "common/neutral.h"
 #include "core/arrival.h"
 #include "core/exec.h"
 #include "core/failure.h"
@@ -138,14 +139,19 @@ static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t 
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
     const bool copies = step->action == COLL_ACTION_COPY;
+    const bool fills = copies && !step->adds_total;
     const void *frame = receive_begin(op, step->peer, step->channel, size_bytes);
     uint8_t *target = address_in(op, step, step->target, at);
     if (frame == NULL) {
-        if (copies && table->receive_into != NULL && !comm->failed) {
+        if (fills && table->receive_into != NULL && !comm->failed) {
             const bool all = is_released(op, step, at, end);
             table->receive_into(op, step->peer, step->channel, target, all ? end - at : size_bytes);
         }
         return false;
+    }
+    if (step->adds_total) {
+        op->kernel->combine(address_in(op, step, COLL_SPACE_SCRATCH, at), frame,
+                            address_in(op, step, step->total, at), size_bytes / op->element_bytes);
     }
     if (copies && frame != target) {
         memcpy(target, frame, size_bytes);
@@ -182,7 +188,7 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
     return true;
 }
 
-/* MOVE and MERGE: nothing comes or goes. */
+/* MOVE, MERGE and FILL: nothing comes or goes. */
 static void local_chunk(const coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
 {
     const void *source = address_in(op, step, step->source, at);
@@ -190,6 +196,8 @@ static void local_chunk(const coll_op *op, const coll_step *step, size_t at, siz
     if (step->action == COLL_ACTION_MERGE) {
         const void *other = address_in(op, step, COLL_SPACE_SCRATCH, at);
         combine(op, step, target, source, other, size_bytes);
+    } else if (step->action == COLL_ACTION_FILL) {
+        coll_neutral_fill(target, op->desc.type, op->desc.reduce, size_bytes / op->element_bytes);
     } else if (target != NULL && target != source) {
         memcpy(target, source, size_bytes);
     }
@@ -265,6 +273,7 @@ static bool advance_track(coll_op *op, int number)
         break;
     case COLL_ACTION_MOVE:
     case COLL_ACTION_MERGE:
+    case COLL_ACTION_FILL:
         local_chunk(op, &track->step, at, chunk);
         moved = chunk;
         break;

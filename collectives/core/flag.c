@@ -54,7 +54,7 @@ static void other_text(const coll_descriptor *d, char *text, size_t size_bytes)
 
 static bool is_of_device(const coll_descriptor *d)
 {
-    return d->kind > COLL_KIND_DEVICE && d->kind <= COLL_KIND_DEVICE + COLL_RECEIVE;
+    return d->kind > COLL_KIND_DEVICE && d->kind <= COLL_KIND_DEVICE + COLL_KIND_LAST;
 }
 
 static void write_text(const coll_descriptor *given, bool as_called, char *text, size_t size_bytes)
@@ -72,7 +72,7 @@ static void write_text(const coll_descriptor *given, bool as_called, char *text,
     char counts[32] = "";
     char reduce[16] = "";
     char root[24] = "";
-    if (d->kind < COLL_ALL_REDUCE || d->kind > COLL_RECEIVE) {
+    if (d->kind < COLL_ALL_REDUCE || d->kind > COLL_KIND_LAST) {
         other_text(d, text, size_bytes);
         return;
     }

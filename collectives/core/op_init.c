@@ -14,7 +14,7 @@ enum { DESC_BYTES_FIRST = COLL_SIZED_BYTES(coll_op_desc, stream) }; /* of 0.1 */
 static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc,
                                  coll_error *reterr)
 {
-    if (desc->kind < COLL_ALL_REDUCE || desc->kind > COLL_RECEIVE) {
+    if (desc->kind < COLL_ALL_REDUCE || desc->kind > COLL_KIND_LAST) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown operation %d", (int)desc->kind);
     }
     const bool native = desc->algorithm == COLL_ALGORITHM_NATIVE && desc->stream != NULL;
@@ -39,6 +39,11 @@ static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc
     if (coll_kind_reduces(desc->kind) && !coll_reduce_takes(desc->reduce, desc->type)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "%s is for integers, not %s",
                          coll_reduce_name(desc->reduce), coll_type_name(desc->type));
+    }
+    if (!coll_kind_takes(desc->kind, desc->reduce)) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "%s has no averages: each rank's prefix is of another number of ranks",
+                         coll_kind_name(desc->kind));
     }
     const bool peer = coll_kind_is_p2p(desc->kind);
     if ((peer || coll_kind_has_root(desc->kind)) && (desc->root < 0 || desc->root >= comm->size)) {
@@ -133,6 +138,8 @@ static void measure_buffers(coll_op *op)
     op->recv_bytes = part;
     switch (op->desc.kind) {
     case COLL_ALL_REDUCE:
+    case COLL_SCAN:
+    case COLL_EXSCAN:
         break;
     case COLL_BROADCAST:
         op->send_bytes = root ? whole : 0;

@@ -22,7 +22,7 @@ __attribute__((always_inline)) static inline void begin(coll_op *op, uint64_t co
                                        .root = desc->root,
                                        .counts = op->descriptor.counts};
     op->flight = coll_flight_begin(op->comm->context->flight, &record);
-    if (op->descriptor.kind <= COLL_RECEIVE) { /* none of the library's own */
+    if (op->descriptor.kind <= COLL_KIND_LAST) { /* none of the library's own */
         op->comm->started[op->descriptor.kind]++;
         op->comm->started_bytes[op->descriptor.kind] += op->whole_bytes;
     }

@@ -109,6 +109,20 @@ coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, s
                .type = type, .reduce = reduce);
 }
 
+coll_status coll_scan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
+                      coll_reduce reduce, coll_error *reterr)
+{
+    return RUN(.kind = COLL_SCAN, .send = send, .recv = recv, .count = count, .type = type,
+               .reduce = reduce);
+}
+
+coll_status coll_exscan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
+                        coll_reduce reduce, coll_error *reterr)
+{
+    return RUN(.kind = COLL_EXSCAN, .send = send, .recv = recv, .count = count, .type = type,
+               .reduce = reduce);
+}
+
 coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv, size_t count,
                             coll_type type, coll_error *reterr)
 {

@@ -44,17 +44,29 @@ static size_t sent_bytes(const coll_op *op, const coll_shape *shape)
     case COLL_REDUCE:
     case COLL_GATHER:
         return root ? 0 : shape->give_bytes;
+    case COLL_SCAN:
+    case COLL_EXSCAN: /* to the ranks above */
+        return shape->give_bytes * (size_t)(op->comm->size - 1 - op->comm->rank);
     default:
         return shape->give_bytes * (size_t)(op->comm->size - 1);
     }
 }
 
+static int operands_of(const coll_op *op)
+{
+    return op->desc.kind == COLL_SCAN     ? op->comm->rank + 1
+           : op->desc.kind == COLL_EXSCAN ? op->comm->rank
+                                          : op->comm->size;
+}
+
 void coll_shape_make(const coll_op *op, coll_shape *shape)
 {
     const bool root = op->comm->rank == op->desc.root;
-    *shape = (coll_shape){.take = COLL_TAKE_ALL, .gives = true};
+    *shape = (coll_shape){.take = COLL_TAKE_ALL, .gives = true, .operands = operands_of(op)};
     switch (op->desc.kind) {
     case COLL_ALL_REDUCE:
+    case COLL_SCAN:
+    case COLL_EXSCAN:
         make_vector(op, shape);
         shape->reduces = true;
         break;
@@ -155,8 +167,9 @@ bool coll_shape_awaits(const coll_op *op, int peer)
 static size_t slot_limit_bytes(const coll_op *op)
 {
     const size_t ranks = (size_t)op->comm->size;
-    return op->desc.kind == COLL_ALL_REDUCE && ranks > 2 ? (size_t)2 * COLL_SHM_SLOT_BYTES / ranks
-                                                         : (size_t)COLL_SHM_SLOT_BYTES;
+    return coll_kind_reduces_to_all(op->desc.kind) && ranks > 2
+               ? (size_t)2 * COLL_SHM_SLOT_BYTES / ranks
+               : (size_t)COLL_SHM_SLOT_BYTES;
 }
 
 coll_protocol coll_shape_protocol(const coll_op *op, bool own_order)

@@ -31,6 +31,7 @@ typedef enum coll_take {
 typedef struct coll_shape {
     coll_take take;           /* whose contributions this rank takes a part of */
     bool reduces;             /* the parts are combined; else copied */
+    int operands;             /* combined: of ranks 0, 1, … */
     bool gives;               /* whether this rank contributes anything */
     size_t give_bytes;        /* its contribution, from the start of send */
     size_t largest_bytes;     /* the largest contribution of any rank: the same on every rank */

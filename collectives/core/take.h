@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "common/neutral.h"
 #include "core/op.h"
 #include "kernels/tree_order.h"
 
@@ -65,8 +66,14 @@ coll_take_from(const coll_op *op, const uint8_t *(*part_of)(const coll_op *op, i
     }
     if (op->shape.reduces) { /* `count` is that of this rank's part, also where parts vary */
         uint8_t *recv = op->desc.recv;
-        const coll_tree tree = {
-            .kernel = op->kernel, .operands = parts, .operand_count = size, .divisor = size};
+        const coll_tree tree = {.kernel = op->kernel,
+                                .operands = parts,
+                                .operand_count = op->shape.operands,
+                                .divisor = size};
+        if (op->shape.operands == 0) {
+            coll_neutral_fill(recv, op->desc.type, op->desc.reduce, op->desc.count);
+            return;
+        }
         coll_tree_spread(&tree, &recv, 1, op->desc.count);
     } else {
         coll_take_collect(op, parts);

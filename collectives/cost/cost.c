@@ -200,6 +200,11 @@ static price direct(const coll_layout *s, coll_kind kind)
     case COLL_BROADCAST:
         add_star(&p, s, 1, s->ranks - 1, true);
         break;
+    case COLL_SCAN:
+    case COLL_EXSCAN: /* the first rank sends as much, the last one receives it, and combines */
+        add_star(&p, s, 1, s->ranks - 1, false);
+        p.reduced = s->ranks - 1;
+        return p;
     case COLL_GATHER:
     case COLL_SCATTER:
         add_star(&p, s, 1, part, true);
@@ -404,12 +409,33 @@ static price two_level(const coll_layout *s, coll_kind kind)
     return p;
 }
 
+/* A scan's chain from rank 0 on. */
+static price scan_chain(const coll_layout *s)
+{
+    price p = {.reduced = 1, .fill = s->ranks - 2};
+    add_chain(&p, s, 1);
+    add_bytes(&p, s, 1, chain_links(s));
+    return p;
+}
+
+/* Rounds of doubling, in which most ranks combine both their prefix and their group's sum. */
+static price scan_doubling(const coll_layout *s)
+{
+    price p = {.reduced = 2 * log2_up(s->ranks) - 1};
+    add_rounds(&p, s, 1);
+    p.bytes_inside = p.latencies_inside;
+    for (int round = 0; round < log2_up(s->ranks); round++) {
+        p.bytes_between += crossing(s, round);
+    }
+    return p;
+}
+
 static price price_of(const coll_layout *s, const coll_costs *costs, coll_kind kind,
                       coll_algorithm algorithm)
 {
     switch (coll_plan_form(algorithm, kind)) {
     case COLL_FORM_RING:
-        return ring(s, kind);
+        return coll_kind_is_scan(kind) ? scan_chain(s) : ring(s, kind);
     case COLL_FORM_TREE:
         return tree(s, kind);
     case COLL_FORM_DIRECT:
@@ -422,6 +448,8 @@ static price price_of(const coll_layout *s, const coll_costs *costs, coll_kind k
         return two_level(s, kind);
     case COLL_FORM_BINOMIAL:
         return binomial(s, kind);
+    case COLL_FORM_SCAN:
+        return scan_doubling(s);
     case COLL_FORM_DISSEMINATION:
         break;
     }
@@ -431,7 +459,7 @@ static price price_of(const coll_layout *s, const coll_costs *costs, coll_kind k
 double coll_cost_us(const coll_costs *costs, const coll_layout *shape, coll_kind kind,
                     coll_algorithm algorithm, size_t whole_bytes)
 {
-    if (shape->ranks == 1 || kind == COLL_BARRIER || kind >= COLL_SEND) {
+    if (shape->ranks == 1 || !coll_kind_has_plans(kind)) {
         return 0;
     }
     if (algorithm < COLL_ALGORITHM_RING || algorithm > COLL_ALGORITHM_LAST) {

@@ -130,6 +130,78 @@ void coll_tree_spread(const coll_tree *tree, uint8_t *const *outs, int out_count
     }
 }
 
+/* out = all that is pending, from the right; the stack stays as it is. */
+static void write_prefix(const pending_stack *stack, const coll_kernel *kernel, uint8_t *out,
+                         size_t count)
+{
+    const coll_kernel *adder = kernel->wide != NULL ? kernel->wide : kernel;
+    _Alignas(64) uint8_t sum[BLOCK_BYTES];
+    const uint8_t *right = stack->top[stack->depth - 1];
+    for (int level = stack->depth - 2; level >= 0; level--) {
+        uint8_t *target = level == 0 && kernel->wide == NULL ? out : sum;
+        adder->combine(target, stack->top[level], right, count);
+        right = target;
+    }
+    if (kernel->wide != NULL) {
+        kernel->narrow(out, (const float *)(const void *)right, count);
+    } else if (right != out) {
+        memcpy(out, right, count * kernel->element_bytes);
+    }
+}
+
+/* Puts an operand on top: widened, or copied if what is written now lies where it does. */
+static void push(pending_stack *stack, const coll_kernel *kernel, const uint8_t *operand,
+                 bool copied, size_t count)
+{
+    uint8_t *level = stack->scratch[stack->depth];
+    if (kernel->wide != NULL) {
+        kernel->widen((float *)(void *)level, operand, count);
+    } else if (copied) {
+        memcpy(level, operand, count * kernel->element_bytes);
+    }
+    stack->top[stack->depth++] = kernel->wide != NULL || copied ? level : operand;
+}
+
+/* One block of at most BLOCK_BYTES, of the wide type if there is one: the binary counter of
+ * combine_block, with a look at what is pending at each operand. */
+static void scan_block(const coll_tree_prefixes *p, size_t offset_bytes, size_t count)
+{
+    const coll_kernel *adder = p->kernel->wide != NULL ? p->kernel->wide : p->kernel;
+    const int last = p->operand_count - 1;
+    pending_stack stack = {.depth = 0, .left = 0}; /* nothing goes to an output */
+    for (int r = 0; r <= last; r++) {
+        uint8_t *out = p->outs[r] + offset_bytes;
+        if (p->exclusive && r == last && r > 0) {
+            write_prefix(&stack, p->kernel, out, count);
+            return;
+        }
+        const uint8_t *operand = p->operands[r] + offset_bytes;
+        push(&stack, p->kernel, operand, operand == out && (p->exclusive || r > 0), count);
+        if (p->exclusive && r > 0) {
+            stack.depth--;
+            write_prefix(&stack, p->kernel, out, count);
+            stack.depth++;
+        }
+        for (int bits = r; (bits & 1) != 0 && r < last; bits >>= 1) {
+            combine_top(&stack, adder, NULL, count);
+        }
+        if (!p->exclusive && (r > 0 || operand != out)) {
+            write_prefix(&stack, p->kernel, out, count);
+        }
+    }
+}
+
+void coll_tree_scan(const coll_tree_prefixes *prefixes, size_t count)
+{
+    const coll_kernel *kernel = prefixes->kernel;
+    const size_t block =
+        BLOCK_BYTES / (kernel->wide != NULL ? sizeof(float) : kernel->element_bytes);
+    for (size_t done = 0; done < count; done += block) {
+        scan_block(prefixes, done * kernel->element_bytes,
+                   count - done < block ? count - done : block);
+    }
+}
+
 void coll_tree_combine(const coll_kernel *kernel, void *out, const void *const *operands,
                        int operand_count, size_t count, int divisor)
 {

@@ -15,6 +15,7 @@
 #ifndef COLL_SRC_TREE_ORDER_H
 #define COLL_SRC_TREE_ORDER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "kernels/kernels.h"
@@ -33,5 +34,18 @@ void coll_tree_spread(const coll_tree *tree, uint8_t *const *outs, int out_count
 /* out = the operands combined in canonical order: coll_tree_spread to one place. */
 void coll_tree_combine(const coll_kernel *kernel, void *out, const void *const *operands,
                        int operand_count, size_t count, int divisor);
+
+/* Prefixes of the operands. */
+typedef struct coll_tree_prefixes {
+    const coll_kernel *kernel; /* divides nothing */
+    const uint8_t *const *operands;
+    uint8_t *const *outs; /* as many as operands */
+    int operand_count;
+    bool exclusive;
+} coll_tree_prefixes;
+
+/* outs[r] = operands 0 ... r combined in canonical order, exclusive: 0 ... r - 1, and outs[0] stays as it is;
+ * `count` elements each. outs[r] may be operands[r], and not overlap any operand otherwise. */
+void coll_tree_scan(const coll_tree_prefixes *prefixes, size_t count);
 
 #endif

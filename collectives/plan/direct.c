@@ -15,7 +15,8 @@
  *
  * Reduce-scatter is the first half, all-gather the second; reduce sends the combined blocks to the
  * root alone. Broadcast and scatter: the root sends to each; gather: each sends to the root;
- * all-to-all: each sends to each. Peers are taken in the order rank + 1, rank + 2, … so that not
+ * all-to-all: each sends to each; scan: each sends its whole vector to all ranks above it, which
+ * combine what they get at once. Peers are taken in the order rank + 1, rank + 2, … so that not
  * everybody starts with the same one. */
 #include "plan/generators.h"
 
@@ -42,6 +43,9 @@ int coll_direct_track_count(const coll_plan *plan)
     case COLL_ALL_GATHER:
     case COLL_ALL_TO_ALL:
         return 2 * peers + 1;
+    case COLL_SCAN:
+    case COLL_EXSCAN:
+        return peers - plan->rank + 1;
     case COLL_BROADCAST:
     case COLL_GATHER:
     case COLL_SCATTER:
@@ -115,6 +119,25 @@ static bool everybody_step(const coll_plan *plan, int track, coll_step *step)
     return true;
 }
 
+/* The last track makes the prefix, the others send. In place, it is written over what is sent: so each
+ * byte goes to one peer after the other, and then it is combined. */
+static bool scan_step(const coll_plan *plan, int track, coll_step *step)
+{
+    const int sends = plan->ranks - 1 - plan->rank;
+    step->source = COLL_SPACE_INPUT;
+    step->after_track = track - 1;
+    if (track < sends) {
+        step->action = COLL_ACTION_SEND;
+        step->peer = plan->rank + 1 + track;
+        return true;
+    }
+    step->group = COLL_GROUP_PREFIX;
+    step->action = plan->rank > 0            ? COLL_ACTION_GATHER
+                   : plan->kind == COLL_SCAN ? COLL_ACTION_MOVE
+                                             : COLL_ACTION_FILL;
+    return true;
+}
+
 static bool rooted_step(const coll_plan *plan, int track, coll_step *step)
 {
     const bool root = is_root(plan);
@@ -142,6 +165,9 @@ bool coll_direct_step(const coll_plan *plan, int track, int index, coll_step *st
     case COLL_REDUCE:
     case COLL_REDUCE_SCATTER:
         return reducing_step(plan, track, step);
+    case COLL_SCAN:
+    case COLL_EXSCAN:
+        return scan_step(plan, track, step);
     case COLL_ALL_GATHER:
     case COLL_ALL_TO_ALL:
         return everybody_step(plan, track, step);

@@ -24,6 +24,8 @@ int coll_binomial_track_count(const coll_plan *plan);
 bool coll_binomial_step(const coll_plan *plan, int track, int index, coll_step *step);
 int coll_dissemination_track_count(const coll_plan *plan);
 bool coll_dissemination_step(const coll_plan *plan, int track, int index, coll_step *step);
+int coll_scan_track_count(const coll_plan *plan);
+bool coll_scan_step(const coll_plan *plan, int track, int index, coll_step *step);
 
 /* home.c: OUTPUT if this rank's recv buffer holds the block, else SCRATCH. */
 coll_space coll_plan_home(const coll_plan *plan, int block);

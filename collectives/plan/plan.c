@@ -20,10 +20,11 @@ static const generator generators[] = {
     [COLL_FORM_TWO_LEVEL] = {coll_two_level_track_count, coll_two_level_step},
     [COLL_FORM_BINOMIAL] = {coll_binomial_track_count, coll_binomial_step},
     [COLL_FORM_DISSEMINATION] = {coll_dissemination_track_count, coll_dissemination_step},
+    [COLL_FORM_SCAN] = {coll_scan_track_count, coll_scan_step},
 };
 
 /* An algorithm that has no form of its own for a kind lends it from another. */
-static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
+static const uint8_t forms[][COLL_KIND_LAST + 1] = {
     [COLL_ALGORITHM_RING] = {[COLL_ALL_REDUCE] = COLL_FORM_RING,
                              [COLL_REDUCE] = COLL_FORM_RING,
                              [COLL_REDUCE_SCATTER] = COLL_FORM_RING,
@@ -31,7 +32,9 @@ static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
                              [COLL_BROADCAST] = COLL_FORM_RING,
                              [COLL_GATHER] = COLL_FORM_DIRECT,
                              [COLL_SCATTER] = COLL_FORM_DIRECT,
-                             [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+                             [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
+                             [COLL_SCAN] = COLL_FORM_RING,
+                             [COLL_EXSCAN] = COLL_FORM_RING},
     [COLL_ALGORITHM_TREE] = {[COLL_ALL_REDUCE] = COLL_FORM_TREE,
                              [COLL_REDUCE] = COLL_FORM_TREE,
                              [COLL_REDUCE_SCATTER] = COLL_FORM_RING,
@@ -39,7 +42,9 @@ static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
                              [COLL_BROADCAST] = COLL_FORM_TREE,
                              [COLL_GATHER] = COLL_FORM_BINOMIAL,
                              [COLL_SCATTER] = COLL_FORM_BINOMIAL,
-                             [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+                             [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
+                             [COLL_SCAN] = COLL_FORM_RING,
+                             [COLL_EXSCAN] = COLL_FORM_RING},
     [COLL_ALGORITHM_DIRECT] = {[COLL_ALL_REDUCE] = COLL_FORM_DIRECT,
                                [COLL_REDUCE] = COLL_FORM_DIRECT,
                                [COLL_REDUCE_SCATTER] = COLL_FORM_DIRECT,
@@ -47,7 +52,9 @@ static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
                                [COLL_BROADCAST] = COLL_FORM_DIRECT,
                                [COLL_GATHER] = COLL_FORM_DIRECT,
                                [COLL_SCATTER] = COLL_FORM_DIRECT,
-                               [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+                               [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
+                               [COLL_SCAN] = COLL_FORM_DIRECT,
+                               [COLL_EXSCAN] = COLL_FORM_DIRECT},
     [COLL_ALGORITHM_RECURSIVE_DOUBLING] = {[COLL_ALL_REDUCE] = COLL_FORM_DOUBLING,
                                            [COLL_REDUCE] = COLL_FORM_BINOMIAL,
                                            [COLL_REDUCE_SCATTER] = COLL_FORM_HALVING,
@@ -55,7 +62,9 @@ static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
                                            [COLL_BROADCAST] = COLL_FORM_BINOMIAL,
                                            [COLL_GATHER] = COLL_FORM_BINOMIAL,
                                            [COLL_SCATTER] = COLL_FORM_BINOMIAL,
-                                           [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+                                           [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
+                                           [COLL_SCAN] = COLL_FORM_SCAN,
+                                           [COLL_EXSCAN] = COLL_FORM_SCAN},
     [COLL_ALGORITHM_HALVING_DOUBLING] = {[COLL_ALL_REDUCE] = COLL_FORM_HALVING,
                                          [COLL_REDUCE] = COLL_FORM_HALVING,
                                          [COLL_REDUCE_SCATTER] = COLL_FORM_HALVING,
@@ -63,7 +72,9 @@ static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
                                          [COLL_BROADCAST] = COLL_FORM_DISSEMINATION,
                                          [COLL_GATHER] = COLL_FORM_BINOMIAL,
                                          [COLL_SCATTER] = COLL_FORM_BINOMIAL,
-                                         [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+                                         [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
+                                         [COLL_SCAN] = COLL_FORM_SCAN,
+                                         [COLL_EXSCAN] = COLL_FORM_SCAN},
     [COLL_ALGORITHM_TWO_LEVEL] = {[COLL_ALL_REDUCE] = COLL_FORM_TWO_LEVEL,
                                   [COLL_REDUCE] = COLL_FORM_TWO_LEVEL,
                                   [COLL_REDUCE_SCATTER] = COLL_FORM_HALVING,
@@ -71,7 +82,9 @@ static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
                                   [COLL_BROADCAST] = COLL_FORM_TWO_LEVEL,
                                   [COLL_GATHER] = COLL_FORM_BINOMIAL,
                                   [COLL_SCATTER] = COLL_FORM_BINOMIAL,
-                                  [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+                                  [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
+                                  [COLL_SCAN] = COLL_FORM_SCAN,
+                                  [COLL_EXSCAN] = COLL_FORM_SCAN},
 };
 
 coll_form coll_plan_form(coll_algorithm algorithm, coll_kind kind)
@@ -115,7 +128,7 @@ int coll_plan_block_count(const coll_plan *plan)
     case COLL_FORM_RING:
         return plan->kind == COLL_ALL_REDUCE ? plan->ranks : 1;
     case COLL_FORM_DIRECT:
-        return plan->kind == COLL_BROADCAST ? 1 : plan->ranks;
+        return plan->kind == COLL_BROADCAST || coll_kind_is_scan(plan->kind) ? 1 : plan->ranks;
     case COLL_FORM_DISSEMINATION:
         return plan->ranks;
     case COLL_FORM_HALVING:
@@ -126,6 +139,7 @@ int coll_plan_block_count(const coll_plan *plan)
         return 2;
     case COLL_FORM_DOUBLING:
     case COLL_FORM_BINOMIAL:
+    case COLL_FORM_SCAN:
         break;
     }
     return 1;
@@ -149,9 +163,10 @@ static bool may_use_scratch(const coll_plan *plan)
 bool coll_step_uses_scratch(const coll_step *step)
 {
     const bool writes = step->action != COLL_ACTION_SEND;
-    const bool reads = step->action != COLL_ACTION_COPY;
+    const bool reads = step->action != COLL_ACTION_COPY && step->action != COLL_ACTION_FILL;
     return (writes && step->target == COLL_SPACE_SCRATCH) ||
-           (reads && step->source == COLL_SPACE_SCRATCH) || step->action == COLL_ACTION_MERGE;
+           (reads && step->source == COLL_SPACE_SCRATCH) || step->action == COLL_ACTION_MERGE ||
+           step->adds_total;
 }
 
 int coll_plan_scratch(const coll_plan *plan, int *first)
@@ -180,13 +195,15 @@ int coll_plan_scratch(const coll_plan *plan, int *first)
 
 int coll_plan_members(const coll_plan *plan, coll_group group, int *members)
 {
-    if (group != COLL_GROUP_ALL) {
+    if (group != COLL_GROUP_ALL && group != COLL_GROUP_PREFIX) {
         return coll_two_level_members(plan, group, members);
     }
-    for (int rank = 0; rank < plan->ranks; rank++) {
+    const int count =
+        group == COLL_GROUP_ALL ? plan->ranks : plan->rank + (plan->kind == COLL_SCAN ? 1 : 0);
+    for (int rank = 0; rank < count; rank++) {
         members[rank] = rank;
     }
-    return plan->ranks;
+    return count;
 }
 
 bool coll_plan_is_canonical(const coll_plan *plan)

@@ -26,7 +26,7 @@
  * it.
  *
  * Order. direct, recursive_doubling and halving_doubling combine in the canonical order of
- * tree_order.h. So does two_level where every host has the next 2^k ranks. ring and tree have
+ * tree_order.h, scans in that of the ranks of each prefix. So does two_level where every host has the next 2^k ranks. ring and tree have
  * orders of their own, which their files describe. */
 #ifndef COLL_SRC_PLAN_H
 #define COLL_SRC_PLAN_H
@@ -43,6 +43,7 @@ typedef enum coll_action {
     COLL_ACTION_GATHER = 4,  /* target = all members' operands in canonical order, own in source */
     COLL_ACTION_MOVE = 5,    /* source into target, both on this rank; nothing if they are one */
     COLL_ACTION_MERGE = 6,   /* target = source and SCRATCH combined; SCRATCH is "incoming" */
+    COLL_ACTION_FILL = 7,    /* target = the reduction's neutral element */
 } coll_action;
 
 typedef enum coll_space {
@@ -57,6 +58,7 @@ typedef enum coll_group {
     COLL_GROUP_HOST = 1,       /* the ranks of this rank's host */
     COLL_GROUP_LOCAL_RANK = 2, /* on each host, the rank with this rank's local rank */
     COLL_GROUP_LEADERS = 3,    /* the root, and of each other host the rank that talks to it */
+    COLL_GROUP_PREFIX = 4,     /* the ranks below this one, and of a SCAN this one */
 } coll_group;
 
 /* The generators, which each have a file. An algorithm that has no form of its own for a kind lends
@@ -70,6 +72,7 @@ typedef enum coll_form {
     COLL_FORM_TWO_LEVEL,
     COLL_FORM_BINOMIAL,
     COLL_FORM_DISSEMINATION,
+    COLL_FORM_SCAN,
 } coll_form;
 
 typedef struct coll_plan {
@@ -92,7 +95,10 @@ typedef struct coll_step {
     coll_group group;   /* GATHER */
     bool incoming_left; /* COMBINE, MERGE: the incoming block is the left operand */
     bool final;         /* the complete value arises here: an average is divided now */
-    int after_track;    /* the step of another track that this one follows; -1: none */
+    bool
+        adds_total; /* COPY, COMBINE: before, SCRATCH = what comes from the peer, on the left, and */
+    coll_space total; /* this, combined */
+    int after_track;  /* the step of another track that this one follows; -1: none */
     int after_step;
 } coll_step;
 

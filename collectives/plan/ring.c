@@ -28,10 +28,12 @@
  *
  * Reduce-scatter is the first half, all-gather the second. Broadcast is a chain from the root on,
  * reduce a chain that ends at the root, ((r[root+1] + r[root+2]) + …) + r[root]; both are pipelined
- * chunk by chunk, so that a long vector is everywhere at once.
+ * chunk by chunk, so that a long vector is everywhere at once. So is a scan, whose chain goes from rank 0
+ * to the last: (r0 + r1) + r2, and so on. Each rank passes on its inclusive prefix.
  *
  * P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations.
  * Journal of Parallel and Distributed Computing 69 (2009). */
+#include "common/kinds.h"
 #include "plan/generators.h"
 
 /* Sending and receiving run side by side. A send follows the receive of the round before, chunk by
@@ -40,8 +42,9 @@ enum { SEND_TRACK = 0, RECEIVE_TRACK = 1, MOVE_TRACK = 2, TRACKS = 3 };
 
 int coll_ring_track_count(const coll_plan *plan)
 {
-    const bool moves =
-        plan->kind == COLL_ALL_GATHER || (plan->kind == COLL_BROADCAST && plan->rank == plan->root);
+    const bool moves = plan->kind == COLL_ALL_GATHER ||
+                       (plan->kind == COLL_BROADCAST && plan->rank == plan->root) ||
+                       (coll_kind_is_scan(plan->kind) && plan->rank == 0);
     return moves ? TRACKS : TRACKS - 1;
 }
 
@@ -71,6 +74,33 @@ static bool chain_step(const coll_plan *plan, int track, coll_step *step)
     step->incoming_left = true;
     step->final = reduces && place == n - 1;
     return place > 0;
+}
+
+static bool scan_step(const coll_plan *plan, int track, coll_step *step)
+{
+    const bool exclusive = plan->kind == COLL_EXSCAN;
+    if (track == SEND_TRACK) {
+        step->action = COLL_ACTION_SEND;
+        step->peer = plan->rank + 1;
+        step->source = plan->rank == 0 ? COLL_SPACE_INPUT
+                       : exclusive     ? COLL_SPACE_SCRATCH
+                                       : COLL_SPACE_OUTPUT;
+        step->after_track = plan->rank == 0 ? -1 : RECEIVE_TRACK;
+        return plan->rank < plan->ranks - 1;
+    }
+    if (track == MOVE_TRACK) { /* in place, once the operand is sent */
+        step->action = exclusive ? COLL_ACTION_FILL : COLL_ACTION_MOVE;
+        step->source = COLL_SPACE_INPUT;
+        step->after_track = SEND_TRACK;
+        return true;
+    }
+    step->action = exclusive ? COLL_ACTION_COPY : COLL_ACTION_COMBINE;
+    step->peer = plan->rank - 1;
+    step->source = COLL_SPACE_INPUT;
+    step->incoming_left = true;
+    step->adds_total = exclusive && plan->rank < plan->ranks - 1;
+    step->total = COLL_SPACE_INPUT;
+    return plan->rank > 0;
 }
 
 /* Rounds of which the first `combining` combine; `first` is the block that this rank starts. What
@@ -109,6 +139,9 @@ static bool round_step(const coll_plan *plan, int track, int round, coll_step *s
 
 bool coll_ring_step(const coll_plan *plan, int track, int index, coll_step *step)
 {
+    if (coll_kind_is_scan(plan->kind)) {
+        return index == 0 && scan_step(plan, track, step);
+    }
     if (track == MOVE_TRACK) {
         step->action = COLL_ACTION_MOVE;
         step->source = COLL_SPACE_INPUT;

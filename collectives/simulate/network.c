@@ -222,7 +222,8 @@ static span play_receive(network *net, const track *t, const coll_step *step, sp
     const coll_link_cost *link = link_between(net, t->rank, step->peer);
     const double bytes = bytes_of(net, step);
     const bool combines = step->action == COLL_ACTION_COMBINE;
-    const double byte_ns = link->byte_ns + (combines ? net->costs.reduce_byte_ns : 0);
+    const int combinations = (combines ? 1 : 0) + (step->adds_total ? 1 : 0);
+    const double byte_ns = link->byte_ns + combinations * net->costs.reduce_byte_ns;
     const float whole = (float)(bytes * byte_ns / 1000);
     const float busy = later(whole, (float)link->message_us);
     const float from = later(later(t->last.end, t->need.begin), arrives.begin);
@@ -275,6 +276,7 @@ static void play(network *net, int32_t number)
         t->last = play_gather(net, t, &step);
         break;
     case COLL_ACTION_MOVE:
+    case COLL_ACTION_FILL:
         t->last = (span){later(t->last.end, t->need.begin), later(t->last.end, t->need.end)};
         break;
     case COLL_ACTION_MERGE:

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/options.h"
 #include "chart/picture.h"
 #include "common/kinds.h"
-#include "ringfence/coll_error.h"
 
 enum { COST_MAX = 1000000, TRACE_RANKS = 4 };
 
@@ -103,9 +103,15 @@ void sweep_options_help(FILE *stream)
         "on symbols\n"
         "and prints each round. Defaults are in brackets.\n"
         "\n"
-        "COLLECTIVE: all_reduce (default) all_gather reduce_scatter broadcast reduce "
-        "alltoall gather scatter\n",
+        "COLLECTIVE:",
         stream);
+    for (int kind = COLL_ALL_REDUCE; kind <= COLL_KIND_LAST; kind++) {
+        if (coll_kind_has_plans((coll_kind)kind)) {
+            (void)fprintf(stream, " %s%s", coll_kind_name((coll_kind)kind),
+                          (coll_kind)kind == defaults.kind ? " (default)" : "");
+        }
+    }
+    (void)fputc('\n', stream);
     base_options_help(&set, 1, stream);
 }
 
@@ -130,10 +136,33 @@ static base_status check_trace(trace_request *asked, const char *plot_path, base
     return BASE_OK;
 }
 
+/* The names of those that have schedules. */
+static base_status parse_kind(const char *name, coll_kind *kind, base_error *reterr)
+{
+    base_nearest nearest = base_nearest_begin(name, strlen(name));
+    char question[BASE_NEAREST_BYTES];
+    char known[192] = "";
+    for (int i = COLL_ALL_REDUCE; i <= COLL_KIND_LAST; i++) {
+        const char *own = coll_kind_name((coll_kind)i);
+        const size_t used = strlen(known);
+        if (!coll_kind_has_plans((coll_kind)i)) {
+            continue;
+        }
+        if (strcmp(name, own) == 0) {
+            *kind = (coll_kind)i;
+            return BASE_OK;
+        }
+        base_nearest_offer(&nearest, own);
+        (void)snprintf(known + used, sizeof known - used, "%s%s", used == 0 ? "" : " ", own);
+    }
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "no collective '%.64s' has a schedule (these have: %s)%s", name, known,
+                     base_nearest_ask(&nearest, "", question));
+}
+
 base_status sweep_options_parse(int argc, char **argv, sweep_options *options, base_error *reterr)
 {
     int rest = 0;
-    coll_error error;
     *options = defaults;
     const base_option_set set = {.fields = &fields, .record = options};
     const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
@@ -152,10 +181,5 @@ base_status sweep_options_parse(int argc, char **argv, sweep_options *options, b
         return base_fail(reterr, BASE_ERR_INVALID, "one collective at a time, not '%s' too",
                          argv[rest + 1]);
     }
-    if (coll_kind_parse(argv[rest], &options->kind, &error) != COLL_OK) {
-        return coll_to_base(error.status, &error, reterr);
-    }
-    return options->kind == COLL_BARRIER || options->kind >= COLL_SEND
-               ? base_fail(reterr, BASE_ERR_INVALID, "%s has no schedule", argv[rest])
-               : BASE_OK;
+    return parse_kind(argv[rest], &options->kind, reterr);
 }

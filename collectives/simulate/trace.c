@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/kinds.h"
 #include "ringfence/coll_error.h"
 
 enum { TRACKS_MAX = COLL_PLAN_TRACKS_MAX(TRACE_RANKS_MAX), SPACES = COLL_SPACE_SCRATCH + 1 };
@@ -88,7 +89,7 @@ static bool has_input(const coll_plan *plan, int block)
     }
 }
 
-/* SCRATCH stands for the block where it has all that the buffers have. */
+/* SCRATCH stands for the block where it has all that the buffers have, but for scans. */
 static trace_cell cell_of(const player *p, int block)
 {
     const trace_value *output = &p->spaces[COLL_SPACE_OUTPUT][block];
@@ -96,7 +97,9 @@ static trace_cell cell_of(const player *p, int block)
     const trace_value *buffer =
         output->text[0] != '\0' ? output : &p->spaces[COLL_SPACE_INPUT][block];
     trace_cell cell = {.held = *buffer};
-    if (scratch->text[0] != '\0' && (scratch->ranks & buffer->ranks) == buffer->ranks) {
+    if (coll_kind_is_scan(p->plan.kind)) { /* where it differs from the prefix, the group's total */
+        cell.aside = strcmp(scratch->text, buffer->text) != 0 ? *scratch : cell.aside;
+    } else if (scratch->text[0] != '\0' && (scratch->ranks & buffer->ranks) == buffer->ranks) {
         cell.held = *scratch;
     } else if ((scratch->ranks & buffer->ranks) == 0) {
         cell.aside = *scratch;
@@ -206,6 +209,10 @@ static bool receive(stage *s, player *p, const coll_step *step)
         const trace_value *own = &p->spaces[step->source][block];
         const trace_value *incoming = &message->values[i];
         trace_value sum;
+        if (step->adds_total) {
+            trace_add(incoming, &p->spaces[step->total][block],
+                      &p->spaces[COLL_SPACE_SCRATCH][block]);
+        }
         if (step->action == COLL_ACTION_COPY) {
             p->spaces[step->target][block] = *incoming;
             continue;
@@ -217,13 +224,17 @@ static bool receive(stage *s, player *p, const coll_step *step)
     return true;
 }
 
-/* MOVE and MERGE. */
+/* MOVE, MERGE and FILL. */
 static bool work_alone(stage *s, player *p, const coll_step *step)
 {
     for (int block = step->block; block < step->block + step->block_count; block++) {
         const trace_value *own = &p->spaces[step->source][block];
         const trace_value *incoming = &p->spaces[COLL_SPACE_SCRATCH][block];
         trace_value sum;
+        if (step->action == COLL_ACTION_FILL) {
+            p->spaces[step->target][block] = (trace_value){.text = "0"};
+            continue;
+        }
         if (step->action == COLL_ACTION_MOVE) {
             p->spaces[step->target][block] = *own;
             continue;

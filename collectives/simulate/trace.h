@@ -2,7 +2,7 @@
  * which block to whom, and what each rank then holds.
  *
  * A value is a text. "A0" is what rank 0 has of block A in the beginning, and "(A1+A2)+A0" a sum in
- * the order in which it was added up. In a round, each rank sends all that was there when the round
+ * the order in which it was added up; "0" is a reduction's neutral element. In a round, each rank sends all that was there when the round
  * began. Then it takes what has come, as far as its plan goes. So the number of rounds is that of
  * messages which wait for each other; nothing has a duration. Every algorithm is played alike. */
 #ifndef COLL_SIMULATE_TRACE_H

@@ -73,9 +73,15 @@ static void put_messages(const trace_result *played, int round, int rank, bool s
     }
 }
 
+/* Whether every block has one sum in the end. */
+static bool has_one_sum(const trace_result *played)
+{
+    return coll_kind_reduces(played->plan.kind) && !coll_kind_is_scan(played->plan.kind);
+}
+
 static bool is_complete(const trace_result *played, const trace_value *value)
 {
-    return coll_kind_reduces(played->plan.kind) && value->ranks == (1U << played->plan.ranks) - 1;
+    return has_one_sum(played) && value->ranks == (1U << played->plan.ranks) - 1;
 }
 
 /* How many ranks a value has, if each follows the one before, ((A1+A2)+A3)+A4, and there are enough
@@ -203,9 +209,14 @@ static void print_title(const trace_result *played, FILE *out)
                   played->block_count == 1 ? "" : "s", played->round_count,
                   played->round_count == 1 ? "" : "s");
     (void)fprintf(out, "A0 is what rank 0 has of block A in the beginning%s",
-                  coll_kind_reduces(played->plan.kind) ? ", A alone the sum of all ranks" : "");
+                  has_one_sum(played)                ? ", A alone the sum of all ranks"
+                  : played->plan.kind == COLL_EXSCAN ? ", 0 the neutral element"
+                                                     : "");
     (void)fprintf(out, ",\n\"C to 1\" means that what it holds in column C goes to rank 1");
-    (void)fprintf(out, "%s%s.\n\n", aside ? ",\n[A0] a value that is added later" : "",
+    (void)fprintf(out, "%s%s.\n\n",
+                  !aside                ? ""
+                  : has_one_sum(played) ? ",\n[A0] a value that is added later"
+                                        : ",\n[A0] the sum of a group of ranks, which goes on",
                   chains ? ",\nA1+..+A4 is ((A1+A2)+A3)+A4" : "");
 }
 
@@ -285,6 +296,25 @@ static void print_end(const trace_result *played, FILE *out)
     }
 }
 
+/* Scans: whether each prefix was added up as its ranks alone would do it. */
+static void print_prefixes(const trace_result *played, FILE *out)
+{
+    bool canonical = true;
+    for (int rank = 0; rank < played->plan.ranks; rank++) {
+        const int count = played->plan.kind == COLL_SCAN ? rank + 1 : rank;
+        trace_value values[TRACE_RANKS_MAX] = {{.text = "0"}};
+        for (int i = 0; i < count; i++) {
+            trace_operand(i, 0, &values[i]);
+        }
+        trace_canonical(values, count, &values[0]);
+        canonical = canonical && strcmp(played->cells[played->round_count][rank][0].held.text,
+                                        values[0].text) == 0;
+    }
+    (void)fprintf(out, "\nEach prefix is added up in %s.\n",
+                  canonical ? "the canonical order of its ranks"
+                            : "the order of ranks, from the left, which is not the canonical one");
+}
+
 void trace_print(const trace_result *played, FILE *out)
 {
     int widths[COLUMNS] = {0};
@@ -306,7 +336,9 @@ void trace_print(const trace_result *played, FILE *out)
             put_line(played, &made, widths, out);
         }
     }
-    if (coll_kind_reduces(played->plan.kind)) {
+    if (has_one_sum(played)) {
         print_end(played, out);
+    } else if (coll_kind_is_scan(played->plan.kind)) {
+        print_prefixes(played, out);
     }
 }

@@ -110,6 +110,13 @@ typedef enum coll_kind {
     COLL_ALL_TO_ALL = 9,     /* send n × count, recv n × count; in place: send == recv */
     COLL_SEND = 10,          /* send count to `root`; matched by its COLL_RECEIVE in order */
     COLL_RECEIVE = 11,       /* recv count from `root` */
+    /* Prefixes: rank r gets what an all-reduce of ranks 0 ... r gives, exclusive of ranks 0 ... r - 1.
+     * send count, recv count; in place: send == recv. No averages. An exclusive one gives rank 0 the
+     * operation's neutral element: 0, of products 1, of and all bits, of min the largest value
+     * (infinity of floats), of max the smallest. */
+    COLL_SCAN = 12,
+    COLL_EXSCAN = 13,
+    COLL_KIND_LAST = COLL_EXSCAN,
 } coll_kind;
 
 typedef enum coll_type {
@@ -318,7 +325,7 @@ typedef struct coll_op_desc {
      * coll_op_create only; may be 0; blocks lie one after the other. NULL: `count` each. */
     const size_t *counts;
     coll_type type;
-    coll_reduce reduce; /* all-reduce, reduce, reduce-scatter */
+    coll_reduce reduce; /* all-reduce, reduce, reduce-scatter, scans */
     int root;           /* rank in the communicator; send and receive: the other side */
     coll_algorithm algorithm;
     void *stream; /* of the context's backend (backend.h); NULL on CPU */
@@ -393,6 +400,10 @@ COLL_MUST_CHECK coll_status coll_barrier(coll_comm *comm, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv,
                                                 size_t count, coll_type type, coll_reduce reduce,
                                                 coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_scan(coll_comm *comm, const void *send, void *recv, size_t count,
+                                      coll_type type, coll_reduce reduce, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_exscan(coll_comm *comm, const void *send, void *recv, size_t count,
+                                        coll_type type, coll_reduce reduce, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv,
                                             size_t count, coll_type type, coll_error *reterr);
 /* With counts for each rank: see coll_op_desc. */

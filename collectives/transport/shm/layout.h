@@ -174,14 +174,14 @@ void coll_shm_advance_looking(coll_op *op, unsigned looks, bool *moved);
 
 /* copies.c */
 
-/* Whether op is inline or eager wherever the buffers lie. An all-reduce above COLL_SHM_COPY_BYTES
- * is eager only if some buffer lies outside the arenas. */
+/* Whether op is inline or eager wherever the buffers lie. An all-reduce or scan above
+ * COLL_SHM_COPY_BYTES is eager only if some buffer lies outside the arenas. */
 static inline bool coll_shm_is_copied(const coll_op *op)
 {
     return op->protocol == COLL_PROTOCOL_INLINE
                ? op->comm->size > 1
-               : op->protocol == COLL_PROTOCOL_EAGER &&
-                     (op->desc.kind != COLL_ALL_REDUCE || op->total_bytes <= COLL_SHM_COPY_BYTES);
+               : op->protocol == COLL_PROTOCOL_EAGER && (!coll_kind_reduces_to_all(op->desc.kind) ||
+                                                         op->total_bytes <= COLL_SHM_COPY_BYTES);
 }
 
 /* Copies this rank's own part to recv while its peers are on their way, where that pays. */

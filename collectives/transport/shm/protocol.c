@@ -20,7 +20,7 @@
 static bool shows_ref(const coll_op *op)
 {
     return op->protocol != COLL_PROTOCOL_INLINE && op->ref.send_arena != 0 &&
-           op->ref.recv_arena != 0 && op->desc.kind == COLL_ALL_REDUCE &&
+           op->ref.recv_arena != 0 && coll_kind_reduces_to_all(op->desc.kind) &&
            op->total_bytes > COLL_SHM_COPY_BYTES;
 }
 

@@ -35,8 +35,8 @@ size_t coll_slices_sent_bytes(const coll_op *op)
 {
     const coll_comm *comm = op->comm;
     const size_t own = coll_slice_of(op->total_bytes, comm->size, comm->rank).size_bytes;
-    const size_t takers =
-        op->desc.kind == COLL_ALL_REDUCE ? (size_t)(comm->size - 1) : comm->rank != op->desc.root;
+    const size_t takers = coll_kind_reduces_to_all(op->desc.kind) ? (size_t)(comm->size - 1)
+                                                                  : comm->rank != op->desc.root;
     return op->total_bytes - own + own * takers;
 }
 

@@ -5,7 +5,7 @@
  * `staged`. Take: a rank reads the parts that it takes from its peers' staging buffers, combines
  * them where the kind combines, and counts the window in `consumed`. All-reduce and reduce have a
  * step in between: each rank combines a slice (slices.c), and writes it to its owner's staging
- * buffer.
+ * buffer. In a scan it writes each rank's prefix of the slice to that rank's.
  *
  * A staging buffer is a ring of windows, so one window is put while another is taken. Windows are
  * counted over all operations of the communicator. So no counter is ever reset, and an operation
@@ -15,6 +15,7 @@
  * piece of work. */
 #include <string.h>
 
+#include "common/neutral.h"
 #include "core/parts.h"
 #include "kernels/tree_order.h"
 #include "transport/shm/layout.h"
@@ -35,7 +36,7 @@ static bool gives_parts(const coll_op *op)
 /* Kinds whose result is combined by all ranks, slice by slice. */
 static bool has_slices(const coll_op *op)
 {
-    return op->desc.kind == COLL_ALL_REDUCE || op->desc.kind == COLL_REDUCE;
+    return coll_kind_reduces_to_all(op->desc.kind) || op->desc.kind == COLL_REDUCE;
 }
 
 /* The longest part of any contribution: the same on every rank. */
@@ -135,7 +136,7 @@ static void put_parts(const coll_op *op, size_t window)
 }
 
 /* Leaves out this rank's own slice, which only this rank reads, unless other ranks may do that
- * slice too. */
+ * slice too, or its prefixes are written there. */
 static void put_vector(const coll_op *op, size_t window)
 {
     uint8_t *buffer = buffer_of(op, op->comm->rank, window);
@@ -144,7 +145,7 @@ static void put_vector(const coll_op *op, size_t window)
     if (range.size_bytes == 0) {
         return;
     }
-    if (!has_slices(op) || is_crowded(op)) {
+    if (!has_slices(op) || is_crowded(op) || coll_kind_is_scan(op->desc.kind)) {
         memcpy(buffer, from, range.size_bytes);
         return;
     }
@@ -255,6 +256,27 @@ static void reduce_slice(coll_op *op, size_t window, int slice)
     }
 }
 
+/* Writes the prefixes of one slice of the window over the operands, so that each rank finds its own in its
+ * buffer. */
+static void scan_slice(const coll_op *op, size_t window, int slice)
+{
+    const coll_comm *comm = op->comm;
+    const window_range range = range_of(op, window, op->total_bytes);
+    const coll_slice part = coll_slice_of(range.size_bytes, comm->size, slice);
+    const uint8_t *operands[COLL_RANKS_MAX];
+    uint8_t *outs[COLL_RANKS_MAX];
+    for (int rank = 0; rank < comm->size; rank++) {
+        outs[rank] = buffer_of(op, rank, window) + part.begin;
+        operands[rank] = outs[rank];
+    }
+    coll_tree_scan(&(const coll_tree_prefixes){.kernel = op->kernel,
+                                               .operands = operands,
+                                               .outs = outs,
+                                               .operand_count = comm->size,
+                                               .exclusive = op->desc.kind == COLL_EXSCAN},
+                   part.size_bytes / op->element_bytes);
+}
+
 /* Combines slices of the next window. False if there is none to do now. */
 static bool reduce(coll_op *op)
 {
@@ -263,7 +285,11 @@ static bool reduce(coll_op *op)
     int done = 0;
     int slice = coll_shm_slice_next(op->comm, round, COLL_SLICE_NONE);
     for (; slice >= 0 && done < op->comm->size; done++) {
-        reduce_slice(op, window, slice);
+        if (coll_kind_is_scan(op->desc.kind)) {
+            scan_slice(op, window, slice);
+        } else {
+            reduce_slice(op, window, slice);
+        }
         coll_shm_slice_end(op->comm, round, slice);
         slice = coll_shm_slice_next(op->comm, round, slice);
     }
@@ -311,6 +337,18 @@ static void take_slices(const coll_op *op, size_t window)
     }
 }
 
+/* This rank's prefix. */
+static void take_prefix(const coll_op *op, size_t window)
+{
+    const window_range range = range_of(op, window, op->total_bytes);
+    uint8_t *to = (uint8_t *)op->desc.recv + range.begin;
+    if (op->shape.operands == 0) {
+        coll_neutral_fill(to, op->desc.type, op->desc.reduce, range.size_bytes / op->element_bytes);
+    } else {
+        memcpy(to, buffer_of(op, op->comm->rank, window), range.size_bytes);
+    }
+}
+
 /* This rank's part of the window of a reduce-scatter. */
 static void take_combined(const coll_op *op, size_t window)
 {
@@ -353,7 +391,9 @@ static void take(coll_op *op)
     const shm_comm *shm = op->comm->shm;
     const size_t window = op->staged.out++;
     if (op->shape.take != COLL_TAKE_NOTHING) {
-        if (has_slices(op)) {
+        if (coll_kind_is_scan(op->desc.kind)) {
+            take_prefix(op, window);
+        } else if (has_slices(op)) {
             take_slices(op, window);
         } else if (op->shape.reduces) {
             take_combined(op, window);

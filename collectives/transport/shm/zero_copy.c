@@ -1,8 +1,8 @@
 /* Zero-copy operations: loads from and stores to the callers' own buffers, which lie in arenas.
  * Called by protocol.c. There are four patterns:
  *
- * Slices (all-reduce, reduce): every rank loads its slice from every peer's buffer, combines in
- * canonical order, and stores the result to every buffer that takes it. That is two bytes of memory
+ * Slices (all-reduce, reduce, scans): every rank loads its slice from every peer's buffer, combines in
+ * canonical order, and stores the result (of a scan, each rank's own) to every buffer that takes it. That is two bytes of memory
  * traffic for each byte reduced; copying in and out takes five to seven. The flags are the barrier
  * before, and `reduced` or `finished` the one after.
  *
@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "common/neutral.h"
 #include "core/failure.h"
 #include "core/parts.h"
 #include "kernels/copy.h"
@@ -121,6 +122,8 @@ static bool choose_pattern(coll_op *op, const coll_buffer_ref *refs)
     const bool send = all_send_in_arenas(op, refs);
     switch (op->desc.kind) {
     case COLL_ALL_REDUCE:
+    case COLL_SCAN:
+    case COLL_EXSCAN:
         op->zero_copy.pattern = COLL_PATTERN_SLICES;
         return send && all_recv_in_arenas(op, refs, ALL);
     case COLL_REDUCE:
@@ -150,7 +153,7 @@ static bool takes_stores(const coll_op *op, int rank)
 {
     switch (op->zero_copy.pattern) {
     case COLL_PATTERN_SLICES:
-        return op->desc.kind == COLL_ALL_REDUCE || rank == op->desc.root;
+        return coll_kind_reduces_to_all(op->desc.kind) || rank == op->desc.root;
     case COLL_PATTERN_SHARE:
         return op->comm->rank == op->desc.root && rank != op->desc.root;
     default:
@@ -202,10 +205,25 @@ bool coll_zero_copy_awaits(const coll_op *op, int peer)
     }
 }
 
+/* Rank 0's neutral elements come last: in place, they are written over its operand. */
+static void scan_slice(const coll_op *op, const uint8_t *const *operands, uint8_t *const *outs,
+                       size_t count)
+{
+    coll_tree_scan(&(const coll_tree_prefixes){.kernel = op->kernel,
+                                               .operands = operands,
+                                               .outs = outs,
+                                               .operand_count = op->comm->size,
+                                               .exclusive = op->desc.kind == COLL_EXSCAN},
+                   count);
+    if (op->desc.kind == COLL_EXSCAN) {
+        coll_neutral_fill(outs[0], op->desc.type, op->desc.reduce, count);
+    }
+}
+
 static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
 {
     const int size = op->comm->size;
-    const bool to_all = op->desc.kind == COLL_ALL_REDUCE;
+    const bool to_all = coll_kind_reduces_to_all(op->desc.kind);
     const uint8_t *operands[COLL_RANKS_MAX];
     uint8_t *outs[COLL_RANKS_MAX];
     const coll_tree tree = {
@@ -216,6 +234,10 @@ static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
     }
     if (!to_all) {
         outs[0] = op->zero_copy.targets[op->desc.root] + at;
+    }
+    if (coll_kind_is_scan(op->desc.kind)) {
+        scan_slice(op, operands, outs, size_bytes / op->element_bytes);
+        return;
     }
     coll_tree_spread(&tree, outs, to_all ? size : 1, size_bytes / op->element_bytes);
 }

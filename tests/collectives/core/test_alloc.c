@@ -43,13 +43,13 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
     return __real_aligned_alloc(alignment, size);
 }
 
-enum { KINDS = 8, COUNTS = 2, ALGORITHMS = 7, OPS = KINDS * COUNTS * ALGORITHMS, ROOM = 60000 };
+enum { KINDS = 10, COUNTS = 2, ALGORITHMS = 7, OPS = KINDS * COUNTS * ALGORITHMS, ROOM = 60000 };
 
 static coll_op_desc nth(int i, uint8_t *send, uint8_t *recv)
 {
-    static const coll_kind kinds[KINDS] = {COLL_ALL_REDUCE,     COLL_BROADCAST, COLL_ALL_GATHER,
-                                           COLL_REDUCE,         COLL_GATHER,    COLL_SCATTER,
-                                           COLL_REDUCE_SCATTER, COLL_ALL_TO_ALL};
+    static const coll_kind kinds[KINDS] = {
+        COLL_ALL_REDUCE, COLL_BROADCAST,      COLL_ALL_GATHER, COLL_REDUCE, COLL_GATHER,
+        COLL_SCATTER,    COLL_REDUCE_SCATTER, COLL_ALL_TO_ALL, COLL_SCAN,   COLL_EXSCAN};
     static const size_t counts[COUNTS] = {3, 20000};
     return (coll_op_desc){.size = sizeof(coll_op_desc),
                           .kind = kinds[i % KINDS],

@@ -59,6 +59,18 @@ static void blocking_body(test_rank *rank)
         RANK_CHECK(rank, taken[i] == element(RANKS - 1, i));
     }
     memset(taken, 0, sizeof taken);
+    RANK_OK(rank, coll_scan(comm, given, taken, COUNT, COLL_INT32, COLL_MAX, &rank->error));
+    for (int i = 0; i < COUNT; i++) {
+        RANK_CHECK(rank, taken[i] == element(me, i));
+    }
+    RANK_OK(rank, coll_exscan(comm, given, taken, COUNT, COLL_INT32, COLL_MAX, &rank->error));
+    for (int i = 0; i < COUNT; i++) {
+        RANK_CHECK(rank, taken[i] == (me == 0 ? INT32_MIN : element(me - 1, i)));
+    }
+    RANK_CHECK(rank, coll_scan(comm, given, taken, COUNT, COLL_INT32, COLL_AVERAGE, &rank->error) ==
+                         COLL_ERR_INVALID);
+    RANK_CHECK(rank, says(rank, "scan has no averages"));
+    memset(taken, 0, sizeof taken);
     RANK_OK(rank, coll_all_gather(comm, given, taken, COUNT, COLL_INT32, &rank->error));
     for (int i = 0; i < RANKS * COUNT; i++) {
         RANK_CHECK(rank, taken[i] == element(i / COUNT, i % COUNT));

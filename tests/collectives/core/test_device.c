@@ -228,6 +228,10 @@ static void refused_body(device_rank *r)
     desc.reduce = COLL_MAX;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
     desc = good;
+    desc.kind = COLL_EXSCAN;
+    RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
+    RANK_CHECK(rank, device_says(r, "fake does not have exscan of float"));
+    desc = good;
     desc.kind = COLL_SEND;
     desc.root = 1 - rank->rank;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);

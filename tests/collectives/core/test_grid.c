@@ -51,12 +51,13 @@ static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_Z
                                             COLL_TRANSPORT_TCP};
 static const kind_level kinds[] = {
     {COLL_ALL_REDUCE, false},    {COLL_REDUCE_SCATTER, false}, {COLL_REDUCE, false},
-    {COLL_REDUCE_SCATTER, true}, {COLL_ALL_GATHER, false},     {COLL_ALL_GATHER, true},
-    {COLL_BROADCAST, false},     {COLL_GATHER, false},         {COLL_GATHER, true},
-    {COLL_SCATTER, false},       {COLL_SCATTER, true},         {COLL_ALL_TO_ALL, false},
-    {COLL_ALL_TO_ALL, true},     {COLL_SEND, false},
+    {COLL_REDUCE_SCATTER, true}, {COLL_SCAN, false},           {COLL_EXSCAN, false},
+    {COLL_ALL_GATHER, false},    {COLL_ALL_GATHER, true},      {COLL_BROADCAST, false},
+    {COLL_GATHER, false},        {COLL_GATHER, true},          {COLL_SCATTER, false},
+    {COLL_SCATTER, true},        {COLL_ALL_TO_ALL, false},     {COLL_ALL_TO_ALL, true},
+    {COLL_SEND, false},
 };
-enum { REDUCING_KINDS = 4 }; /* the first of them */
+enum { REDUCING_KINDS = 6 }; /* the first of them */
 enum { COUNTS = 9 };
 static const coll_algorithm algorithms[] = {COLL_ALGORITHM_AUTO,
                                             COLL_ALGORITHM_RING,
@@ -97,15 +98,23 @@ static grid_case case_of(const pair_row *row, int ranks)
                        .placement = (grid_placement)row->levels[FACTOR_PLACEMENT]};
 }
 
-/* A million elements for each of 16 ranks are for the long version. Bits of floats are not combined. */
+/* Scans have no averages, and floats no bits. */
+static bool takes(coll_kind kind, coll_reduce reduce, coll_type type)
+{
+    return coll_reduce_takes(reduce, type) && coll_kind_takes(kind, reduce);
+}
+
+/* A million elements for each of 16 ranks are for the long version. */
 static bool is_allowed(const pair_row *row, int factors)
 {
     (void)factors;
     const int ranks = row->levels[FACTOR_RANKS];
     const int type = row->levels[FACTOR_TYPE];
     const int reduce = row->levels[FACTOR_REDUCE];
-    if (type >= 0 && reduce >= 0 &&
-        !coll_reduce_takes((coll_reduce)(COLL_SUM + reduce), (coll_type)(COLL_FLOAT32 + type))) {
+    const int kind = row->levels[FACTOR_KIND];
+    if (reduce >= 0 &&
+        !takes(kind >= 0 ? kinds[kind].kind : COLL_ALL_REDUCE, (coll_reduce)(COLL_SUM + reduce),
+               type >= 0 ? (coll_type)(COLL_FLOAT32 + type) : COLL_INT32)) {
         return false;
     }
     return row->levels[FACTOR_COUNT] != COUNTS - 1 || ranks < 0 || sizes[ranks] <= LONG_RANKS_MAX;
@@ -246,7 +255,8 @@ static void sample_body(test_rank *rank)
             .kind = kind.kind, .varies = kind.varies, .algorithm = COLL_ALGORITHM_DIRECT};
         c.type = (coll_type)(COLL_FLOAT32 + next_random(&state) % COLL_TYPE_LAST);
         c.reduce = (coll_reduce)(COLL_SUM + next_random(&state) % COLL_REDUCE_LAST);
-        c.type = coll_reduce_takes(c.reduce, c.type) ? c.type : COLL_UINT32;
+        c.reduce = takes(c.kind, c.reduce, COLL_INT32) ? c.reduce : COLL_SUM;
+        c.type = takes(c.kind, c.reduce, c.type) ? c.type : COLL_UINT32;
         c.root = (int)(next_random(&state) % (unsigned)rank->size);
         c.placement = (grid_placement)(next_random(&state) % GRID_PLACEMENTS);
         if (next_random(&state) % DIRECT_SHARE == 0) {
@@ -311,7 +321,7 @@ static bool run_types(grid_rank *g, int kind, size_t count)
     for (int type = COLL_FLOAT32; type <= COLL_TYPE_LAST; type++) {
         for (int reduce = COLL_SUM; reduce <= (kind < REDUCING_KINDS ? COLL_REDUCE_LAST : COLL_SUM);
              reduce++) {
-            if (coll_reduce_takes((coll_reduce)reduce, (coll_type)type) &&
+            if (takes(kinds[kind].kind, (coll_reduce)reduce, (coll_type)type) &&
                 !run_block(g, (grid_case){.kind = kinds[kind].kind,
                                           .varies = kinds[kind].varies,
                                           .count = count,

@@ -57,7 +57,8 @@ static bool is_right(const test_rank *rank, coll_kind kind, const int32_t *recv)
 {
     const bool sums = kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
     for (size_t i = 0; i < filled(rank, kind); i++) {
-        if (recv[i] != (sums ? rank->size : 1)) {
+        const int sum = kind == COLL_SCAN ? rank->rank + 1 : sums ? rank->size : 1;
+        if (recv[i] != sum) {
             return false;
         }
     }
@@ -128,9 +129,9 @@ static void late_body(test_rank *rank)
  * where they share them. */
 static void on_all(bool after, int rounds)
 {
-    static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_BROADCAST,      COLL_ALL_GATHER,
-                                      COLL_REDUCE,     COLL_REDUCE_SCATTER, COLL_GATHER,
-                                      COLL_SCATTER,    COLL_ALL_TO_ALL,     COLL_SEND};
+    static const coll_kind kinds[] = {
+        COLL_ALL_REDUCE, COLL_BROADCAST, COLL_ALL_GATHER, COLL_REDUCE, COLL_REDUCE_SCATTER,
+        COLL_GATHER,     COLL_SCATTER,   COLL_ALL_TO_ALL, COLL_SCAN,   COLL_SEND};
     const size_t cases = sizeof kinds / sizeof kinds[0] * 4 * (size_t)rounds;
     for (size_t i = 0; i < cases; i++) {
         const coll_kind kind = kinds[i / 4 % (sizeof kinds / sizeof kinds[0])];

@@ -22,6 +22,7 @@ typedef enum difference {
     DIFFERENT_REDUCE,
     DIFFERENT_ROOT,
     DIFFERENT_KIND,
+    DIFFERENT_SCAN, /* exclusive, and the others' not */
     DIFFERENT_ALGORITHM,
     DIFFERENCES,
 } difference;
@@ -46,13 +47,16 @@ static void await_agreed(test_rank *rank, mismatch *m)
 /* Rank 1 calls something else; everybody must learn it, with both sides named, and stay failed. */
 static void mismatch_body(test_rank *rank)
 {
-    static const char *const texts[] = {"× 999", "int32", "max", "root 1", "all_gather", "ring"};
+    static const char *const texts[] = {"× 999",      "int32",  "max", "root 1",
+                                        "all_gather", "exscan", "ring"};
     mismatch *m = rank->user;
     const difference which = m->which;
     static float memory[8][4 * COUNT];
     coll_comm *comm = coll_context_world(rank->context);
     coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                         .kind = which == DIFFERENT_ROOT ? COLL_BROADCAST : COLL_ALL_REDUCE,
+                         .kind = which == DIFFERENT_ROOT   ? COLL_BROADCAST
+                                 : which == DIFFERENT_SCAN ? COLL_SCAN
+                                                           : COLL_ALL_REDUCE,
                          .send = memory[rank->rank],
                          .recv = memory[rank->rank],
                          .count = COUNT,
@@ -70,6 +74,7 @@ static void mismatch_body(test_rank *rank)
         desc.reduce = which == DIFFERENT_REDUCE ? COLL_MAX : desc.reduce;
         desc.root = which == DIFFERENT_ROOT ? 1 : 0;
         desc.algorithm = which == DIFFERENT_ALGORITHM ? COLL_ALGORITHM_RING : desc.algorithm;
+        desc.kind = which == DIFFERENT_SCAN ? COLL_EXSCAN : desc.kind;
         if (which == DIFFERENT_KIND) {
             desc.kind = COLL_ALL_GATHER;
             desc.send = memory[rank->rank] + COUNT;

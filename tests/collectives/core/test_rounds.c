@@ -89,9 +89,10 @@ static coll_status play(player *p)
     static const size_t counts[] = {1, 3, 14, 60, 500, 3000, 10000, COUNT_MAX};
     const int size = coll_comm_size(p->comm);
     coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                         .kind = (coll_kind)(COLL_ALL_REDUCE + next(&p->random) % 9),
+                         .kind = (coll_kind)(COLL_ALL_REDUCE + next(&p->random) % 11),
                          .type = COLL_INT32,
                          .reduce = COLL_MAX};
+    desc.kind += desc.kind >= COLL_SEND ? COLL_SCAN - COLL_SEND : 0;
     desc.count = counts[next(&p->random) % (sizeof counts / sizeof counts[0])];
     desc.root = (int)(next(&p->random) % (uint32_t)size);
     if (p->has_hosts && next(&p->random) % 2 == 0) {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/kinds.h"
+
 enum {
     TRACKS_MAX = COLL_PLAN_TRACKS_MAX(WORLD_RANKS_MAX),
     CHANNELS = 2,
@@ -46,7 +48,7 @@ typedef struct player {
 } player;
 
 static expression exprs[EXPRS_MAX];
-static uint32_t expr_count = 1;
+static uint32_t expr_count = WORLD_EXPR_NEUTRAL + 1;
 static uint32_t expr_slots[SLOTS];
 
 static player players[WORLD_RANKS_MAX];
@@ -183,7 +185,7 @@ static world_value marked(const player *p, const coll_step *step, world_value va
 {
     const int ranks = p->plan.ranks;
     const uint64_t all = ranks == 64 ? UINT64_MAX : (UINT64_C(1) << ranks) - 1;
-    if ((exprs[value.expr].ranks == all) != step->final) {
+    if (!coll_kind_is_scan(p->plan.kind) && (exprs[value.expr].ranks == all) != step->final) {
         breaks(step->final ? "marks a partial value as final" : "does not mark the final value");
     }
     value.final = step->final;
@@ -282,6 +284,9 @@ static bool play_cell(player *p, const coll_step *step, int number, int cell)
     case COLL_ACTION_MOVE:
         write_cell(p, step->target, cell, read_cell(p, step->source, cell));
         return true;
+    case COLL_ACTION_FILL:
+        write_cell(p, step->target, cell, (world_value){.expr = WORLD_EXPR_NEUTRAL});
+        return true;
     case COLL_ACTION_MERGE:
         incoming = read_cell(p, COLL_SPACE_SCRATCH, cell);
         break;
@@ -290,6 +295,10 @@ static bool play_cell(player *p, const coll_step *step, int number, int cell)
             return false;
         }
         break;
+    }
+    if (step->adds_total) {
+        const world_value total = read_cell(p, step->total, cell);
+        write_cell(p, COLL_SPACE_SCRATCH, cell, combine(incoming, total));
     }
     if (step->action != COLL_ACTION_COPY) {
         const world_value own = read_cell(p, step->source, cell);

@@ -15,6 +15,7 @@ enum {
     WORLD_BLOCKS_MAX = 256,
     WORLD_CELLS = 2, /* of a block */
     WORLD_EXPR_NONE = 0,
+    WORLD_EXPR_NEUTRAL = 1, /* of no rank */
 };
 
 typedef struct world_value {

@@ -69,9 +69,11 @@ static void test_refused(void **state)
         const char *expected;
     } cases[] = {
         {"coll-simulate all_reduce broadcast", "one collective at a time, not 'broadcast' too"},
-        {"coll-simulate all_add", "unknown collective 'all_add'"},
-        {"coll-simulate barrier", "barrier has no schedule"},
-        {"coll-simulate send", "send has no schedule"},
+        {"coll-simulate all_add",
+         "no collective 'all_add' has a schedule (these have: all_reduce broadcast"},
+        {"coll-simulate barrier", "alltoall scan exscan)"},
+        {"coll-simulate send", "no collective 'send' has a schedule"},
+        {"coll-simulate scam", "did you mean scan?"},
         {"coll-simulate -n 1", "--ranks-max: 1: must be a whole number from 2 to 4096"},
         {"coll-simulate -b 0", "--bytes: '0'"},
         {"coll-simulate --inside 1,2", "--inside: '1,2': must be three numbers"},

@@ -180,6 +180,31 @@ static bool has_own_order(const grid_case *c)
     return c->algorithm == COLL_ALGORITHM_RING || c->algorithm == COLL_ALGORITHM_TREE;
 }
 
+/* Element `index` of a prefix of `count` ranks. */
+static void expect_prefix(const view *v, int count, size_t index, uint8_t *element)
+{
+    const grid_case *c = v->c;
+    const bool doubles = !has_own_order(c) && c->algorithm > COLL_ALGORITHM_DIRECT;
+    const reference_reduction reduction = {.type = c->type,
+                                           .reduce = c->reduce,
+                                           .algorithm = doubles ? COLL_ALGORITHM_RECURSIVE_DOUBLING
+                                                                : COLL_ALGORITHM_DIRECT,
+                                           .ranks = count,
+                                           .salt = v->salt};
+    if (count == 0) {
+        reference_neutral(element, c->type, c->reduce);
+    } else if (!has_own_order(c)) {
+        reference_all_reduce(&reduction, index, element);
+    } else {
+        reference_input(element, c->type, 0, index, v->salt);
+    }
+    for (int r = 1; r < count && has_own_order(c); r++) { /* from the left */
+        uint8_t next[8];
+        reference_input(next, c->type, r, index, v->salt);
+        reference_combine(element, c->type, c->reduce, element, next);
+    }
+}
+
 /* Whether the reference knows the order, and the roundings, of this algorithm's sums. */
 static bool is_ordered(const view *v)
 {
@@ -194,7 +219,7 @@ static bool is_ordered(const view *v)
         return true;
     }
     if (has_own_order(c)) {
-        return c->kind == COLL_ALL_REDUCE;
+        return coll_kind_reduces_to_all(c->kind);
     }
     return coll_plan_is_canonical(&plan) &&
            !(half && c->algorithm == COLL_ALGORITHM_TWO_LEVEL && c->kind != COLL_ALL_REDUCE);
@@ -237,6 +262,10 @@ static void expect(const view *v, size_t index, uint8_t *element)
     case COLL_ALL_REDUCE:
     case COLL_REDUCE:
         reference_all_reduce(&reduction, index, element);
+        return;
+    case COLL_SCAN:
+    case COLL_EXSCAN:
+        expect_prefix(v, v->rank + (c->kind == COLL_SCAN ? 1 : 0), index, element);
         return;
     case COLL_REDUCE_SCATTER:
         reduction.count = v->begins[v->ranks];
@@ -376,8 +405,7 @@ static coll_status run(const view *v, grid_rank *g)
 
 size_t grid_case_bytes(const grid_case *c, int ranks)
 {
-    const bool by_rank = c->kind != COLL_ALL_REDUCE && c->kind != COLL_REDUCE &&
-                         c->kind != COLL_BROADCAST && c->kind != COLL_SEND;
+    const bool by_rank = coll_kind_is_by_rank(c->kind);
     const size_t size = coll_type_size_bytes(c->type);
     return 2 * (c->count + 2) * (by_rank ? (size_t)ranks : 1) * size + 6 * (size_t)GUARD_BYTES;
 }

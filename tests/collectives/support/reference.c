@@ -354,6 +354,37 @@ void reference_combine(void *out, coll_type type, coll_reduce reduce, const void
     store(out, type, combine(type, reduce, a, b));
 }
 
+/* The largest value of a type, or the smallest. */
+static element extreme(coll_type type, bool largest)
+{
+    switch (type) {
+    case COLL_FLOAT32:
+        return (element){.f32 = largest ? INFINITY : -INFINITY};
+    case COLL_FLOAT64:
+        return (element){.f64 = largest ? (double)INFINITY : -(double)INFINITY};
+    case COLL_FLOAT16:
+    case COLL_BFLOAT16:
+        return (element){.half = reference_narrow(type, largest ? INFINITY : -INFINITY)};
+    case COLL_INT8:
+        return (element){.i8 = largest ? INT8_MAX : INT8_MIN};
+    case COLL_INT32:
+        return (element){.i32 = largest ? INT32_MAX : INT32_MIN};
+    case COLL_INT64:
+        return (element){.i64 = largest ? INT64_MAX : INT64_MIN};
+    default: /* without a sign */
+        return (element){.u64 = largest ? UINT64_MAX : 0};
+    }
+}
+
+void reference_neutral(void *out, coll_type type, coll_reduce reduce)
+{
+    const bool chooses = reduce == COLL_MIN || reduce == COLL_MAX;
+    const element e = chooses              ? extreme(type, reduce == COLL_MIN)
+                      : reduce == COLL_AND ? (element){.u64 = UINT64_MAX}
+                                           : from_whole(type, reduce == COLL_PRODUCT ? 1 : 0);
+    memcpy(out, &e, coll_type_size_bytes(type));
+}
+
 void reference_all_reduce(const reference_reduction *r, size_t index, void *out)
 {
     const coll_type type = r->type;

@@ -32,6 +32,9 @@ void reference_all_reduce(const reference_reduction *r, size_t index, void *out)
 void reference_combine(void *out, coll_type type, coll_reduce reduce, const void *left,
                        const void *right);
 
+/* out = what leaves every value as it is, one element. */
+void reference_neutral(void *out, coll_type type, coll_reduce reduce);
+
 /* IEEE binary16 and bfloat16 by their definition: exact values, nearest with ties to even. */
 float reference_widen(coll_type type, uint16_t half);
 uint16_t reference_narrow(coll_type type, float value);
