@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "common/kinds.h"
+
 enum { RUBBISH = 0xa5 };
 
 /* What the compiler cannot know to be 0. */
@@ -156,7 +158,8 @@ bool bench_cell_chains(const bench_cell *cell)
     return (cell->layout.size_bytes <= BENCH_LOOP_BYTES_MAX || cell->device != NULL) &&
            cell->layout.count > 0 &&
            (cell->desc.kind == COLL_ALL_REDUCE || cell->desc.kind == COLL_ALL_GATHER ||
-            cell->desc.kind == COLL_REDUCE_SCATTER || cell->desc.kind == COLL_ALL_TO_ALL);
+            cell->desc.kind == COLL_REDUCE_SCATTER || cell->desc.kind == COLL_ALL_TO_ALL ||
+            coll_kind_is_scan(cell->desc.kind));
 }
 
 void bench_cell_chain(const bench_cell *cell)
@@ -233,6 +236,8 @@ size_t bench_cell_wrong(const bench_cell *cell)
     switch (cell->desc.kind) {
     case COLL_ALL_REDUCE:
     case COLL_REDUCE:
+    case COLL_SCAN:
+    case COLL_EXSCAN:
         return bench_data_wrong(cell->data, BENCH_REDUCED, 0, count, output);
     case COLL_REDUCE_SCATTER:
         return bench_data_wrong(cell->data, BENCH_REDUCED, own, count, output);

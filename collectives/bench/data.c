@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "common/neutral.h"
 
 /* With the most ranks, the narrowest type has four values for each of them. */
 static_assert(4 * FORKED_RANKS_MAX <= 256, "sums of bfloat16 are exact up to 256");
@@ -92,10 +93,10 @@ static int64_t combine(coll_reduce reduce, int64_t a, int64_t b)
     }
 }
 
-static int64_t reduced(const bench_data *data, int index)
+static int64_t reduced(const bench_data *data, int index, int operands)
 {
     int64_t total = wrap(data, value(data, 0, index));
-    for (int r = 1; r < data->ranks; r++) {
+    for (int r = 1; r < operands; r++) {
         total = wrap(data, combine(data->reduce, total, wrap(data, value(data, r, index))));
     }
     return data->reduce == COLL_AVERAGE ? total / data->ranks : total;
@@ -151,7 +152,12 @@ static void store(coll_type type, int64_t number, void *out)
     }
 }
 
-bench_data *bench_data_create(int ranks, coll_type type, coll_reduce reduce)
+int bench_data_operands(coll_kind kind, int ranks, int rank)
+{
+    return kind == COLL_SCAN ? rank + 1 : kind == COLL_EXSCAN ? rank : ranks;
+}
+
+bench_data *bench_data_create(int ranks, coll_type type, coll_reduce reduce, int operands)
 {
     BASE_ASSERT(ranks >= 1);
     bench_data *data = calloc(1, sizeof *data);
@@ -171,11 +177,15 @@ bench_data *bench_data_create(int ranks, coll_type type, coll_reduce reduce)
     for (int r = 0; r <= ranks; r++) {
         for (int i = 0; i < BENCH_PERIOD; i++) {
             const int64_t number = r < ranks     ? value(data, r, i)
-                                   : reduce != 0 ? reduced(data, i)
+                                   : reduce != 0 ? reduced(data, i, operands)
                                                  : 0;
             store(type, number,
                   data->periods + ((size_t)r * BENCH_PERIOD + (size_t)i) * element_bytes);
         }
+    }
+    if (reduce != 0 && operands == 0) {
+        coll_neutral_fill(data->periods + (size_t)ranks * BENCH_PERIOD * element_bytes, type,
+                          reduce, BENCH_PERIOD);
     }
     return data;
 }

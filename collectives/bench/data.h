@@ -12,8 +12,11 @@ enum { BENCH_PERIOD = 1021 };
 
 typedef struct bench_data bench_data;
 
-/* For one type and operation among so many ranks; reduce 0: none. NULL: out of memory. */
-bench_data *bench_data_create(int ranks, coll_type type, coll_reduce reduce);
+/* For one type and operation among so many ranks; reduce 0: none. The result is of the first `operands` ranks: all
+ * of them, but in scans. NULL: out of memory. */
+bench_data *bench_data_create(int ranks, coll_type type, coll_reduce reduce, int operands);
+/* How many that are in the results of a rank. */
+int bench_data_operands(coll_kind kind, int ranks, int rank);
 void bench_data_destroy(bench_data *data);
 
 /* Stores elements [first, first + count) of a rank, or (rank == BENCH_REDUCED) of the result. */

@@ -13,7 +13,8 @@
 
 static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER,
                                   COLL_BROADCAST,  COLL_REDUCE,     COLL_ALL_TO_ALL,
-                                  COLL_GATHER,     COLL_SCATTER,    COLL_SEND};
+                                  COLL_GATHER,     COLL_SCATTER,    COLL_SCAN,
+                                  COLL_EXSCAN,     COLL_SEND};
 
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
@@ -268,7 +269,7 @@ static base_status parse_kind(const char *name, coll_kind *kind, base_error *ret
     }
     return base_fail(reterr, BASE_ERR_INVALID,
                      "no collective '%.64s' (there are: all_reduce all_gather reduce_scatter "
-                     "broadcast reduce alltoall gather scatter sendrecv)%s",
+                     "broadcast reduce alltoall gather scatter scan exscan sendrecv)%s",
                      name, base_nearest_ask(&nearest, "", question));
 }
 
@@ -350,6 +351,10 @@ static base_status check_together(bench_options *options, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "--op %s is for integers, not --datatype %s",
                          coll_reduce_name(options->reduce), coll_type_name(options->type));
     }
+    if (!coll_kind_takes(options->kind, options->reduce)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--op avg is not for %s",
+                         bench_kind_name(options->kind));
+    }
     if (count_rows(options) > BENCH_ROWS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "that would be more than %d rows", BENCH_ROWS_MAX);
     }
@@ -358,9 +363,10 @@ static base_status check_together(bench_options *options, base_error *reterr)
 
 base_status bench_options_check_nccl(const bench_options *options, base_error *reterr)
 {
-    const char *name = options->tune                ? "--tune"
-                       : options->by_counts         ? "--counts"
-                       : options->kind == COLL_SEND ? "sendrecv"
+    const char *name = options->tune        ? "--tune"
+                       : options->by_counts ? "--counts"
+                       : options->kind == COLL_SEND || coll_kind_is_scan(options->kind)
+                           ? bench_kind_name(options->kind)
                        : coll_kind_reduces(options->kind) && coll_reduce_is_bitwise(options->reduce)
                            ? "--op and, or or xor"
                            : NULL;

@@ -126,7 +126,9 @@ static coll_status measure_series(state *s, bench_row base)
     const bench_options *options = s->job->options;
     const size_t element_bytes = coll_type_size_bytes(base.type);
     coll_status status = COLL_OK;
-    bench_data *data = bench_data_create(options->ranks, base.type, base.reduce);
+    bench_data *data =
+        bench_data_create(options->ranks, base.type, base.reduce,
+                          bench_data_operands(options->kind, options->ranks, s->rank));
     if (data == NULL) {
         return coll_fail(s->error, COLL_ERR_MEMORY, "no memory for patterns");
     }
@@ -160,7 +162,8 @@ static coll_status measure_all(state *s)
     coll_status status = COLL_OK;
     for (int type = type_first; type <= type_last; type++) {
         for (int reduce = reduce_first; reduce <= reduce_last; reduce++) {
-            if (!coll_reduce_takes((coll_reduce)reduce, (coll_type)type)) {
+            if (!coll_reduce_takes((coll_reduce)reduce, (coll_type)type) ||
+                !coll_kind_takes(options->kind, (coll_reduce)reduce)) {
                 continue;
             }
             for (int root = root_first; status == COLL_OK && root <= root_last; root++) {

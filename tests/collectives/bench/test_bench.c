@@ -89,9 +89,9 @@ static void test_json(void **state)
 static void test_every_kind(void **state)
 {
     (void)state;
-    static const char *const kinds[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                        "broadcast",  "reduce",     "alltoall",
-                                        "gather",     "scatter",    "sendrecv"};
+    static const char *const kinds[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                        "reduce",     "alltoall",   "gather",         "scatter",
+                                        "scan",       "exscan",     "sendrecv"};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         char line[128];
         (void)snprintf(line, sizeof line, "%s --ranks 3 -b 0 -e 40000 -i 20000 -n 3 -d half -c 2",
@@ -114,6 +114,7 @@ static void test_bits(void **state)
         {"reduce_scatter --ranks 3 -b 8K -e 8K -n 3 -d uint32 -o all", 8},
         {"all_reduce --ranks 2 -b 8 -e 8 -n 3 -d uint8 -o and", 1},
         {"reduce --ranks 3 -b 8K -e 8K -n 3 -d half -o all", 5},
+        {"exscan --ranks 3 -b 8K -e 8K -n 3 -d half -o all", 4},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

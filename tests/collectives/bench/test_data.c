@@ -1,5 +1,6 @@
 /* coll-bench's numbers: exact in any order, distinguished from wrong ones;
  * sizes divided as in nccl-tests. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static float widen(coll_type type, uint16_t half)
 /* Every combination is whole and within what the type holds: so nothing was rounded. */
 static void check_exact_sums(coll_type type, int ranks, float most)
 {
-    bench_data *data = bench_data_create(ranks, type, COLL_SUM);
+    bench_data *data = bench_data_create(ranks, type, COLL_SUM, ranks);
     uint16_t wanted[BENCH_PERIOD];
     float sums[BENCH_PERIOD] = {0};
     assert_non_null(data);
@@ -60,7 +61,7 @@ static void test_results(void **state)
     float wanted[8];
     static const coll_reduce reduces[] = {COLL_SUM, COLL_MIN, COLL_MAX, COLL_PRODUCT, COLL_AVERAGE};
     for (size_t k = 0; k < sizeof reduces / sizeof reduces[0]; k++) {
-        bench_data *data = bench_data_create(2, COLL_FLOAT32, reduces[k]);
+        bench_data *data = bench_data_create(2, COLL_FLOAT32, reduces[k], 2);
         assert_non_null(data);
         bench_data_fill(data, 0, 1000, 8, a);
         bench_data_fill(data, 1, 1000, 8, b);
@@ -74,13 +75,38 @@ static void test_results(void **state)
     }
 }
 
+/* A scan's results are of the first ranks; of none of them, what changes nothing. */
+static void test_prefixes(void **state)
+{
+    static const coll_reduce reduces[] = {COLL_SUM, COLL_MIN, COLL_MAX, COLL_PRODUCT};
+    static const float neutral[] = {0, INFINITY, -INFINITY, 1};
+    (void)state;
+    assert_int_equal(bench_data_operands(COLL_SCAN, 4, 2), 3);
+    assert_int_equal(bench_data_operands(COLL_EXSCAN, 4, 2), 2);
+    assert_int_equal(bench_data_operands(COLL_REDUCE, 4, 2), 4);
+    for (size_t k = 0; k < sizeof reduces / sizeof reduces[0]; k++) {
+        float first[BENCH_PERIOD];
+        float wanted[BENCH_PERIOD];
+        for (int operands = 0; operands < 2; operands++) {
+            bench_data *data = bench_data_create(3, COLL_FLOAT32, reduces[k], operands);
+            assert_non_null(data);
+            bench_data_fill(data, 0, 0, BENCH_PERIOD, first);
+            bench_data_fill(data, BENCH_REDUCED, 0, BENCH_PERIOD, wanted);
+            for (int i = 0; i < BENCH_PERIOD; i++) {
+                assert_true(wanted[i] == (operands == 0 ? neutral[k] : first[i]));
+            }
+            bench_data_destroy(data);
+        }
+    }
+}
+
 static void test_integers_wrap(void **state)
 {
     (void)state;
     int8_t own[BENCH_PERIOD];
     int8_t wanted[BENCH_PERIOD];
     uint8_t sums[BENCH_PERIOD] = {0};
-    bench_data *data = bench_data_create(64, COLL_INT8, COLL_SUM);
+    bench_data *data = bench_data_create(64, COLL_INT8, COLL_SUM, 64);
     assert_non_null(data);
     for (int r = 0; r < 64; r++) {
         bench_data_fill(data, r, 0, BENCH_PERIOD, own);
@@ -100,7 +126,7 @@ static void test_bits(void **state)
     uint32_t wanted[BENCH_PERIOD];
     (void)state;
     for (size_t k = 0; k < sizeof reduces / sizeof reduces[0]; k++) {
-        bench_data *data = bench_data_create(3, COLL_UINT32, reduces[k]);
+        bench_data *data = bench_data_create(3, COLL_UINT32, reduces[k], 3);
         assert_non_null(data);
         for (int r = 0; r < 3; r++) {
             bench_data_fill(data, r, 0, BENCH_PERIOD, own[r]);
@@ -121,7 +147,7 @@ static void test_wrong_is_found(void **state)
 {
     (void)state;
     static const size_t places[] = {0, 1, BENCH_PERIOD - 1, BENCH_PERIOD, COUNT - 1};
-    bench_data *data = bench_data_create(3, COLL_FLOAT64, COLL_SUM);
+    bench_data *data = bench_data_create(3, COLL_FLOAT64, COLL_SUM, 3);
     double *values = malloc(COUNT * sizeof *values);
     assert_non_null(data);
     assert_non_null(values);
@@ -168,6 +194,7 @@ static void test_bus_factors(void **state)
     assert_true(bench_bus_factor(COLL_SCATTER, 4) == 0.75);
     assert_true(bench_bus_factor(COLL_BROADCAST, 4) == 1.0);
     assert_true(bench_bus_factor(COLL_REDUCE, 4) == 1.0);
+    assert_true(bench_bus_factor(COLL_SCAN, 4) == 1.0);
     assert_true(bench_bus_factor(COLL_SEND, 4) == 1.0);
 }
 
@@ -177,7 +204,7 @@ int main(void)
         cmocka_unit_test(test_sums_are_exact), cmocka_unit_test(test_results),
         cmocka_unit_test(test_integers_wrap),  cmocka_unit_test(test_bits),
         cmocka_unit_test(test_wrong_is_found), cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_bus_factors),
+        cmocka_unit_test(test_bus_factors),    cmocka_unit_test(test_prefixes),
     };
     return cmocka_run_group_tests_name("coll-bench-data", tests, NULL, NULL);
 }

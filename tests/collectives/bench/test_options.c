@@ -47,6 +47,9 @@ static void nccl_is_for_what_gpus_do(void **state)
     assert_ok(parse("coll-bench reduce --transport nccl"), &error);
     assert_int_equal(options.transport, BENCH_TRANSPORT_NCCL);
     assert_ok(bench_options_check_nccl(&options, &error), &error);
+    assert_ok(parse("coll-bench scan --transport nccl"), &error);
+    assert_int_equal(bench_options_check_nccl(&options, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "scan is not for --transport nccl"));
     assert_ok(parse("coll-bench --tune --transport nccl"), &error);
     assert_int_equal(bench_options_check_nccl(&options, &error), BASE_ERR_INVALID);
     assert_ok(bench_check_words("all_reduce -b 4 -e 64K", 3, &error), &error);
@@ -163,9 +166,9 @@ static void test_sizes(void **state)
 static void test_kinds(void **state)
 {
     (void)state;
-    static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                        "broadcast",  "reduce",     "alltoall",
-                                        "gather",     "scatter",    "sendrecv"};
+    static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                        "reduce",     "alltoall",   "gather",         "scatter",
+                                        "scan",       "exscan",     "sendrecv"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char line[64];
         (void)snprintf(line, sizeof line, "coll-bench %s", names[i]);
@@ -205,6 +208,7 @@ static void test_refused(void **state)
         {"coll-bench broadcast -r 64", "'64': must be a rank, or all"},
         {"coll-bench broadcast -r 2", "there is no rank 2 among 2"},
         {"coll-bench sendrecv --ranks 1", "at least 2 ranks"},
+        {"coll-bench exscan -o avg", "--op avg is not for exscan"},
         {"coll-bench all_reduce --plot x.png", "/x.png: a picture's name must end with .svg"},
         {"coll-bench sendrecv --tune", "not for sendrecv"},
         {"coll-bench --tune --plot x.svg", "not for --plot"},
