@@ -154,7 +154,8 @@ static price ring(const coll_layout *s, coll_kind kind)
 {
     price p = {.reduced = 0};
     const double part = ratio(s->ranks - 1, s->ranks);
-    const bool chain = kind == COLL_BROADCAST || kind == COLL_REDUCE;
+    const bool scans = coll_kind_is_scan(kind);
+    const bool chain = kind == COLL_BROADCAST || kind == COLL_REDUCE || scans;
     const double times = kind == COLL_ALL_REDUCE ? 2 : 1;
     if (chain) {
         add_chain(&p, s, 1);
@@ -167,7 +168,7 @@ static price ring(const coll_layout *s, coll_kind kind)
         p.latencies_inside = times * (s->ranks - 1 - between);
     }
     add_bytes(&p, s, chain ? 1 : times * part, chain_links(s));
-    p.reduced = kind == COLL_REDUCE ? 1 : coll_kind_reduces(kind) ? part : 0;
+    p.reduced = kind == COLL_REDUCE || scans ? 1 : coll_kind_reduces(kind) ? part : 0;
     return p;
 }
 
@@ -234,8 +235,8 @@ static int spread_between(const coll_layout *s)
     return count;
 }
 
-/* The whole vector in every round. */
-static price doubling(const coll_layout *s)
+/* The whole vector in every round. In a scan most ranks combine their prefix and their group's total. */
+static price doubling(const coll_layout *s, bool scans)
 {
     price p = {.reduced = 0};
     const int rounds = log2_up(s->ranks);
@@ -246,8 +247,9 @@ static price doubling(const coll_layout *s)
         out = crossing(s, round);
         p.bytes_between += out;
     }
-    p.reduced = rounds;
-    if (!is_power(s->ranks)) { /* the short group's value is passed on, and merged from memory */
+    p.reduced = scans ? 2 * rounds - 1 : rounds;
+    if (!is_power(s->ranks) &&
+        !scans) { /* the short group's value is passed on, and merged from memory */
         out = s->contiguous && is_power(s->host_ranks_max) ? spread_between(s) : out;
         p.latencies_inside += out == 0 ? 1 : 0;
         p.latencies_between += out == 0 ? 0 : 1;
@@ -409,47 +411,25 @@ static price two_level(const coll_layout *s, coll_kind kind)
     return p;
 }
 
-/* A scan's chain from rank 0 on. */
-static price scan_chain(const coll_layout *s)
-{
-    price p = {.reduced = 1, .fill = s->ranks - 2};
-    add_chain(&p, s, 1);
-    add_bytes(&p, s, 1, chain_links(s));
-    return p;
-}
-
-/* Rounds of doubling, in which most ranks combine both their prefix and their group's sum. */
-static price scan_doubling(const coll_layout *s)
-{
-    price p = {.reduced = 2 * log2_up(s->ranks) - 1};
-    add_rounds(&p, s, 1);
-    p.bytes_inside = p.latencies_inside;
-    for (int round = 0; round < log2_up(s->ranks); round++) {
-        p.bytes_between += crossing(s, round);
-    }
-    return p;
-}
-
 static price price_of(const coll_layout *s, const coll_costs *costs, coll_kind kind,
                       coll_algorithm algorithm)
 {
     switch (coll_plan_form(algorithm, kind)) {
     case COLL_FORM_RING:
-        return coll_kind_is_scan(kind) ? scan_chain(s) : ring(s, kind);
+        return ring(s, kind);
     case COLL_FORM_TREE:
         return tree(s, kind);
     case COLL_FORM_DIRECT:
         return direct(s, kind);
     case COLL_FORM_DOUBLING:
-        return doubling(s);
+    case COLL_FORM_SCAN:
+        return doubling(s, coll_kind_is_scan(kind));
     case COLL_FORM_HALVING:
         return halving(s, costs, kind);
     case COLL_FORM_TWO_LEVEL:
         return two_level(s, kind);
     case COLL_FORM_BINOMIAL:
         return binomial(s, kind);
-    case COLL_FORM_SCAN:
-        return scan_doubling(s);
     case COLL_FORM_DISSEMINATION:
         break;
     }
