@@ -110,7 +110,8 @@ typedef enum coll_kind {
     COLL_ALL_TO_ALL = 9,     /* send n × count, recv n × count; in place: send == recv */
     COLL_SEND = 10,          /* send count to `root`; matched by its COLL_RECEIVE in order */
     COLL_RECEIVE = 11,       /* recv count from `root` */
-    /* Prefixes: rank r gets what an all-reduce of ranks 0 ... r gives, exclusive of ranks 0 ... r - 1.
+    /* Prefixes: rank r gets what an all-reduce of ranks 0 ... r gives, exclusive of ranks
+     * 0 ... r - 1, in the canonical order; by ring and tree added up from the left, ((r0+r1)+r2)+r3.
      * send count, recv count; in place: send == recv. No averages. An exclusive one gives rank 0 the
      * operation's neutral element: 0, of products 1, of and all bits, of min the largest value
      * (infinity of floats), of max the smallest. */
