@@ -153,9 +153,9 @@ static const uint8_t *evidence_of(const journal_row *row)
                                                                                 : NULL;
 }
 
-static bool visit_row(budget_ledger *ledger, const journal_row *row,
-                      bool (*visit)(void *context, const budget_row *row), void *context,
-                      base_error *reterr)
+static base_status visit_row(budget_ledger *ledger, const journal_row *row,
+                             bool (*visit)(void *context, const budget_row *row), void *context,
+                             bool *more, base_error *reterr)
 {
     ledger_chain chain;
     budget_row found = {
@@ -172,10 +172,15 @@ static bool visit_row(budget_ledger *ledger, const journal_row *row,
         .attested = row->kind == BUDGET_KIND_TERMINATED && row->data_bytes > 0 &&
                     *(const uint8_t *)row->data == JOURNAL_END_ATTESTED,
     };
-    if (row->account != 0 && chain_load(ledger, NULL, row->account, &chain, reterr) == BASE_OK) {
+    if (row->account != 0) {
+        const base_status status = chain_load(ledger, NULL, row->account, &chain, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "row %lld", (long long)row->sequence);
+        }
         found.account = chain.names[0];
     }
-    return visit(context, &found);
+    *more = visit(context, &found);
+    return BASE_OK;
 }
 
 base_status budget_ledger_rows(budget_ledger *ledger, uint64_t after_sequence, size_t max,
@@ -193,7 +198,10 @@ base_status budget_ledger_rows(budget_ledger *ledger, uint64_t after_sequence, s
                 base_fail(reterr, BASE_ERR_STATE, "row %lld is malformed", (long long)row.sequence);
             break;
         }
-        more = visit_row(ledger, &row, visit, context, reterr);
+        status = visit_row(ledger, &row, visit, context, &more, reterr);
+        if (status != BASE_OK) {
+            break;
+        }
     }
     store_done(store, SQL_JOURNAL_WALK);
     return status;

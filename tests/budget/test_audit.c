@@ -211,6 +211,24 @@ static void an_edit_beside_another_changes_the_digest(void **state)
     assert_string_not_equal(again.digest, alone.digest);
 }
 
+static bool count_row(void *context, const budget_row *row)
+{
+    *(int *)context += row->sequence > 0;
+    return true;
+}
+
+/* Rows are not shown without their account. */
+static void a_row_of_no_account_is_an_error(void **state)
+{
+    ledger_fixture *fixture = *state;
+    int count = 0;
+    audited_edit(fixture, "UPDATE account SET id = 99 WHERE name = 'phase'");
+    fixture_reopen(fixture);
+    assert_status(budget_ledger_rows(fixture->ledger, 0, 1000, count_row, &count, &fixture->error),
+                  BASE_ERR_NOTFOUND);
+    assert_non_null(strstr(fixture->error.message, "row "));
+}
+
 /* Honest operations, and the size of the slices, leave the digest as it is. */
 static void honest_operations_keep_the_digest(void **state)
 {
@@ -302,6 +320,7 @@ int main(void)
         LEDGER_TEST(rows_may_come_meanwhile),
         LEDGER_TEST(every_edit_is_found),
         LEDGER_TEST(an_edit_beside_another_changes_the_digest),
+        LEDGER_TEST(a_row_of_no_account_is_an_error),
         LEDGER_TEST(honest_operations_keep_the_digest),
         LEDGER_TEST(all_findings_are_counted_and_some_kept),
         LEDGER_TEST(a_cut_journal_is_refused_and_named),
