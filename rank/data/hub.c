@@ -346,12 +346,13 @@ static base_status cut(const encoding *of, bool late, const uint8_t *text, size_
             continue;
         }
         const hub_token *token = &of->self->tokens[id];
-        const size_t left = token->takes_left ? hub_spaces_trailing(text + done, at - done) : 0;
-        status = encode(of, text + done, at - done - left);
+        const size_t before =
+            at > done ? at - done : 0; /* 0: in the space that the last one took */
+        const size_t left = token->takes_left ? hub_spaces_trailing(text + done, before) : 0;
+        status = encode(of, text + done, before - left);
         put(of, id);
         at += bytes;
-        at += token->takes_right ? hub_spaces_leading(text + at, text_bytes - at) : 0;
-        done = at;
+        done = at + (token->takes_right ? hub_spaces_leading(text + at, text_bytes - at) : 0);
     }
     return status == BASE_OK ? encode(of, text + done, text_bytes - done) : status;
 }

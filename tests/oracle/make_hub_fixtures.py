@@ -122,14 +122,18 @@ def make_spaced(kind, normalizer, split, by_words, texts):
 
 def make_strips(kind):
     """What the tokenizer of that kind makes of texts if its second special token takes white space behind it, and its
-    third one on both sides, as those of Phi-3 do."""
+    third one on both sides, as those of Phi-3 do. White space may be a token, too."""
     content = json.loads((HERE / f"hub_{kind}.json").read_text())
     for token, (left, right) in zip(content["added_tokens"], [(False, False), (False, True), (True, True)]):
         token["lstrip"], token["rstrip"] = left, right
+    largest = max([token["id"] for token in content["added_tokens"]] + list(content["model"]["vocab"].values()))
+    content["added_tokens"].append({"id": largest + 1, "content": "\n\t", "single_word": False, "lstrip": False,
+                                    "rstrip": False, "normalized": False, "special": False})
     tokenizer = Tokenizer.from_str(json.dumps(content))
     names = [token["content"] for token in content["added_tokens"][:3]]
     more = ["a {2} b", "{1}\n\n{1} \t{2}  {0} x {0}", "  {1} a{1}b \n{2}", "\u3000{2}\u00a0\u2003{1}\u0085\u200bx", "{1} ", " {2}", "{2}{2} {2}",
-            "\u2028 a\u1680{2}\u205f\u202f\u2029b\x0b\x0c\x1c{2}\x1f", "é {2} é{1} é"]
+            "\u2028 a\u1680{2}\u205f\u202f\u2029b\x0b\x0c\x1c{2}\x1f", "é {2} é{1} é",
+            "a{1} \n\t \n x \n\t {2} \n\t{2}\n\t"]
     with open(HERE / f"hub_{kind}_strips_ids.jsonl", "w") as file:
         for text in [one.format(*names) for one in more]:
             print(json.dumps({"text": text, "special": ids(tokenizer, text)[1]}), file=file)
