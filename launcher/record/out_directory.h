@@ -19,7 +19,7 @@
 
 enum {
     LAUNCH_RECORDS_KEPT_MAX = 9999, /* OUT.1 … OUT.9999 */
-    LAUNCH_INPUTS_MAX = 8,          /* files that a job reads */
+    LAUNCH_INPUTS_MAX = 11,         /* files that a job reads */
 };
 
 typedef struct launch_out_options {

@@ -23,6 +23,8 @@ static const char *const OUR_FILES[] = {
     "config.json",
     "tokenizer.json",
     "generation_config.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
     "timings.jsonl",
     "manifest.json",
     "report.html",
@@ -36,8 +38,6 @@ static const char *const OUR_FILES[] = {
     "loss.png",
     "steptime.png",
     "plots.gp",
-    "tokenizer_config.json",
-    "chat_template.jinja",
     "flight.html",
     PROTO_TRACE_FILE,
     "adapter_config.json",
@@ -46,7 +46,7 @@ static const char *const OUR_FILES[] = {
     (PROTO_ADAPTER_DIRECTORY "/adapter_model.safetensors"),
     (PROTO_ADAPTER_DIRECTORY "/generation_config.json"),
 };
-enum { MODEL_FILES = 3 };
+enum { MODEL_FILES = 6 };
 
 static const char STATE[] = "state-rank-";
 static const char CHECKPOINTS[] = PROTO_CHECKPOINTS_DIRECTORY "/";

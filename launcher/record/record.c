@@ -73,10 +73,12 @@ static base_status open_timings(launch_record *record, base_error *reterr)
 static base_status open_directory(launch_record *record, base_error *reterr)
 {
     const proto_job *job = &record->job;
-    static const char *const names[] = {"model.safetensors", "config.json", "adapter_config.json",
-                                        "adapter_model.safetensors"};
-    const char *const directories[] = {job->model.checkpoint, job->model.adapter};
-    char files[4][PATH_BYTES];
+    enum { OF_MODEL = 5, OF_BOTH = 7 };
+    static const char *const names[OF_BOTH] = {"model.safetensors",        "config.json",
+                                               "generation_config.json",   "tokenizer_config.json",
+                                               "chat_template.jinja",      "adapter_config.json",
+                                               "adapter_model.safetensors"};
+    char files[OF_BOTH][PATH_BYTES];
     const char *inputs[LAUNCH_INPUTS_MAX];
     int count = 0;
     uint64_t step = 0;
@@ -87,9 +89,10 @@ static base_status open_directory(launch_record *record, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (directories[i / 2][0] != '\0') {
-            (void)snprintf(files[i], PATH_BYTES, "%s/%s", directories[i / 2], names[i]);
+    for (int i = 0; i < OF_BOTH; i++) {
+        const char *directory = i < OF_MODEL ? job->model.checkpoint : job->model.adapter;
+        if (directory[0] != '\0') {
+            (void)snprintf(files[i], PATH_BYTES, "%s/%s", directory, names[i]);
             inputs[count++] = files[i];
         }
     }

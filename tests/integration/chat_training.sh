@@ -95,5 +95,8 @@ refused '--chat-date DATE' --checkpoint dated --data chats.jsonl
 train day --ranks 1 --steps 2 --save-every 1 --checkpoint dated --chat-date 2026-11-30
 grep -q '"chat_date": "2026-11-30T00:00"' day/manifest.json || fail "the record does not have the day"
 refused 'it was written with --chat-date 2026-11-30T00:00, and this job has 2026-12-01T00:00' --ranks 1 --checkpoint dated --data chats.jsonl --context 128 --batch 1 --out day --resume --chat-date 2026-12-01
+# a model that is trained in its own directory keeps what is beside it
+train day --ranks 1 --steps 1 --checkpoint day --chat-date 2026-11-30 --overwrite
+cmp dated/chat_template.jinja day/chat_template.jinja || fail "the template is lost"
 tokenizer-learn --vocab-size 275 --out learned.json chats.jsonl >log 2>&1 || fail "tokenizer-learn: $(cat log)"
 grep -q '"What"' learned.json || fail "tokenizer-learn has not read the chats"
