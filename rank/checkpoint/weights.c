@@ -164,10 +164,10 @@ base_status rank_weights_open(rank_weights *weights, const char *path,
     }
     if (status == BASE_OK) {
         status = rank_fused_split(&weights->all, config, &weights->part_names, reterr);
-    }
-    if (status == BASE_OK) {
-        status = rank_tensors_check(&weights->all, config,
-                                    tied == RANK_TIED_CONTENTS ? weights : NULL, reterr);
+        status = status == BASE_OK
+                     ? rank_tensors_check(&weights->all, config,
+                                          tied == RANK_TIED_CONTENTS ? weights : NULL, reterr)
+                     : status;
         status = status == BASE_OK
                      ? BASE_OK
                      : base_error_prepend(reterr, status, "%s", indexed ? index : path);

@@ -62,5 +62,5 @@ refused 'partial_rotary_factor must be 1' 's/"partial_rotary_factor": 1.0/"parti
 refused 'rope_type "longrope" is none of' 's/^{/{"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]},/'
 refused 'layers.0.self_attn.qkv_proj.weight has another shape' 's/"num_key_value_heads": 2/"num_key_value_heads": 4/'
 refused 'layers.0.self_attn.qkv_proj.weight has another shape' 's/"num_key_value_heads": 2/"num_key_value_heads": 1/'
-refused 'layers.0.mlp.gate_up_proj.weight has another shape' 's/"intermediate_size": 48/"intermediate_size": 24/'
+refused 'changed/model.safetensors: tensor model.layers.0.mlp.gate_up_proj.weight has another shape' 's/"intermediate_size": 48/"intermediate_size": 24/'
 echo "phi3: passed"
