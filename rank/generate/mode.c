@@ -284,6 +284,18 @@ static base_status init_chat(const proto_job *job, rank_tokenizer *tokenizer, bo
     return BASE_OK;
 }
 
+base_status rank_mode_check_chat_date(const proto_job *job, const rank_chat *chat,
+                                      base_error *reterr)
+{
+    if (job->data.chat_date[0] == '\0' || chat->asks_date) {
+        return BASE_OK;
+    }
+    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat-date: %s",
+                     chat->program == NULL ? chat->why.message
+                                           : "the checkpoint's chat template does not ask for the "
+                                             "day (strftime_now)");
+}
+
 base_status rank_mode_load_tokenizer(const proto_job *job, bool warns, rank_tokenizer **tokenizer,
                                      rank_chat *chat, base_error *reterr)
 {
@@ -298,11 +310,9 @@ base_status rank_mode_load_tokenizer(const proto_job *job, bool warns, rank_toke
     if (status != BASE_OK) {
         return status;
     }
-    if (job->data.chat_date[0] != '\0' && !chat->asks_date) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat-date: %s",
-                         chat->program == NULL ? chat->why.message
-                                               : "the checkpoint's chat template does not ask for "
-                                                 "the day (strftime_now)");
+    status = rank_mode_check_chat_date(job, chat, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     return !job->infer.no_thinking || chat->has_switch
                ? BASE_OK

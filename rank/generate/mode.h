@@ -41,6 +41,10 @@ BASE_MUST_CHECK base_status rank_mode_load_tokenizer(const proto_job *job, bool 
 BASE_MUST_CHECK base_status rank_mode_find_chat(const proto_job *job, rank_tokenizer *tokenizer,
                                                 rank_chat *chat, bool *has_one, base_error *unread);
 
+/* The error of a job that says a day for which its chat template does not ask. */
+BASE_MUST_CHECK base_status rank_mode_check_chat_date(const proto_job *job, const rank_chat *chat,
+                                                      base_error *reterr);
+
 /* The error of a job on GPUs whose model has experts. */
 BASE_MUST_CHECK base_status rank_mode_refuse_experts(const proto_job *job, base_error *reterr);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/memory_use.h"
+#include "generate/mode.h"
 #include "proto/limits.h"
 #include "rank/adapters.h"
 #include "rank/checkpoint.h"
@@ -376,8 +377,9 @@ static base_status open_data(trainer *self, base_error *reterr)
         return status;
     }
     (void)rank_train_chat(job, self->tokenizer, &self->chat);
+    status = rank_mode_check_chat_date(job, &self->chat, reterr);
     const rank_data_options options = trainer_data_options(self);
-    return rank_data_open(&options, &self->data, reterr);
+    return status == BASE_OK ? rank_data_open(&options, &self->data, reterr) : status;
 }
 
 base_status trainer_wrap(trainer *self, float *params, base_error *reterr)

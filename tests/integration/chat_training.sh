@@ -92,6 +92,7 @@ refused 'none of the 4 sentences' --checkpoint model --data chats.jsonl --contex
 cp -r bare dated
 echo '{% for m in messages %}{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}{{ strftime_now("%Y") }}' >dated/chat_template.jinja
 refused '--chat-date DATE' --checkpoint dated --data chats.jsonl
+refused '--chat-date: the checkpoint'"'"'s chat template does not ask' --checkpoint model --data chats.jsonl --chat-date today
 train day --ranks 1 --steps 2 --save-every 1 --checkpoint dated --chat-date 2026-11-30
 grep -q '"chat_date": "2026-11-30T00:00"' day/manifest.json || fail "the record does not have the day"
 refused 'it was written with --chat-date 2026-11-30T00:00, and this job has 2026-12-01T00:00' --ranks 1 --checkpoint dated --data chats.jsonl --context 128 --batch 1 --out day --resume --chat-date 2026-12-01
