@@ -87,7 +87,12 @@ static base_status set_chat_date(const base_field *field, void *record, const ch
 {
     launch_options *options = record;
     (void)field;
-    return proto_chat_date_resolve(value, options->job.data.chat_date, reterr);
+    char *date = options->job.data.chat_date;
+    const base_status status = proto_chat_date_resolve(value, date, reterr);
+    if (status == BASE_OK && strcmp(value, "today") == 0) {
+        memcpy(date, value, sizeof "today"); /* until launch_options_parse is done */
+    }
+    return status;
 }
 
 static base_status set_ports(const base_field *field, void *record, const char *value,

@@ -462,5 +462,9 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
         status = read_job(options, reterr);
         status = status == BASE_OK ? check_interface(options, reterr) : status;
     }
-    return status == BASE_OK ? check_together(options, reterr) : status;
+    status = status == BASE_OK ? check_together(options, reterr) : status;
+    /* behind the digests that hosts compare: "today" is the same flag on each, and the head's day counts */
+    char *date = options->job.data.chat_date;
+    return status == BASE_OK && date[0] != '\0' ? proto_chat_date_resolve(date, date, reterr)
+                                                : status;
 }

@@ -387,8 +387,26 @@ static void several_hosts_have_their_own_libraries(void **state)
     assert_status(parse(&options, WORDS(SEVERAL, "--cuda-libs", "/cuda"), &error),
                   BASE_ERR_INVALID);
     assert_has(error.message, "--cuda-libs is for one host: ");
-#undef SEVERAL
 }
+
+/* Launchers that are started before and after midnight have the same flag, and the head's day counts. */
+static void today_is_one_flag_on_all_hosts(void **state)
+{
+    (void)state;
+    static launch_options options;
+    static launch_options dated;
+    base_error error;
+    assert_ok(parse(&options, WORDS(SEVERAL, "--checkpoint", "/c", "--chat-date", "today"), &error),
+              &error);
+    const char *day = options.job.data.chat_date;
+    assert_ok(parse(&dated, WORDS(SEVERAL, "--checkpoint", "/c", "--chat-date", day), &error),
+              &error);
+    assert_string_equal(dated.job.data.chat_date, day);
+    assert_int_equal(strlen(day), strlen("2026-11-30T00:00"));
+    assert_memory_not_equal(&options.hosts.flag_digests, &dated.hosts.flag_digests,
+                            sizeof dated.hosts.flag_digests);
+}
+#undef SEVERAL
 
 /* It would be another address on each host. */
 static void a_link_local_rendezvous_is_refused(void **state)
@@ -422,6 +440,7 @@ int main(void)
         cmocka_unit_test(generate_takes_prompts),
         cmocka_unit_test(compare_takes_two),
         cmocka_unit_test(several_hosts_have_their_own_libraries),
+        cmocka_unit_test(today_is_one_flag_on_all_hosts),
         cmocka_unit_test(a_link_local_rendezvous_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
