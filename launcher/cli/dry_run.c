@@ -13,6 +13,7 @@
 #include "job/affinity.h"
 #include "job/spawn.h"
 #include "proto/checkpoints.h"
+#include "record/inference.h"
 
 static void print_binding(const launch_options *options, const launch_affinity *affinity,
                           FILE *stream)
@@ -188,6 +189,10 @@ base_status launch_dry_run_print(const launch_options *options, const char *rank
     size_t text_bytes = 0;
     int points[LAUNCH_SCALING_POINTS_MAX];
     base_status status = proto_job_write(job, options->root, &text, &text_bytes, reterr);
+    if (status == BASE_OK && job->output.directory[0] != '\0' &&
+        proto_mode_get(job->job.mode)->record == PROTO_RECORD_INFERENCE) {
+        status = launch_inference_check_out(job->output.directory, reterr);
+    }
     if (status == BASE_OK && options->bind) {
         status =
             launch_affinity_init(&affinity, (int)job->job.world_size,

@@ -62,9 +62,7 @@ static bool has_file(const char *out, const char *name, const char *key, const c
     return true;
 }
 
-/* Whether a record of an inference may be written there: into an empty directory, in place of an older one, or
- * of the beginning of one that its launcher's death has left. Files of other names stay as they are. */
-static base_status check_out(const char *out, base_error *reterr)
+base_status launch_inference_check_out(const char *out, base_error *reterr)
 {
     static const char *const written[] = {"timings.jsonl", "report.html", "scaling-curve.dat",
                                           "scaling-curve.svg", PROTO_TRACE_FILE};
@@ -100,7 +98,7 @@ base_status launch_inference_lock(const char *out, int *lock_fd, base_error *ret
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--out");
     }
-    status = check_out(out, reterr);
+    status = launch_inference_check_out(out, reterr);
     if (status != BASE_OK) {
         (void)close(*lock_fd);
         *lock_fd = -1;

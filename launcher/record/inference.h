@@ -27,9 +27,13 @@ typedef struct launch_inference {
 /* Notes when the run began, and what the machine did before it. */
 void launch_inference_begin(launch_inference *run);
 
+/* Whether a record of an inference may be written there: into an empty directory, in place of an older one, or
+ * of the beginning of one that its launcher's death has left. Files of other names stay as they are. BASE_ERR_INVALID:
+ * it has the record of a training, or files that are no record and that this one would write over. */
+BASE_MUST_CHECK base_status launch_inference_check_out(const char *out, base_error *reterr);
+
 /* Makes the directory if it is missing, and locks it until *lock_fd is closed. BASE_ERR_BUSY: another
- * run writes there. BASE_ERR_INVALID: it has the record of a training, or files that are no record and that
- * this one would write over. An older record of an inference is replaced. */
+ * run writes there. BASE_ERR_INVALID: as above. */
 BASE_MUST_CHECK base_status launch_inference_lock(const char *out, int *lock_fd,
                                                   base_error *reterr);
 

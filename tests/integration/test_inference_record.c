@@ -223,6 +223,9 @@ static void a_training_keeps_its_manifest(void **state)
     static test_program program;
     assert_int_equal(inference_run(&program, "tp-cpu", "2", "model", FLAGS(PROMPTS)), 1);
     assert_has(program.text[TEST_STDERR], "holds the record of a training");
+    assert_int_equal(inference_run(&program, "tp-cpu", "2", "model", FLAGS(PROMPTS, "--dry-run")),
+                     1);
+    assert_has(program.text[TEST_STDERR], "holds the record of a training");
 }
 
 /* The first 40 held-out sentences, of which the trained model gets few right: each is asked about once,
