@@ -10,7 +10,7 @@
 enum {
     ROWS_MAX = 131,
     COLUMNS_MAX = 97,
-    DEPTH_MAX = 2240, /* more than many rows meet at a time */
+    DEPTH_MAX = 3700, /* more than many rows meet at a time: 3616 numbers of int4 */
     PACKED_MAX = (COLUMNS_MAX + RANK_PANEL) * DEPTH_MAX,
 };
 
