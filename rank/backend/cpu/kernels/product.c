@@ -66,30 +66,36 @@ static void run_block(const rank_product *args, size_t first, size_t end, size_t
     }
 }
 
-/* A row of a panel in bfloat16, or of scales. */
-static void widen_row(const uint16_t *from, float *to)
+/* Rows of a panel in bfloat16, or of scales. */
+static void widen_rows(const uint16_t *from, size_t rows, float *to)
 {
-    for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < rows * RANK_PANEL; j += VEC_LANES) {
         vec_put(to + j, vec_get_bfloat16(from + j));
     }
 }
 
-static void widen_pairs(const uint16_t *from, float *to)
+/* Of int8: pairs of numbers. */
+static void widen_pairs(const uint16_t *from, size_t rows, float *to)
 {
-    for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < rows * RANK_PANEL; j += VEC_LANES) {
         vec_put(to + j, (vec)vec_get_pairs(from + j));
     }
 }
 
-/* Two rows of int4: 8 numbers of each column. */
-static void widen_eights(const uint16_t *from, float *to)
+/* Of int4: two rows are 8 numbers of each column. */
+static void widen_eights(const uint16_t *from, size_t rows, float *to)
 {
-    for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
-        const vec_int eight = (vec_int)vec_get((const void *)(from + 2 * j));
+    for (; rows > 0; rows -= 2, from += 2 * RANK_PANEL, to += 4 * RANK_PANEL) {
 #pragma GCC unroll 4
-        for (int place = 0; place < 4; place++) {
-            vec_put(to + (size_t)place * RANK_PANEL + j,
-                    (vec)((vec_halves)get_nibbles(eight, place, false) - 8));
+        for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
+            const vec_int eight = (vec_int)vec_get((const void *)(from + 2 * j));
+#pragma GCC unroll 4
+            for (int place = 0; place < 4; place++) {
+                vec_put(to + (size_t)place * RANK_PANEL + j,
+                        (vec)((vec_halves)get_nibbles(eight, place, false) - 8));
+            }
         }
     }
 }
@@ -101,18 +107,17 @@ static void widen(const rank_product *args, tile *at)
     float *to = args->scratch;
     const bool blocks = rank_in_blocks(args->b_type);
     const size_t pairs = rank_row_pairs(args->b_type);
-    const size_t block = rank_block_rows(args->b_type, RANK_BLOCK);
-    const size_t leaf = args->depth / (size_t)args->leaves;
-    for (size_t k = 0, rows = 1; k < at->depth;
+    const size_t leaf = blocks ? at->depth / (size_t)args->leaves : at->depth;
+    const size_t block = blocks ? rank_block_rows(args->b_type, RANK_BLOCK) : at->depth;
+    for (size_t k = 0, rows = 0; k < at->depth;
          k += rows, from += rows * RANK_PANEL, to += rows * pairs * RANK_PANEL) {
-        const bool scales = !blocks || k % leaf % block == 0;
-        rows = scales ? 1 : pairs;
-        if (scales) {
-            widen_row(from, to);
-        } else if (args->b_type == RANK_INT8) {
-            widen_pairs(from, to);
-        } else {
-            widen_eights(from, to);
+        const size_t left = leaf - k % leaf;
+        rows = left < block ? left : block;
+        widen_rows(from, blocks ? 1 : rows, to);
+        if (args->b_type == RANK_INT8) {
+            widen_pairs(from + RANK_PANEL, rows - 1, to + RANK_PANEL);
+        } else if (args->b_type == RANK_INT4) {
+            widen_eights(from + RANK_PANEL, rows - 1, to + pairs * RANK_PANEL);
         }
     }
     at->b = (const char *)args->scratch;
