@@ -258,6 +258,12 @@ void base_options_help(const base_option_set *sets, int set_count, FILE *stream)
     }
 }
 
+void base_options_operand(const char *name, const char *choices, FILE *stream)
+{
+    (void)put_words(choices, fprintf(stream, "%-*s", HELP_COLUMN, name), stream);
+    (void)fprintf(stream, "\n");
+}
+
 /* The row whose key begins at `at` and ends there as a word; NULL: none, or it has no option. */
 static const base_field *key_at(const base_fields *fields, const char *at)
 {

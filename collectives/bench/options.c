@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/nearest.h"
 #include "base/options.h"
 #include "chart/picture.h"
@@ -16,7 +17,7 @@ static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_
                                   COLL_GATHER,     COLL_SCATTER,    COLL_SCAN,
                                   COLL_EXSCAN,     COLL_SEND};
 
-enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
+enum { KIND_COUNT = sizeof kinds / sizeof kinds[0], NAMES_BYTES = 192 };
 
 static const char *type_name(int value)
 {
@@ -229,8 +230,19 @@ static const bench_options defaults = {.kind = COLL_ALL_REDUCE,
                                        .interface = "127.0.0.1",
                                        .arena = true};
 
+static void list_kinds(char *names, size_t size_bytes)
+{
+    size_t used = 0;
+    for (int i = 0; i < KIND_COUNT; i++) {
+        used += (size_t)snprintf(names + used, size_bytes - used, "%s%s", used == 0 ? "" : " ",
+                                 bench_kind_name(kinds[i]));
+        BASE_ASSERT(used < size_bytes);
+    }
+}
+
 void bench_options_help(FILE *stream)
 {
+    char names[NAMES_BYTES];
     const base_option_set set = {.fields = &bench_option_fields, .defaults = &defaults};
     (void)fputs(
         "Usage: coll-bench WHAT [OPTION]...\n"
@@ -242,13 +254,10 @@ void bench_options_help(FILE *stream)
         "nccl-tests. Defaults\n"
         "are in brackets. A launcher decides on ranks, transport, algorithm, tcp-auth and "
         "interface.\n"
-        "\n"
-        "WHAT:",
+        "\n",
         stream);
-    for (int i = 0; i < KIND_COUNT; i++) {
-        (void)fprintf(stream, " %s", bench_kind_name(kinds[i]));
-    }
-    (void)fputc('\n', stream);
+    list_kinds(names, sizeof names);
+    base_options_operand("WHAT:", names, stream);
     base_options_help(&set, 1, stream);
     (void)fputs("\nSizes are as in nccl-tests: all ranks' blocks together where each has one. "
                 "Exits with 0, or 1\n"
@@ -260,6 +269,7 @@ static base_status parse_kind(const char *name, coll_kind *kind, base_error *ret
 {
     base_nearest nearest = base_nearest_begin(name, strlen(name));
     char question[BASE_NEAREST_BYTES];
+    char names[NAMES_BYTES];
     for (int i = 0; i < KIND_COUNT; i++) {
         if (strcmp(name, bench_kind_name(kinds[i])) == 0) {
             *kind = kinds[i];
@@ -267,10 +277,9 @@ static base_status parse_kind(const char *name, coll_kind *kind, base_error *ret
         }
         base_nearest_offer(&nearest, bench_kind_name(kinds[i]));
     }
-    return base_fail(reterr, BASE_ERR_INVALID,
-                     "no collective '%.64s' (there are: all_reduce all_gather reduce_scatter "
-                     "broadcast reduce alltoall gather scatter scan exscan sendrecv)%s",
-                     name, base_nearest_ask(&nearest, "", question));
+    list_kinds(names, sizeof names);
+    return base_fail(reterr, BASE_ERR_INVALID, "no collective '%.64s' (there are: %s)%s", name,
+                     names, base_nearest_ask(&nearest, "", question));
 }
 
 static size_t count_rows(const bench_options *options)

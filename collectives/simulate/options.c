@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/nearest.h"
 #include "base/options.h"
 #include "chart/picture.h"
 #include "common/kinds.h"
 
-enum { COST_MAX = 1000000, TRACE_RANKS = 4 };
+enum { COST_MAX = 1000000, TRACE_RANKS = 4, NAMES_BYTES = 192 };
 
 /* Reads "1,0.3,0.1": latency, time of a message, time of a byte. */
 static base_status parse_link(const base_field *field, const char *text, void *member,
@@ -92,8 +93,23 @@ static const sweep_options defaults = {
     .ranks_max = 256,
     .ranks_per_host = 8};
 
+/* The names of those that have schedules. */
+static void list_kinds(char *names, size_t size_bytes)
+{
+    size_t used = 0;
+    for (int i = COLL_ALL_REDUCE; i <= COLL_KIND_LAST; i++) {
+        if (coll_kind_has_plans((coll_kind)i)) {
+            used += (size_t)snprintf(names + used, size_bytes - used, "%s%s", used == 0 ? "" : " ",
+                                     coll_kind_name((coll_kind)i));
+            BASE_ASSERT(used < size_bytes);
+        }
+    }
+}
+
 void sweep_options_help(FILE *stream)
 {
+    char names[NAMES_BYTES];
+    char choices[NAMES_BYTES + 32];
     const base_option_set set = {.fields = &fields, .defaults = &defaults};
     (void)fputs(
         "Usage: coll-simulate [COLLECTIVE] [OPTION]...\n"
@@ -102,16 +118,11 @@ void sweep_options_help(FILE *stream)
         "and prints its time beside the cost model's formula. With --trace, plays one of them "
         "on symbols\n"
         "and prints each round. Defaults are in brackets.\n"
-        "\n"
-        "COLLECTIVE:",
+        "\n",
         stream);
-    for (int kind = COLL_ALL_REDUCE; kind <= COLL_KIND_LAST; kind++) {
-        if (coll_kind_has_plans((coll_kind)kind)) {
-            (void)fprintf(stream, " %s%s", coll_kind_name((coll_kind)kind),
-                          (coll_kind)kind == defaults.kind ? " (default)" : "");
-        }
-    }
-    (void)fputc('\n', stream);
+    list_kinds(names, sizeof names);
+    (void)snprintf(choices, sizeof choices, "%s (%s)", names, coll_kind_name(defaults.kind));
+    base_options_operand("COLLECTIVE:", choices, stream);
     base_options_help(&set, 1, stream);
 }
 
@@ -136,15 +147,13 @@ static base_status check_trace(trace_request *asked, const char *plot_path, base
     return BASE_OK;
 }
 
-/* The names of those that have schedules. */
 static base_status parse_kind(const char *name, coll_kind *kind, base_error *reterr)
 {
     base_nearest nearest = base_nearest_begin(name, strlen(name));
     char question[BASE_NEAREST_BYTES];
-    char known[192] = "";
+    char known[NAMES_BYTES];
     for (int i = COLL_ALL_REDUCE; i <= COLL_KIND_LAST; i++) {
         const char *own = coll_kind_name((coll_kind)i);
-        const size_t used = strlen(known);
         if (!coll_kind_has_plans((coll_kind)i)) {
             continue;
         }
@@ -153,8 +162,8 @@ static base_status parse_kind(const char *name, coll_kind *kind, base_error *ret
             return BASE_OK;
         }
         base_nearest_offer(&nearest, own);
-        (void)snprintf(known + used, sizeof known - used, "%s%s", used == 0 ? "" : " ", own);
     }
+    list_kinds(known, sizeof known);
     return base_fail(reterr, BASE_ERR_INVALID,
                      "no collective '%.64s' has a schedule (these have: %s)%s", name, known,
                      base_nearest_ask(&nearest, "", question));

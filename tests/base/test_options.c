@@ -134,11 +134,13 @@ static void help_is_wrapped(void **state)
     FILE *stream = open_memstream(&text, &text_bytes);
     assert_non_null(stream);
     base_options_help(&set, 1, stream);
+    base_options_operand("WHAT", help, stream);
     assert_int_equal(fclose(stream), 0);
-    char expected[512];
+    char expected[1024];
     (void)snprintf(expected, sizeof expected,
-                   "\nFirst:\n  --count N                %.73s\n%27sab\n%27s%s\n%27s(2)\n", word,
-                   "", "", word, "");
+                   "\nFirst:\n  --count N                %.73s\n%27sab\n%27s%s\n%27s(2)\n"
+                   "%-27s%.73s\n%27sab\n%27s%s\n",
+                   word, "", "", word, "", "WHAT", word, "", "", word);
     assert_string_equal(text, expected);
     free(text);
 }

@@ -49,6 +49,9 @@ BASE_MUST_CHECK base_status base_options_parse(const base_command_line *line, in
  * of the row before it. Groups come in the order in which they first appear. */
 void base_options_help(const base_option_set *sets, int set_count, FILE *stream);
 
+/* Prints what an operand may be: its name, and beside it the choices, with lines broken as in helps of options. */
+void base_options_operand(const char *name, const char *choices, FILE *stream);
+
 /* Puts options in the place of keys: "model.width 3" becomes "--width 3". For messages of checks that
  * know only the record. */
 void base_options_name(const base_fields *fields, base_error *error);

@@ -259,6 +259,10 @@ static void test_help(void **state)
         (void)snprintf(option, sizeof option, "--%s", bench_option_fields.rows[i].option);
         assert_non_null(strstr(text, option));
     }
+    for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        assert_true(strcspn(line, "\n") <= 100);
+    }
+    assert_non_null(strstr(text, " exscan sendrecv\n"));
     free(text);
 }
 
