@@ -163,21 +163,23 @@ static void push(pending_stack *stack, const coll_kernel *kernel, const uint8_t 
 }
 
 /* One block of at most BLOCK_BYTES, of the wide type if there is one: the binary counter of
- * combine_block, with a look at what is pending at each operand. */
+ * combine_block, with a look at what is pending at each operand. The prefix of one operand has its bits:
+ * widening would not keep those of a signaling NaN. */
 static void scan_block(const coll_tree_prefixes *p, size_t offset_bytes, size_t count)
 {
     const coll_kernel *adder = p->kernel->wide != NULL ? p->kernel->wide : p->kernel;
     const int last = p->operand_count - 1;
+    const int lone = p->exclusive ? 1 : 0;         /* whose prefix is one operand */
     pending_stack stack = {.depth = 0, .left = 0}; /* nothing goes to an output */
     for (int r = 0; r <= last; r++) {
         uint8_t *out = p->outs[r] + offset_bytes;
-        if (p->exclusive && r == last && r > 0) {
+        if (p->exclusive && r == last && r > lone) {
             write_prefix(&stack, p->kernel, out, count);
-            return;
+            break;
         }
         const uint8_t *operand = p->operands[r] + offset_bytes;
-        push(&stack, p->kernel, operand, operand == out && (p->exclusive || r > 0), count);
-        if (p->exclusive && r > 0) {
+        push(&stack, p->kernel, operand, operand == out && r > 0, count);
+        if (p->exclusive && r > lone) {
             stack.depth--;
             write_prefix(&stack, p->kernel, out, count);
             stack.depth++;
@@ -185,9 +187,13 @@ static void scan_block(const coll_tree_prefixes *p, size_t offset_bytes, size_t 
         for (int bits = r; (bits & 1) != 0 && r < last; bits >>= 1) {
             combine_top(&stack, adder, NULL, count);
         }
-        if (!p->exclusive && (r > 0 || operand != out)) {
+        if (!p->exclusive && r > lone) {
             write_prefix(&stack, p->kernel, out, count);
         }
+    }
+    if (lone <= last && p->outs[lone] != p->operands[0]) {
+        memcpy(p->outs[lone] + offset_bytes, p->operands[0] + offset_bytes,
+               count * p->kernel->element_bytes);
     }
 }
 

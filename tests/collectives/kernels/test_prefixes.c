@@ -65,6 +65,49 @@ static void test_prefixes(void **state)
     }
 }
 
+/* Any bits, signaling NaNs too: prefixes are what the other protocols combine of as many operands. */
+static void check_any_bits(const coll_kernel *kernel, int n, bool exclusive)
+{
+    static uint8_t results[RANKS][COUNT * 8];
+    static uint8_t expected[COUNT * 8];
+    const size_t count = 500;
+    const uint8_t *from[RANKS];
+    const void *operands[RANKS];
+    uint8_t *outs[RANKS];
+    for (int r = 0; r < n; r++) {
+        from[r] = inputs[r];
+        operands[r] = inputs[r];
+        outs[r] = results[r];
+    }
+    coll_tree_scan(&(const coll_tree_prefixes){kernel, from, outs, n, exclusive}, count);
+    for (int r = exclusive ? 1 : 0; r < n; r++) {
+        coll_tree_combine(kernel, expected, operands, exclusive ? r : r + 1, count, 0);
+        assert_memory_equal(results[r], expected, count * kernel->element_bytes);
+    }
+}
+
+static void test_any_bits(void **state)
+{
+    const char *name = "";
+    uint32_t random = 1;
+    (void)state;
+    for (size_t i = 0; i < sizeof inputs; i++) {
+        random = random * 1664525 + 1013904223;
+        (&inputs[0][0])[i] = (uint8_t)(random >> 24);
+    }
+    for (int i = 0; i < COLL_TYPE_LAST * COLL_REDUCE_LAST; i++) {
+        const coll_type type = (coll_type)(COLL_FLOAT32 + i / COLL_REDUCE_LAST);
+        const coll_reduce reduce = (coll_reduce)(COLL_SUM + i % COLL_REDUCE_LAST);
+        const coll_kernel *kernel = NULL;
+        for (int set = 0; reduce != COLL_AVERAGE &&
+                          (kernel = coll_kernel_find_in(set, type, reduce, &name)) != NULL;
+             set++) {
+            check_any_bits(kernel, 7, false);
+            check_any_bits(kernel, 7, true);
+        }
+    }
+}
+
 static void test_neutral_elements(void **state)
 {
     uint8_t filled[3 * 8];
@@ -89,6 +132,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_any_bits),
         cmocka_unit_test(test_neutral_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
