@@ -43,23 +43,23 @@ static bool run_case(grid_rank *g, grid_case c)
 
 static void algorithms_body(test_rank *rank)
 {
-    static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_REDUCE, COLL_REDUCE_SCATTER,
-                                      COLL_BROADCAST, COLL_ALL_GATHER};
+    static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_REDUCE,     COLL_REDUCE_SCATTER,
+                                      COLL_BROADCAST,  COLL_ALL_GATHER, COLL_SCAN};
     static const coll_algorithm algorithms[] = {COLL_ALGORITHM_TWO_LEVEL, COLL_ALGORITHM_AUTO};
     grid_rank g = {.rank = rank, .comm = coll_context_world(rank->context), .bytes = 8 << 20};
     RANK_OK(rank, coll_arena_create(g.comm, g.bytes, &g.arena, &rank->error));
     g.memory = calloc(1, g.bytes);
     bool good = g.memory != NULL;
-    for (int i = 0; good && i < 20; i++) {
-        const coll_kind kind = kinds[i / 2 % 5];
+    for (int i = 0; good && i < 24; i++) {
+        const coll_kind kind = kinds[i / 2 % 6];
         const coll_algorithm algorithm = algorithms[i % 2];
         /* strewn hosts have no canonical order, which integers do not mind */
         good = run_case(&g, (grid_case){.kind = kind,
                                         .type = strewn ? COLL_INT32 : COLL_FLOAT32,
-                                        .reduce = i < 10 ? COLL_SUM : COLL_MAX,
+                                        .reduce = i < 12 ? COLL_SUM : COLL_MAX,
                                         .root = i % rank->size,
                                         .algorithm = algorithm,
-                                        .placement = i < 10 ? GRID_APART : GRID_IN_PLACE});
+                                        .placement = i < 12 ? GRID_APART : GRID_IN_PLACE});
     }
     free(g.memory);
     coll_arena_destroy(g.arena);

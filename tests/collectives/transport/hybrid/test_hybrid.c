@@ -31,8 +31,9 @@ static coll_status join(test_rank *rank, coll_transport transport)
 
 static bool run_kinds(grid_rank *g, size_t count, grid_placement placement, bool varies)
 {
-    for (int kind = COLL_ALL_REDUCE; kind <= COLL_SEND; kind++) {
-        if (varies && !coll_kind_is_by_rank((coll_kind)kind)) {
+    for (int kind = COLL_ALL_REDUCE; kind <= COLL_KIND_LAST; kind++) {
+        if (kind == COLL_BARRIER || kind == COLL_RECEIVE ||
+            (varies && !coll_kind_is_by_rank((coll_kind)kind))) {
             continue;
         }
         for (int algorithm = COLL_ALGORITHM_AUTO; algorithm <= COLL_ALGORITHM_LAST; algorithm++) {
@@ -40,13 +41,13 @@ static bool run_kinds(grid_rank *g, size_t count, grid_placement placement, bool
             const bool exact = algorithm == COLL_ALGORITHM_TWO_LEVEL;
             const grid_case c = {.kind = (coll_kind)kind,
                                  .varies = varies,
-                                 .count = kind == COLL_BARRIER ? 0 : count,
+                                 .count = count,
                                  .type = exact ? COLL_INT32 : COLL_FLOAT32,
                                  .reduce = COLL_SUM,
                                  .root = g->rank->size > 2 ? 1 : 0,
                                  .algorithm = (coll_algorithm)algorithm,
                                  .placement = placement};
-            if (kind != COLL_BARRIER && !grid_case_run(g, &c)) {
+            if (!grid_case_run(g, &c)) {
                 return false;
             }
         }
