@@ -19,7 +19,8 @@ __attribute__((always_inline)) static inline void begin(coll_op *op, uint64_t co
                                        .type = (coll_type)op->descriptor.type,
                                        .reduce = (coll_reduce)op->descriptor.reduce,
                                        .algorithm = desc->algorithm,
-                                       .root = desc->root,
+                                       .root = coll_kind_is_p2p(desc->kind) ? desc->root
+                                                                            : op->descriptor.root,
                                        .counts = op->descriptor.counts};
     op->flight = coll_flight_begin(op->comm->context->flight, &record);
     if (op->descriptor.kind <= COLL_KIND_LAST) { /* none of the library's own */

@@ -111,7 +111,8 @@ static void counts_body(test_rank *rank)
                                .send = parts,
                                .recv = whole,
                                .counts = counts,
-                               .type = COLL_FLOAT32};
+                               .type = COLL_FLOAT32,
+                               .root = rank->rank}; /* it has none */
     RANK_OK(rank, coll_all_gather(comm, parts, whole, 1, COLL_FLOAT32, &rank->error));
     RANK_OK(rank, coll_start(comm, &desc, &request, &rank->error));
     RANK_OK(rank, coll_request_wait(&request, &rank->error));
