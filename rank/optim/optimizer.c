@@ -1,8 +1,9 @@
 /* The optimizer: computes the norm of the gradients and their scale, then runs AdamW on all
- * tensors at once. Called by train/step.c. */
+ * tensors at once, or on those that are not Muon's. Called by train/step.c. */
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "optim/muon.h"
 #include "rank/optim.h"
 
 /* Values that change at each step, at an address that the device reads and writes. */
@@ -28,9 +29,10 @@ struct rank_optimizer {
     size_t *ends;       /* of neighbouring tensors that all decay, or all do not, in turns */
     size_t parts;
     bool decay;      /* the first part does */
-    piece_run *runs; /* NULL: all parameters are updated */
+    piece_run *runs; /* AdamW's; NULL: all parameters */
     size_t run_count;
-    float *first; /* AdamW's moments */
+    rank_muon *muon; /* NULL: AdamW alone */
+    float *first;    /* AdamW's moments */
     float *second;
     size_t moment_bytes; /* of both, as allocated */
     step_values *now;
@@ -89,11 +91,11 @@ static base_status find_parts(rank_optimizer *made, const rank_model_config *mod
     return BASE_OK;
 }
 
-/* Where pieces and parts overlap. There are at most as many runs as both have ends. */
-static base_status find_runs(rank_optimizer *made, base_error *reterr)
+/* Where pieces and parts overlap. There are at most as many runs as both have ends. With `whole`, moments are
+ * of all parameters; else of the pieces alone. */
+static base_status find_runs(rank_optimizer *made, const rank_optimizer_piece *pieces,
+                             size_t piece_count, bool whole, base_error *reterr)
 {
-    const rank_optimizer_piece *pieces = made->options.pieces;
-    const size_t piece_count = made->options.piece_count;
     size_t place = 0;
     size_t part = 0;
     made->runs = calloc(piece_count + made->parts, sizeof *made->runs);
@@ -110,25 +112,48 @@ static base_status find_runs(rank_optimizer *made, base_error *reterr)
             BASE_ASSERT(made->run_count < piece_count + made->parts);
             const size_t run_end = made->ends[part] < end ? made->ends[part] : end;
             made->runs[made->run_count++] = (piece_run){.offset = at,
-                                                        .place = place,
+                                                        .place = whole ? at : place,
                                                         .count = run_end - at,
                                                         .decay = made->decay != (part % 2 > 0)};
             place += run_end - at;
             at = run_end;
         }
     }
-    made->param_count = place;
+    made->param_count = whole ? made->param_count : place;
     return BASE_OK;
+}
+
+/* Muon has its matrices, and AdamW the rest. */
+static base_status divide(rank_optimizer *made, const rank_model_config *model, base_error *reterr)
+{
+    base_status status =
+        rank_muon_create(&made->device, model, &made->options.muon, &made->muon, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const size_t count = rank_muon_others(made->muon, NULL);
+    rank_optimizer_piece *others = calloc(count, sizeof *others);
+    if (others == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
+    }
+    (void)rank_muon_others(made->muon, others);
+    status = find_runs(made, others, count, true, reterr);
+    free(others);
+    return status;
 }
 
 static base_status fill(rank_optimizer *made, const rank_model_config *model, base_error *reterr)
 {
     void *now = NULL;
-    const rank_held *held = made->options.held;
+    const rank_optimizer_options *options = &made->options;
+    const rank_held *held = options->held;
     made->param_count = held != NULL ? held->count : rank_model_param_count(model);
     base_status status = find_parts(made, model, reterr);
-    if (status == BASE_OK && made->options.pieces != NULL) {
-        status = find_runs(made, reterr);
+    if (status == BASE_OK && options->pieces != NULL) {
+        status = find_runs(made, options->pieces, options->piece_count, false, reterr);
+    }
+    if (status == BASE_OK && options->muon.ranks > 0) {
+        status = divide(made, model, reterr);
     }
     if (status == BASE_OK) {
         status = new_moments(made, &made->first, reterr);
@@ -157,6 +182,11 @@ static base_status fill(rank_optimizer *made, const rank_model_config *model, ba
 void rank_optimizer_plan(size_t param_count, rank_memory_use *use)
 {
     use->bytes[RANK_MEMORY_OPTIMIZER] += 2 * param_count * sizeof(float);
+}
+
+void rank_optimizer_plan_muon(const rank_model_config *model, rank_memory_use *use)
+{
+    rank_muon_plan(model, use);
 }
 
 base_status rank_optimizer_create(const rank_device *device, const rank_model_config *model,
@@ -194,6 +224,7 @@ void rank_optimizer_destroy(rank_optimizer *optimizer)
         device->backend->signal_close(optimizer->begun);
         device->backend->signal_close(optimizer->ended);
     }
+    rank_muon_destroy(optimizer->muon);
     free(optimizer->ends);
     free(optimizer->runs);
     free(optimizer);
@@ -243,6 +274,15 @@ static void update(void *user)
         part.ends = NULL;
         backend->adamw(queue, &part);
     }
+    if (optimizer->muon != NULL) {
+        rank_muon_update(optimizer->muon,
+                         &(rank_muon_step){.learning_rate = now->adamw.learning_rate,
+                                           .weight_decay = optimizer->options.adamw.weight_decay,
+                                           .grad_scale = now->adamw.grad_scale,
+                                           .params = optimizer->params,
+                                           .grads = grads,
+                                           .momentum = optimizer->first});
+    }
 }
 
 static void note(const rank_optimizer *optimizer, rank_signal *where)
@@ -281,9 +321,15 @@ rank_optimizer_moments rank_optimizer_get_moments(const rank_optimizer *optimize
     return (rank_optimizer_moments){optimizer->first, optimizer->second};
 }
 
+rank_optimizer_piece rank_optimizer_share(const rank_optimizer *optimizer, int rank)
+{
+    return rank_muon_share(optimizer->muon, rank);
+}
+
 size_t rank_optimizer_moment_bytes(const rank_optimizer *optimizer)
 {
-    return optimizer->moment_bytes;
+    const size_t muon_bytes = optimizer->muon != NULL ? rank_muon_bytes(optimizer->muon) : 0;
+    return optimizer->moment_bytes + muon_bytes;
 }
 
 double rank_optimizer_norm(const rank_optimizer *optimizer)

@@ -1,5 +1,5 @@
-/* The optimizer of one rank: global-norm clipping, AdamW over all tensors of a model, and
- * learning-rate schedules. The backend (backend.h) does the arithmetic, element by element and in a
+/* The optimizer of one rank: global-norm clipping, AdamW over all tensors of a model, or Muon for the
+ * matrices of its blocks (optim/muon.h), and learning-rate schedules. The backend (backend.h) does the arithmetic, element by element and in a
  * fixed order. */
 #ifndef RANK_OPTIM_H
 #define RANK_OPTIM_H
@@ -17,6 +17,13 @@ typedef struct rank_optimizer_piece {
     size_t count; /* may be 0 */
 } rank_optimizer_piece;
 
+/* The ranks that have the same parameters and gradients share out the matrices. */
+typedef struct rank_muon_options {
+    double momentum; /* below 1 */
+    int ranks;       /* 0: AdamW for all parameters */
+    int rank;
+} rank_muon_options;
+
 typedef struct rank_optimizer_options {
     rank_adamw_config adamw;
     double norm_max;        /* a larger norm of the mean gradient is scaled down to it; 0: never */
@@ -31,10 +38,12 @@ typedef struct rank_optimizer_options {
     size_t piece_count;
     bool packed_params;
     bool packed_grads;
+    rank_muon_options muon; /* not with `held`, `pieces` and `graphs` */
 } rank_optimizer_options;
 
-/* Adds the device's memory that an optimizer of so many parameters takes. */
+/* Adds the device's memory that an optimizer of so many parameters takes, and what Muon takes besides. */
 void rank_optimizer_plan(size_t param_count, rank_memory_use *use);
+void rank_optimizer_plan_muon(const rank_model_config *model, rank_memory_use *use);
 
 /* Makes moments of zero on the device, which is borrowed. */
 BASE_MUST_CHECK base_status rank_optimizer_create(const rank_device *device,
@@ -54,8 +63,13 @@ typedef struct rank_optimizer_values {
 void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
                          float *params, const float *grads);
 
+/* With Muon: the range of the parameters that has the matrices of a rank. Those of all ranks, in their order, are one
+ * range. */
+rank_optimizer_piece rank_optimizer_share(const rank_optimizer *optimizer, int rank);
+
 /* AdamW's moments in the device's memory, one value for each parameter: the running means of the gradient
- * (exp_avg) and of its square (exp_avg_sq). Together with the step they are all that an optimizer
+ * (exp_avg) and of its square (exp_avg_sq). Of Muon's matrices the
+ * first is the momentum, and the second stays 0. Together with the step they are all that an optimizer
  * remembers. Owned by the optimizer. */
 typedef struct rank_optimizer_moments {
     float *first;
@@ -63,7 +77,7 @@ typedef struct rank_optimizer_moments {
 } rank_optimizer_moments;
 rank_optimizer_moments rank_optimizer_get_moments(const rank_optimizer *optimizer);
 
-/* Bytes that were allocated for both. */
+/* Bytes that were allocated, for both and for what Muon needs besides. */
 size_t rank_optimizer_moment_bytes(const rank_optimizer *optimizer);
 
 /* The norm of the mean gradient before clipping. Call it after the step and the device's sync. */

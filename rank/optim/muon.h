@@ -1,0 +1,64 @@
+/* Muon (Jordan and others 2024, https://kellerjordan.github.io/posts/muon): the update of a matrix is its
+ * momentum, whose singular values are all brought near 1. It is then as large in every direction,
+ * where AdamW's is large in a few. For the matrices of a model's blocks; embeddings, the output's matrix,
+ * norms and biases stay AdamW's.
+ *
+ * For a matrix (rows, columns) with the mean gradient g, as torch.optim.Muon has it:
+ *
+ *     momentum += (1 - mu) (g - momentum)
+ *     u         = g + mu (momentum - g)                       (Nesterov's)
+ *     x         = u / max(|u|, 1e-7)                          (Frobenius' norm)
+ *     5 times:  a = x xᵀ,  x = 3.4445 x + (-4.7750 a + 2.0315 a a) x     (Newton and Schulz)
+ *     w         = (1 - rate · decay) w - rate · 0.2 sqrt(max(rows, columns)) x
+ *
+ * with the smaller one of x xᵀ and xᵀ x. The last factor makes the update's elements about as large as
+ * AdamW's (Liu and others 2025, arXiv 2502.16982), so that one learning rate is for both. All is in
+ * float32, where torch has bfloat16 for x.
+ *
+ * The ranks share out the matrices: each computes x and w for its own, and the others get w from it.
+ * The bits are those of one rank, since a matrix is computed by one rank and in one order. Momentum is
+ * cheap: every rank has that of all.
+ *
+ * In the host's memory, for a device whose operations are done when they return. Called by
+ * optimizer.c. */
+#ifndef RANK_OPTIM_MUON_H
+#define RANK_OPTIM_MUON_H
+
+#include "rank/optim.h"
+
+typedef struct rank_muon rank_muon;
+
+/* Adds the memory that it takes. */
+void rank_muon_plan(const rank_model_config *model, rank_memory_use *use);
+
+/* NULL is fine for destroy. */
+BASE_MUST_CHECK base_status rank_muon_create(const rank_device *device,
+                                             const rank_model_config *model,
+                                             const rank_muon_options *options, rank_muon **muon,
+                                             base_error *reterr);
+void rank_muon_destroy(rank_muon *muon);
+
+/* Writes the ranges of the parameters that are not Muon's, in ascending order, and returns their number.
+ * ranges NULL: only that. */
+size_t rank_muon_others(const rank_muon *muon, rank_optimizer_piece *ranges);
+
+/* From a rank's first matrix to that of the next one, or to the end of the last matrix. What lies between
+ * matrices is AdamW's, and equal on all ranks: so the shares are ranges one behind the other. */
+rank_optimizer_piece rank_muon_share(const rank_muon *muon, int rank);
+
+/* Bytes that were allocated besides the momentum. */
+size_t rank_muon_bytes(const rank_muon *muon);
+
+typedef struct rank_muon_step {
+    double learning_rate;
+    double weight_decay;
+    float grad_scale; /* grads times this are the mean gradient */
+    float *params;    /* these three: of the whole model */
+    const float *grads;
+    float *momentum;
+} rank_muon_step;
+
+/* Updates the momentum of all matrices, and this rank's matrices. */
+void rank_muon_update(rank_muon *muon, const rank_muon_step *step);
+
+#endif
