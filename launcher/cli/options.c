@@ -108,6 +108,7 @@ static base_status check_asked(const proto_job *job, base_error *reterr)
                               : job->train.resume         ? "train.resume"
                               : job->train.recompute      ? "train.recompute"
                               : job->train.dropout > 0    ? "train.dropout"
+                              : job->train.optimizer > 0  ? "train.optimizer"
                               : job->infer.eval_every > 0 ? "infer.eval_every"
                                                           : NULL;
     if (!mode->trains && of_training != NULL) {

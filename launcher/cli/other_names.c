@@ -25,6 +25,7 @@ const base_other_name launch_other_names[LAUNCH_OTHER_NAMES] = {
     {"per_device_train_batch_size", "batch"},
     {"gradient_accumulation_steps", "micro-batches"},
     {"max_grad_norm", "clip"},
+    {"optimizer_type", "optimizer"},
     {"resid_pdrop", "dropout"},
     {"hidden_dropout", "dropout"},
     {"save_steps", "save-every"},

@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 
-enum { LAUNCH_OTHER_NAMES = 49 };
+enum { LAUNCH_OTHER_NAMES = 50 };
 
 extern const base_other_name launch_other_names[LAUNCH_OTHER_NAMES];
 

@@ -40,6 +40,7 @@ static void put_step(const launch_run *run, base_buffer *text)
     const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
     const bool shards = run->job->parallel.zero >= PROTO_ZERO_GRADIENTS;
     const bool local = proto_job_is_local(run->job);
+    const bool muon = run->job->train.optimizer == PROTO_OPTIMIZER_MUON;
     base_buffer_put(text, "The mean step took ");
     put_ms(text, step->step_ms);
     base_buffer_put(text, alone ? "" : ", in the rank that arrived last");
@@ -53,6 +54,7 @@ static void put_step(const launch_run *run, base_buffer *text)
                            launch_share_percent(step->part_ms[p], step->step_ms),
                            shards && p == LAUNCH_PART_EXCHANGE   ? "exchanging shards"
                            : local && p == LAUNCH_PART_EXCHANGE  ? LOCAL_EXCHANGE
+                           : muon && p == LAUNCH_PART_OPTIMIZER  ? "Muon and AdamW"
                            : !stages || p != LAUNCH_PART_WAITING ? WORDS[p]
                            : proto_job_tensor(run->job) > 1      ? "waiting for other ranks"
                                                                  : "waiting for other stages");

@@ -224,7 +224,11 @@ static void put_job(launch_sheet *page, const launch_run *run)
     put_local(&training, job);
     sheet_put(&training, "recompute", json_boolean(job->train.recompute));
     put_lora(&training, job);
-    sheet_string(&training, "optimizer", "AdamW");
+    const bool muon = job->train.optimizer == PROTO_OPTIMIZER_MUON;
+    sheet_string(&training, "optimizer", muon ? "Muon" : "AdamW");
+    if (muon) {
+        sheet_real(&training, "muon_momentum", proto_job_muon_momentum(job));
+    }
     sheet_real(&training, "learning_rate", job->train.learning_rate);
     sheet_real(&training, "learning_rate_min", job->train.learning_rate_min);
     sheet_string(&training, "schedule", proto_schedule_name(job->train.schedule));

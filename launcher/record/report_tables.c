@@ -141,7 +141,8 @@ static const launch_term TIME_TERMS[] = {
     {"Waiting for other ranks",
      "What another rank spends there beyond that: the last one holds up all. In a pipeline "
      "also the wait for messages of the stages beside it."},
-    {"Optimizer", "AdamW turns the summed gradient into a change of every parameter."},
+    {"Optimizer", "AdamW, or Muon for matrices, turns the summed gradient into a change of every "
+                  "parameter."},
     {"Other", "What is left of a step: bookkeeping, time without a core, and by what another rank "
               "began the step earlier or ended it later than the last to arrive."},
     {"Loss", "How surprised the model is by the right text, per token (natural logarithm). Lower "

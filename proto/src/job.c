@@ -251,64 +251,6 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
     return check_trace(job, reterr);
 }
 
-/* Of a training that ends with the best model it has found. */
-static base_status check_best(const proto_job *job, base_error *reterr)
-{
-    const int64_t every = job->infer.eval_every;
-    if (!job->train.keep_best) {
-        return job->train.patience == 0
-                   ? BASE_OK
-                   : base_fail(reterr, BASE_ERR_INVALID, "train.patience without train.keep_best");
-    }
-    if (every == 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%s needs infer.eval_every: it compares the evaluations every so many "
-                         "steps",
-                         job->train.patience > 0 ? "train.patience" : "train.keep_best");
-    }
-    return every <= job->train.steps
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "train.keep_best finds no evaluation: infer.eval_every %" PRId64
-                           " is above train.steps %" PRId64,
-                           every, job->train.steps);
-}
-
-static base_status check_dropout(const proto_job *job, base_error *reterr)
-{
-    const proto_mode_row *mode = proto_mode_get(job->job.mode);
-    return job->train.dropout == 0.0 || !mode->on_gpus
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "train.dropout %g goes with modes that train on CPUs (ddp-cpu, pp-cpu), "
-                           "not with %s",
-                           job->train.dropout, mode->name);
-}
-
-/* Of a training: the model's shape, a batch, the schedule. Of a checkpoint's model its family says how
- * wide heads are. */
-static base_status check_trained(const proto_job *job, base_error *reterr)
-{
-    if (job->model.checkpoint[0] == '\0' && job->model.width % job->model.heads != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "model.width %" PRId64 " is not a multiple of model.heads %" PRId64,
-                         job->model.width, job->model.heads);
-    }
-    if (job->train.batch * job->model.context > PROTO_BATCH_TOKENS_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "train.batch %" PRId64 " × model.context %" PRId64
-                         " is more than %d tokens",
-                         job->train.batch, job->model.context, PROTO_BATCH_TOKENS_MAX);
-    }
-    if (job->train.warmup_steps > job->train.steps) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "train.warmup_steps %" PRId64 " is above train.steps %" PRId64,
-                         job->train.warmup_steps, job->train.steps);
-    }
-    const base_status status = check_dropout(job, reterr);
-    return status == BASE_OK ? check_best(job, reterr) : status;
-}
-
 /* Checks what several fields must have in common. */
 static base_status check_together(const proto_job *job, base_error *reterr)
 {
@@ -318,7 +260,7 @@ static base_status check_together(const proto_job *job, base_error *reterr)
                          "job.world_size %" PRId64 ": mode %s runs on %d to %d ranks",
                          job->job.world_size, mode->name, mode->ranks_min, mode->ranks_max);
     }
-    if (mode->trains && check_trained(job, reterr) != BASE_OK) {
+    if (mode->trains && proto_job_check_training(job, reterr) != BASE_OK) {
         return BASE_ERR_INVALID;
     }
     if (job->infer.eval_every > 0 && !job->infer.eval) {

@@ -15,6 +15,7 @@
 NAMES(proto_loss_on_name, "correction", "all")
 NAMES(proto_precision_name, "float32", "tf32", "bfloat16")
 NAMES(proto_weights_name, "checkpoint", "int8", "int4")
+NAMES(proto_optimizer_name, "adamw", "muon")
 NAMES(proto_schedule_name, "constant", "cosine", "linear")
 NAMES(proto_save_dtype_name, "float32", "bfloat16")
 NAMES(proto_verify_name, "index", "full")
@@ -225,6 +226,14 @@ static const base_field rows[] = {
      .help = "of the last step, with --schedule cosine or linear", .marks = PROTO_FIELD_TRAINS},
     {JOB(ENUM, train.schedule), .name_of = proto_schedule_name, .option = "schedule",
      .value = "NAME", .help = "behind the warm-up: constant, cosine, linear",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(ENUM, train.optimizer), .optional = true, .name_of = proto_optimizer_name,
+     .option = "optimizer", .value = "NAME",
+     .help = "adamw, or in ddp-cpu muon: the matrices of the blocks by Muon, all else by AdamW "
+             "(adamw)",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(REAL, train.muon_momentum), .optional = true, .min = 0, .max = 1, .below = true,
+     .option = "muon-momentum", .value = "X", .help = "with --optimizer muon (0: 0.95)",
      .marks = PROTO_FIELD_TRAINS},
     {JOB(INT, train.warmup_steps), .least = 0, .most = STEPS_MAX, .option = "warmup", .value = "N",
      .help = "steps of linear warm-up", .marks = PROTO_FIELD_TRAINS},

@@ -12,4 +12,8 @@ BASE_MUST_CHECK base_status proto_job_check_experts(const proto_job *job, base_e
 BASE_MUST_CHECK base_status proto_job_check_lora(const proto_job *job, base_error *reterr);
 BASE_MUST_CHECK base_status proto_job_check_local(const proto_job *job, base_error *reterr);
 
+/* The model's shape, a batch, the schedule, and what else job_training.c is about. Of a checkpoint's model its
+ * family says how wide heads are. */
+BASE_MUST_CHECK base_status proto_job_check_training(const proto_job *job, base_error *reterr);
+
 #endif

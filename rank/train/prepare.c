@@ -105,6 +105,7 @@ static void plan_update(const trainer *self, rank_memory_use *use)
                             ? rank_ddp_shard_count(&options, identity->rank, identity->world_size)
                             : self->own_params,
                         use);
+    trainer_plan_muon(self, use);
 }
 
 size_t trainer_params_here(const trainer *self)
@@ -229,6 +230,7 @@ static base_status make_optimizer(trainer *self, base_error *reterr)
         .graphs = self->graphs,
         .rounded = self->rounded,
         .held = self->pipeline != NULL ? rank_pipeline_held(self->pipeline) : NULL,
+        .muon = trainer_muon_options(self),
     };
     const rank_model_config *config =
         self->pipeline != NULL ? rank_pipeline_config(self->pipeline) : &self->own;
@@ -312,6 +314,7 @@ static base_status make_model(trainer *self, base_error *reterr)
     }
     const rank_model_options model = model_options(self);
     status = make_optimizer(self, reterr);
+    status = status == BASE_OK ? trainer_make_muon(self, reterr) : status;
     return status == BASE_OK && self->pipeline == NULL
                ? rank_model_create(&model, &self->model, reterr)
                : status;

@@ -52,6 +52,10 @@ static base_status check_state(const trainer *self, const char *path,
         const rank_training_local local = rank_training_local_of(self->job);
         status = rank_training_local_check(&state->local, &local, reterr);
     }
+    if (status == BASE_OK) {
+        const rank_training_optimizer optimizer = rank_training_optimizer_of(self->job);
+        status = rank_training_optimizer_check(&state->optimizer, &optimizer, reterr);
+    }
     if (status == BASE_OK && trainer_adapts(self)) {
         return BASE_OK; /* the frozen model is the same */
     }

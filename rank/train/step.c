@@ -197,7 +197,7 @@ static double update_targets(const trainer *self, const training_step *step)
     return trainer_is_local(self) ? step->mine.targets : step->global.targets;
 }
 
-/* Enqueues clipping and AdamW. */
+/* Enqueues clipping and the optimizer. */
 static void enqueue_update(const trainer *self, const training_step *step)
 {
     const bool stage = self->pipeline != NULL;
@@ -365,16 +365,18 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
     return status;
 }
 
-/* With --zero 1 and 2 each rank has updated its shard, and all get it. */
+/* With --zero 1 and 2 each rank has updated its shard, with Muon some matrices, and all get it. */
 static base_status gather(const trainer *self, training_step *step, base_error *reterr)
 {
-    base_status status = BASE_OK;
-    if (trainer_is_sharded(self) && !trainer_shards_params(self) && step->global.targets > 0.0) {
-        status = rank_ddp_gather(self->ddp, reterr);
-        step->ended_ns = base_now_ns();
-        step->times.allreduce_ns += step->ended_ns - step->updated_ns;
-        step->times.allreduce_exposed_ns += step->ended_ns - step->updated_ns;
+    const bool sharded = trainer_is_sharded(self) && !trainer_shards_params(self);
+    if (step->global.targets == 0.0 || (!sharded && self->matrices == NULL)) {
+        return BASE_OK;
     }
+    const base_status status =
+        sharded ? rank_ddp_gather(self->ddp, reterr) : trainer_gather_muon(self, reterr);
+    step->ended_ns = base_now_ns();
+    step->times.allreduce_ns += step->ended_ns - step->updated_ns;
+    step->times.allreduce_exposed_ns += step->ended_ns - step->updated_ns;
     return status;
 }
 
@@ -397,7 +399,7 @@ static base_status join(trainer *self, training_step *step, base_error *reterr)
     return status;
 }
 
-/* Clips and applies AdamW, equally on every rank but with local steps. */
+/* Clips and applies the optimizer, equally on every rank but with local steps. */
 static base_status update(trainer *self, training_step *step, base_error *reterr)
 {
     base_status status = BASE_OK;
@@ -467,18 +469,10 @@ base_status trainer_step(trainer *self, base_error *reterr)
     trainer_exchanges_begin(self, &before);
     begin(self, &step);
     base_status status = compute(self, &step, reterr);
-    if (status == BASE_OK) {
-        status = reduce(self, &step, reterr);
-    }
-    if (status == BASE_OK) {
-        status = update(self, &step, reterr);
-    }
-    if (status == BASE_OK) {
-        status = gather(self, &step, reterr);
-    }
-    if (status == BASE_OK) {
-        status = join(self, &step, reterr);
-    }
+    status = status == BASE_OK ? reduce(self, &step, reterr) : status;
+    status = status == BASE_OK ? update(self, &step, reterr) : status;
+    status = status == BASE_OK ? gather(self, &step, reterr) : status;
+    status = status == BASE_OK ? join(self, &step, reterr) : status;
     if (status == BASE_OK) {
         rank_trace_step_end(self->traced.trace, (int32_t)self->steps_done, step.ended_ns);
     }

@@ -18,6 +18,7 @@ static void trainer_fini(trainer *self)
     rank_model_destroy(self->model);
     rank_cp_group_destroy(self->cp);
     rank_ep_group_destroy(self->ep);
+    trainer_free_muon(self);
     rank_optimizer_destroy(self->optimizer);
     rank_data_close(self->heldout);
     rank_data_close(self->data);

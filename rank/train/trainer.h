@@ -80,6 +80,7 @@ typedef struct trainer {
     rank_traced traced;     /* the last steps */
     rank_model *model;
     rank_optimizer *optimizer;
+    coll_op *matrices; /* with Muon, the all-gather of what each rank has updated; else NULL */
     rank_ddp *ddp;
     trainer_outer outer;     /* with local steps; else empty */
     rank_training_best best; /* with --keep-best; step 0: there is none yet */
@@ -216,6 +217,20 @@ void trainer_outer_free(trainer *self);
  * it took besides the exchange. */
 BASE_MUST_CHECK base_status trainer_outer_step(trainer *self, rank_ddp_times *times,
                                                int64_t *update_ns, base_error *reterr);
+
+/* ---- muon.c: ranks that share out the matrices of Muon. Each does nothing, or knows none, without --optimizer muon. ---- */
+
+/* Adds the memory that it takes besides the moments. */
+void trainer_plan_muon(const trainer *self, rank_memory_use *use);
+rank_muon_options trainer_muon_options(const trainer *self);
+
+/* Makes the exchange of what each rank has updated, and frees it. */
+BASE_MUST_CHECK base_status trainer_make_muon(trainer *self, base_error *reterr);
+void trainer_free_muon(trainer *self);
+
+/* Collective: gives the matrices that this rank has updated to all. Not with local steps, where each updates all of
+ * its own. */
+BASE_MUST_CHECK base_status trainer_gather_muon(const trainer *self, base_error *reterr);
 
 /* ---- best.c: the model with the lowest held-out loss. Each does nothing, or knows none, without --keep-best. ---- */
 

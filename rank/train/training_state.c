@@ -54,6 +54,8 @@ static const base_field rows[] = {
     {STATE(INT, optimizer.steps), .least = 1, .most = INT64_MAX, .optional = true},
     {STATE(INT, optimizer.warmup_steps), .least = 0, .most = INT64_MAX, .optional = true},
     {STATE(ENUM, optimizer.schedule), .name_of = proto_schedule_name, .optional = true},
+    {STATE(ENUM, optimizer.kind), .name_of = proto_optimizer_name, .optional = true},
+    {STATE(REAL, optimizer.muon_momentum), .min = 0, .max = 1, .optional = true},
     {STATE(REAL, optimizer.learning_rate), .min = 0, .max = 100, .optional = true},
     {STATE(REAL, optimizer.learning_rate_min), .min = 0, .max = 100, .optional = true},
     {STATE(REAL, optimizer.beta1), .min = 0, .max = 1, .optional = true},
@@ -206,6 +208,10 @@ rank_training_optimizer rank_training_optimizer_of(const proto_job *job)
     const proto_job_train *train = &job->train;
     return (rank_training_optimizer){.steps = train->steps,
                                      .warmup_steps = train->warmup_steps,
+                                     .kind = train->optimizer,
+                                     .muon_momentum = train->optimizer == PROTO_OPTIMIZER_MUON
+                                                          ? proto_job_muon_momentum(job)
+                                                          : 0.0,
                                      .schedule = train->schedule,
                                      .learning_rate = train->learning_rate,
                                      .learning_rate_min = train->learning_rate_min,
@@ -214,6 +220,17 @@ rank_training_optimizer rank_training_optimizer_of(const proto_job *job)
                                      .weight_decay = train->weight_decay,
                                      .clip_norm = train->clip_norm,
                                      .dropout = train->dropout};
+}
+
+base_status rank_training_optimizer_check(const rank_training_optimizer *saved,
+                                          const rank_training_optimizer *now, base_error *reterr)
+{
+    return saved->kind == now->kind
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "it was written with --optimizer %s, and this job has %s",
+                           proto_optimizer_name((int)saved->kind),
+                           proto_optimizer_name((int)now->kind));
 }
 
 void rank_training_optimizer_compare(const rank_training_optimizer *saved,
@@ -229,6 +246,7 @@ void rank_training_optimizer_compare(const rank_training_optimizer *saved,
         {"--lr", true, saved->learning_rate, now->learning_rate},
         {"--lr-min", declines, saved->learning_rate_min, now->learning_rate_min},
         {"--warmup", true, (double)saved->warmup_steps, (double)now->warmup_steps},
+        {"--muon-momentum", true, saved->muon_momentum, now->muon_momentum},
         {"--beta1", true, saved->beta1, now->beta1},
         {"--beta2", true, saved->beta2, now->beta2},
         {"--weight-decay", true, saved->weight_decay, now->weight_decay},

@@ -47,6 +47,8 @@ typedef struct rank_training_local {
 typedef struct rank_training_optimizer {
     int64_t steps; /* asked for; 0: a checkpoint of an earlier version says nothing of all this */
     int64_t warmup_steps;
+    proto_optimizer kind; /* which stays the same: the moments are its own */
+    double muon_momentum;
     proto_schedule schedule;
     double learning_rate;
     double learning_rate_min;
@@ -122,7 +124,10 @@ BASE_MUST_CHECK base_status rank_training_local_check(const rank_training_local 
                                                       const rank_training_local *now,
                                                       base_error *reterr);
 
-/* That of a job. */
+/* That of a job, and the check of its kind. */
+BASE_MUST_CHECK base_status rank_training_optimizer_check(const rank_training_optimizer *saved,
+                                                          const rank_training_optimizer *now,
+                                                          base_error *reterr);
 rank_training_optimizer rank_training_optimizer_of(const proto_job *job);
 
 /* Logs a warning for each flag that is another now, with both values. */

@@ -29,6 +29,7 @@ static const struct {
          "--bucket-bytes", "20000", "--eval-every", "2", "--save-every", "2"),
     MODE("shards", "--ranks", "2", "--zero", "3", "--dropout", "0.2", "--recompute", "--eval-every",
          "1", "--save-every", "2"),
+    MODE("muon", "--ranks", "2", "--optimizer", "muon", "--micro-batches", "2"),
 #undef MODE
 };
 

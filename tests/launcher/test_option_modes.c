@@ -81,6 +81,8 @@ static const struct {
     {WORDS(ASKED, "--clip", "1"), "--clip goes with " TRAINS},
     {WORDS(ASKED, "--dropout", "0.1"), "--dropout goes with " TRAINS},
     {WORDS("--dropout", "0.1"), NULL},
+    {WORDS(ASKED, "--optimizer", "muon"), "--optimizer goes with " TRAINS},
+    {WORDS(ASKED, "--muon-momentum", "0.9"), "--muon-momentum goes with " TRAINS},
     {WORDS("--mode", "pp-cpu", "--dropout", "0.1"), NULL},
     {WORDS(ASKED, "--data", "/d"), "--data goes with " TRAINS},
     {WORDS(ASKED, "--scaling", "1"), "--scaling goes with " TRAINS},

@@ -73,6 +73,11 @@ typedef enum proto_weights {
     PROTO_WEIGHTS_INT4,
 } proto_weights;
 
+typedef enum proto_optimizer {
+    PROTO_OPTIMIZER_ADAMW,
+    PROTO_OPTIMIZER_MUON, /* of the matrices of blocks; AdamW of all else */
+} proto_optimizer;
+
 typedef enum proto_schedule {
     PROTO_SCHEDULE_CONSTANT,
     PROTO_SCHEDULE_COSINE,
@@ -166,6 +171,8 @@ typedef struct proto_job_train {
     int64_t micro_batches; /* per rank and step */
     double learning_rate;
     double learning_rate_min;
+    proto_optimizer optimizer;
+    double muon_momentum; /* 0: PROTO_MUON_MOMENTUM */
     double beta1;
     double beta2;
     double epsilon;
@@ -320,6 +327,7 @@ extern const base_fields proto_job_fields;
 const char *proto_loss_on_name(int value);
 const char *proto_precision_name(int value);
 const char *proto_weights_name(int value);
+const char *proto_optimizer_name(int value);
 const char *proto_schedule_name(int value);
 const char *proto_save_dtype_name(int value);
 const char *proto_verify_name(int value);
@@ -371,6 +379,10 @@ bool proto_job_heldout_has_lines(const proto_job *job);
 /* Whether ranks take steps alone, and how many between two exchanges; 1 if they do not. */
 bool proto_job_is_local(const proto_job *job);
 int64_t proto_job_local_steps(const proto_job *job);
+
+/* Muon's momentum: that of the job, or the one that everybody takes. */
+#define PROTO_MUON_MOMENTUM 0.95
+double proto_job_muon_momentum(const proto_job *job);
 
 /* The schedule of a stage's micro-batches. A stage that is alone has one chunk, and what has one chunk is
  * not interleaved: it is 1f1b then. */

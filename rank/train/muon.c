@@ -1,0 +1,80 @@
+/* --optimizer muon: each rank computes the updates of some matrices, and gives them to the others. Called
+ * by prepare.c and step.c. */
+#include <stdlib.h>
+
+#include "ringfence/coll_error.h"
+#include "train/trainer.h"
+
+static bool uses_muon(const trainer *self)
+{
+    return self->job->train.optimizer == PROTO_OPTIMIZER_MUON;
+}
+
+void trainer_plan_muon(const trainer *self, rank_memory_use *use)
+{
+    if (uses_muon(self)) {
+        rank_optimizer_plan_muon(&self->own, use);
+    }
+}
+
+/* With local steps ranks have other parameters. So nobody can compute for another. */
+rank_muon_options trainer_muon_options(const trainer *self)
+{
+    const proto_identity *identity = &self->worker->identity;
+    const bool alone = trainer_is_local(self);
+    if (!uses_muon(self)) {
+        return (rank_muon_options){.ranks = 0};
+    }
+    return (rank_muon_options){.momentum = proto_job_muon_momentum(self->job),
+                               .ranks = alone ? 1 : identity->world_size,
+                               .rank = alone ? 0 : identity->rank};
+}
+
+base_status trainer_make_muon(trainer *self, base_error *reterr)
+{
+    const int ranks = trainer_muon_options(self).ranks;
+    const int rank = self->worker->identity.rank;
+    size_t counts[BASE_COLL_RANKS_MAX];
+    coll_error error;
+    if (ranks < 2) {
+        return BASE_OK;
+    }
+    for (int i = 0; i < ranks; i++) {
+        counts[i] = rank_optimizer_share(self->optimizer, i).count;
+    }
+    float *params = self->params;
+    const coll_op_desc desc = {
+        .size = sizeof desc,
+        .kind = COLL_ALL_GATHER,
+        .send = params + rank_optimizer_share(self->optimizer, rank).offset,
+        .recv = params + rank_optimizer_share(self->optimizer, 0).offset,
+        .counts = counts,
+        .type = COLL_FLOAT32,
+    };
+    return coll_to_base(
+        coll_op_create(coll_context_world(self->worker->context), &desc, &self->matrices, &error),
+        &error, reterr);
+}
+
+void trainer_free_muon(trainer *self)
+{
+    coll_op_destroy(self->matrices);
+    self->matrices = NULL;
+}
+
+base_status trainer_gather_muon(const trainer *self, base_error *reterr)
+{
+    coll_error error;
+    if (self->matrices == NULL) {
+        return BASE_OK;
+    }
+    const int64_t begun_ns = rank_trace_begin(self->traced.trace);
+    base_status status = coll_to_base(coll_op_start(self->matrices, &error), &error, reterr);
+    if (status == BASE_OK) {
+        status = coll_to_base(coll_op_wait(self->matrices, &error), &error, reterr);
+    }
+    trainer_trace_exchange(self, RANK_TRACE_GATHER, begun_ns);
+    return status == BASE_OK
+               ? BASE_OK
+               : base_error_prepend(reterr, status, "exchanging what Muon has updated");
+}
