@@ -229,7 +229,8 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_TRAINS},
     {JOB(ENUM, train.optimizer), .optional = true, .name_of = proto_optimizer_name,
      .option = "optimizer", .value = "NAME",
-     .help = "adamw, or in ddp-cpu muon: the matrices of the blocks by Muon, all else by AdamW "
+     .help = "adamw, or in ddp-cpu and pp-cpu muon: the matrices of the blocks by Muon, all else "
+             "by AdamW "
              "(adamw)",
      .marks = PROTO_FIELD_TRAINS},
     {JOB(REAL, train.muon_momentum), .optional = true, .min = 0, .max = 1, .below = true,

@@ -48,10 +48,12 @@ double proto_job_muon_momentum(const proto_job *job)
 /* Muon's matrices are whole, and on CPUs. */
 static base_status check_optimizer(const proto_job *job, base_error *reterr)
 {
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
     const struct {
         bool given;
         const char *what;
-    } others[] = {{job->job.mode != PROTO_MODE_DDP_CPU, proto_mode_name((int)job->job.mode)},
+    } others[] = {{mode->on_gpus, mode->name},
+                  {proto_job_tensor(job) > 1, "parallel.tensor"},
                   {job->parallel.zero != PROTO_ZERO_NOTHING, "parallel.zero"},
                   {proto_job_expert_ranks(job) > 1, "parallel.expert_ranks"},
                   {job->lora.rank > 0, "lora.rank"}};
@@ -64,8 +66,8 @@ static base_status check_optimizer(const proto_job *job, base_error *reterr)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (others[i].given) {
             return base_fail(reterr, BASE_ERR_INVALID,
-                             "train.optimizer muon goes with mode ddp-cpu, where each rank has "
-                             "whole matrices; not with %s",
+                             "train.optimizer muon goes with modes that train on CPUs (ddp-cpu, "
+                             "pp-cpu) and ranks that have whole matrices, not with %s",
                              others[i].what);
         }
     }

@@ -60,8 +60,9 @@ static rank_optimizer_piece layers_of(const rank_model_config *model)
                                   .count = last.offset[0] + last.count[0] - first.offset[0]};
 }
 
-/* Writes the matrices of the layers, and returns their number. matrices NULL: only that. */
-static size_t find_matrices(const rank_model_config *model, muon_matrix *matrices)
+/* Writes the matrices of the layers that are held, and returns their number. matrices NULL: only that. */
+static size_t find_matrices(const rank_model_config *model, const rank_held *held,
+                            muon_matrix *matrices)
 {
     const rank_optimizer_piece layers = layers_of(model);
     const int tensors = rank_model_tensor_count(model);
@@ -71,12 +72,14 @@ static size_t find_matrices(const rank_model_config *model, muon_matrix *matrice
         rank_model_tensor(model, i, &tensor);
         const bool inside =
             tensor.offset >= layers.offset && tensor.offset < layers.offset + layers.count;
-        if (!inside || tensor.dims != 2 || tensor.count == 0) {
+        if (!inside || tensor.dims != 2 || tensor.count == 0 ||
+            !rank_held_has(held, tensor.offset)) {
             continue;
         }
         if (matrices != NULL) {
-            matrices[count] = (muon_matrix){
-                .offset = tensor.offset, .rows = tensor.shape[0], .columns = tensor.shape[1]};
+            matrices[count] = (muon_matrix){.offset = rank_held_place(held, tensor.offset),
+                                            .rows = tensor.shape[0],
+                                            .columns = tensor.shape[1]};
         }
         count++;
     }
@@ -134,27 +137,28 @@ static size_t room_bytes(const muon_room *room)
 
 void rank_muon_plan(const rank_model_config *model, rank_memory_use *use)
 {
-    const size_t count = find_matrices(model, NULL);
+    const size_t count = find_matrices(model, NULL, NULL);
     muon_matrix *matrices = calloc(count, sizeof *matrices);
     if (matrices != NULL) { /* if there is no memory, create says so */
-        (void)find_matrices(model, matrices);
+        (void)find_matrices(model, NULL, matrices);
         const muon_room room = room_of(matrices, count);
         use->bytes[RANK_MEMORY_OPTIMIZER] += room_bytes(&room);
     }
     free(matrices);
 }
 
-static base_status fill(rank_muon *made, const rank_model_config *model, base_error *reterr)
+static base_status fill(rank_muon *made, const rank_model_config *model, const rank_held *held,
+                        base_error *reterr)
 {
     const rank_device *device = &made->device;
     void *memory = NULL;
-    made->param_count = rank_model_param_count(model);
-    made->count = find_matrices(model, NULL);
+    made->param_count = held != NULL ? held->count : rank_model_param_count(model);
+    made->count = find_matrices(model, held, NULL);
     made->matrices = calloc(made->count, sizeof *made->matrices);
     if (made->matrices == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
     }
-    (void)find_matrices(model, made->matrices);
+    (void)find_matrices(model, held, made->matrices);
     share_out(made->matrices, made->count, made->options.ranks);
     const muon_room room = room_of(made->matrices, made->count);
     const base_status status = device->backend->alloc(device->queue, RANK_MEMORY_OPTIMIZER,
@@ -173,18 +177,19 @@ static base_status fill(rank_muon *made, const rank_model_config *model, base_er
 }
 
 base_status rank_muon_create(const rank_device *device, const rank_model_config *model,
-                             const rank_muon_options *options, rank_muon **muon, base_error *reterr)
+                             const rank_optimizer_options *options, rank_muon **muon,
+                             base_error *reterr)
 {
     *muon = NULL;
-    BASE_ASSERT(options->rank >= 0);
-    BASE_ASSERT(options->rank < options->ranks);
+    BASE_ASSERT(options->muon.rank >= 0);
+    BASE_ASSERT(options->muon.rank < options->muon.ranks);
     rank_muon *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
     }
     made->device = *device;
-    made->options = *options;
-    const base_status status = fill(made, model, reterr);
+    made->options = options->muon;
+    const base_status status = fill(made, model, options->held, reterr);
     if (status != BASE_OK) {
         rank_muon_destroy(made);
         return status;

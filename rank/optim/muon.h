@@ -31,11 +31,11 @@ typedef struct rank_muon rank_muon;
 /* Adds the memory that it takes. */
 void rank_muon_plan(const rank_model_config *model, rank_memory_use *use);
 
-/* NULL is fine for destroy. */
+/* Of the options it takes `muon` and `held`. NULL is fine for destroy. */
 BASE_MUST_CHECK base_status rank_muon_create(const rank_device *device,
                                              const rank_model_config *model,
-                                             const rank_muon_options *options, rank_muon **muon,
-                                             base_error *reterr);
+                                             const rank_optimizer_options *options,
+                                             rank_muon **muon, base_error *reterr);
 void rank_muon_destroy(rank_muon *muon);
 
 /* Writes the ranges of the parameters that are not Muon's, in ascending order, and returns their number.
@@ -53,7 +53,7 @@ typedef struct rank_muon_step {
     double learning_rate;
     double weight_decay;
     float grad_scale; /* grads times this are the mean gradient */
-    float *params;    /* these three: of the whole model */
+    float *params;    /* these three: of the whole model, or of what is held */
     const float *grads;
     float *momentum;
 } rank_muon_step;

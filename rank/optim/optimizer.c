@@ -127,7 +127,7 @@ static base_status find_runs(rank_optimizer *made, const rank_optimizer_piece *p
 static base_status divide(rank_optimizer *made, const rank_model_config *model, base_error *reterr)
 {
     base_status status =
-        rank_muon_create(&made->device, model, &made->options.muon, &made->muon, reterr);
+        rank_muon_create(&made->device, model, &made->options, &made->muon, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -17,11 +17,11 @@ void trainer_plan_muon(const trainer *self, rank_memory_use *use)
     }
 }
 
-/* With local steps ranks have other parameters. So nobody can compute for another. */
+/* With local steps ranks have other parameters, and in a pipeline other layers. So nobody can compute for another. */
 rank_muon_options trainer_muon_options(const trainer *self)
 {
     const proto_identity *identity = &self->worker->identity;
-    const bool alone = trainer_is_local(self);
+    const bool alone = trainer_is_local(self) || self->pipeline != NULL;
     if (!uses_muon(self)) {
         return (rank_muon_options){.ranks = 0};
     }

@@ -23,6 +23,9 @@ static void ranks_change_no_bits(void **state)
     expect_same(FLAGS("--ranks", "4", SHAPE));
     expect_same(
         FLAGS("--ranks", "2", "--micro-batches", "2", SHAPE, "--recompute", "--transport", "tcp"));
+    expect_same(FLAGS("--mode", "pp-cpu", "--ranks", "3", "--micro-batches", "4", SHAPE));
+    expect_same(
+        FLAGS("--mode", "pp-cpu", "--ranks", "2", "--stages", "1", "--micro-batches", "2", SHAPE));
     training_expect(&one, &test_shared_directory, "experts", 0,
                     FLAGS("--ranks", "1", "--micro-batches", "4", "--experts", "4", SHAPE));
     expect_same(FLAGS("--ranks", "4", "--experts", "4", SHAPE));
@@ -91,10 +94,13 @@ static void what_cannot_be_is_refused(void **state)
     training_expect_refused(&one, FLAGS("--muon-momentum", "0.9"),
                             "--muon-momentum goes with --optimizer muon");
     training_expect_refused(&one, FLAGS(MUON, "--muon-momentum", "1"), "--muon-momentum");
-    training_expect_refused(&one, FLAGS(MUON, "--mode", "pp-cpu"),
-                            "--optimizer muon goes with mode ddp-cpu, where each rank has whole "
-                            "matrices; not with pp-cpu");
-    training_expect_refused(&one, FLAGS(MUON, "--mode", "ddp-nccl"), "not with ddp-nccl");
+    training_expect_refused(&one, FLAGS(MUON, "--mode", "ddp-nccl"),
+                            "--optimizer muon goes with modes that train on CPUs (ddp-cpu, pp-cpu) "
+                            "and ranks that have whole matrices, not with ddp-nccl");
+    training_expect_refused(&one,
+                            FLAGS(MUON, "--mode", "pp-cpu", "--stages", "1", "--tensor", "2",
+                                  "--heads", "4", "--micro-batches", "2"),
+                            "not with --tensor");
     training_expect_refused(&one, FLAGS(MUON, "--zero", "1"), "not with --zero");
     training_expect_refused(&one, FLAGS(MUON, "--experts", "4", "--expert-ranks", "2"),
                             "not with --expert-ranks");

@@ -38,7 +38,7 @@ typedef struct rank_optimizer_options {
     size_t piece_count;
     bool packed_params;
     bool packed_grads;
-    rank_muon_options muon; /* not with `held`, `pieces` and `graphs` */
+    rank_muon_options muon; /* not with `pieces` and `graphs` */
 } rank_optimizer_options;
 
 /* Adds the device's memory that an optimizer of so many parameters takes, and what Muon takes besides. */
