@@ -295,6 +295,24 @@ static budget_verdict compare_rows(const budget_seen_row *known,
     return BUDGET_BEHIND;
 }
 
+/* What is granted must not be used by a client that would not notice if its row were lost. A full
+ * disk may hide neither an alarm nor why the service refuses. */
+static bool changes_something(const budget_wire_response *response)
+{
+    switch (response->body_case) {
+    case BUDGET_RESPONSE(ACCOUNTS):
+    case BUDGET_RESPONSE(AMOUNT):
+    case BUDGET_RESPONSE(STATUS):
+    case BUDGET_RESPONSE(ENTRIES):
+    case BUDGET_RESPONSE(EVENTS):
+    case BUDGET_RESPONSE(AUDITED):
+    case BUDGET_RESPONSE(CLIENTS):
+        return false;
+    default:
+        return true;
+    }
+}
+
 /* One round: packs, asks, checks whose ledger it is, remembers the newest row. */
 static budget_verdict ask_once(budget_client *client, ProtobufCMessage *body, int64_t deadline_ns,
                                budget_wire_response **response, base_error *why)
@@ -338,10 +356,14 @@ static budget_verdict ask_once(budget_client *client, ProtobufCMessage *body, in
     if (same != BUDGET_GRANTED) {
         return same;
     }
-    if (budget_seen_update(&client->seen, &newest, why) != BASE_OK) {
-        return BUDGET_UNKNOWN; /* granted, perhaps: the same id gets it again */
+    base_error unkept = {0};
+    const base_status kept = budget_seen_update(&client->seen, &newest, &unkept);
+    const budget_verdict verdict = budget_response_verdict(*response, why);
+    if (kept != BASE_OK && verdict == BUDGET_GRANTED && changes_something(*response)) {
+        (void)base_fail(why, kept, "%s", unkept.message);
+        return BUDGET_UNKNOWN; /* the same id gets the answer again */
     }
-    return budget_response_verdict(*response, why);
+    return verdict;
 }
 
 budget_verdict budget_ask_service(budget_client *client, ProtobufCMessage *body,

@@ -1,11 +1,12 @@
 /* How the service is started, and what it needs for that: its memory, its disk, its directory, its
- * sockets, the keys of its clients, its keyring. And a long alarm for its hook. */
+ * sockets, the keys of its clients, its keyring. A full disk at a client. And a long alarm for its hook. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -217,6 +218,41 @@ static void test_long_alarm_does_not_block(void **state)
     assert_int_equal(exit_code, 0);
 }
 
+/* A client that cannot remember the newest row is told why it was refused, and sees the alarms. What was
+ * granted it gets only when it can. */
+static void test_a_full_disk_hides_no_answer(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why = {0};
+    static budget_grant grant;
+    budget_report report;
+    struct rlimit before;
+    const budget_status_sinks sinks = {0};
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(5));
+    budget_client *client = fixture_client(fixture, "request", 0);
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
+    const budget_claims over = fixture_ask("phase35", "run-2", USD(1000));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit full = {.rlim_max = before.rlim_max};
+    void (*const on_excess)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &full), 0);
+    const budget_verdict status = budget_status(client, &sinks, &report, &why);
+    const budget_verdict refused = budget_authorize(client, &over, &grant, &why);
+    const budget_verdict unknown = budget_authorize(client, &ask, &grant, &why);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, on_excess);
+    assert_non_null(strstr(why.message, "cannot remember the ledger's newest row"));
+    assert_verdict(status, BUDGET_GRANTED, &why);
+    assert_verdict(refused, BUDGET_EXCEEDED, &why);
+    assert_verdict(unknown, BUDGET_UNKNOWN, &why);
+    char request_id[BUDGET_REQUEST_ID_BYTES];
+    (void)snprintf(request_id, sizeof request_id, "%s", budget_client_request_id(client));
+    assert_ok(budget_client_set_request_id(client, request_id, &why), &why);
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    budget_client_close(client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +260,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_locked_memory, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_failed_sync, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_no_room_for_a_checkpoint, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_hides_no_answer, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_directory_that_others_enter, fixture_setup,
                                         fixture_teardown),
