@@ -1,6 +1,8 @@
 /* The commands attach, record-actual, terminated and void. Run by the table of commands in
  * options.c. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "cli.h"
@@ -27,37 +29,78 @@ static bool read_evidence(const cli_args *args, void **data, size_t *size_bytes)
     return true;
 }
 
-/* Says that it is done, as text or as {"label":…,"done":…}. */
-static int done(const cli_args *args, const char *what)
+/* What is reserved for the run and posted, as that has left it, behind what was done. */
+static void show_sums(const char *label, const budget_note *note)
 {
-    if (args->json) {
-        return cli_object(json_pack("{s:s, s:s}", "label", args->operands[0], "done", what));
+    if (strcmp(note->state, "voided") != 0) {
+        (void)printf("; %s%s%s", note->actual_known ? cli_usd(note->actual_usd_micro) : "no cost",
+                     note->actual_known ? " in all" : " is known",
+                     strcmp(note->state, "posted") == 0 ? ", which is final" : "");
     }
-    (void)printf("%s: %s\n", args->operands[0], what);
+    if (note->reserved_usd_micro == 0) {
+        (void)printf("; nothing stays reserved\n");
+    } else if (strcmp(note->state, "terminated-unbilled") == 0) {
+        (void)printf("; %s stays reserved until the cost is final: budget-service record-actual %s "
+                     "USD, or reconcile\n",
+                     cli_usd(note->reserved_usd_micro), label);
+    } else {
+        (void)printf("; %s stays reserved until its end is proven: budget-service terminated %s "
+                     "--evidence FILE\n",
+                     cli_usd(note->reserved_usd_micro), label);
+    }
+}
+
+/* Says that it is done, in words or, of `what` alone, as {"label":…,"done":what,…}; more: further
+ * members, which are the callee's, or NULL. */
+static int done(const cli_args *args, const budget_client *client, const char *what,
+                const char *words, json_t *more)
+{
+    const budget_note *note = budget_client_note(client);
+    if (args->json) {
+        json_t *object = json_pack("{s:s, s:s}", "label", args->operands[0], "done", what);
+        if (note->state[0] != '\0') {
+            (void)json_object_set_new(object, "state", json_string(note->state));
+            (void)json_object_set_new(object, "reserved_usd_micro",
+                                      json_integer(note->reserved_usd_micro));
+            (void)json_object_set_new(object, "actual_usd_micro",
+                                      note->actual_known ? json_integer(note->actual_usd_micro)
+                                                         : json_null());
+        }
+        (void)json_object_update_new(object, more);
+        return cli_object(object);
+    }
+    (void)printf("%s: %s", args->operands[0], words);
+    if (note->state[0] != '\0') {
+        show_sums(args->operands[0], note);
+    } else {
+        (void)putchar('\n');
+    }
     return BASE_EXIT_DONE;
 }
 
 /* The account that this has frozen, on standard error, or as "frozen" and "message". */
-static int finish_actual(const cli_args *args, const budget_client *client)
+static int finish_actual(const cli_args *args, const budget_client *client, int64_t usd_micro)
 {
+    char words[BUDGET_MONEY_BYTES + sizeof "recorded "];
     const budget_note *note = budget_client_note(client);
-    if (note->account[0] == '\0') {
-        return done(args, "recorded");
+    const bool froze = note->account[0] != '\0';
+    (void)snprintf(words, sizeof words, "recorded %s", cli_usd(usd_micro));
+    const int exit_code =
+        done(args, client, "recorded", words,
+             args->json && froze
+                 ? json_pack("{s:s, s:s}", "frozen", note->account, "message", note->message)
+                 : NULL);
+    if (froze && !args->json) {
+        cli_frozen(note->account, note->message);
     }
-    if (args->json) {
-        return cli_object(json_pack("{s:s, s:s, s:s, s:s}", "label", args->operands[0], "done",
-                                    "recorded", "frozen", note->account, "message", note->message));
-    }
-    (void)done(args, "recorded");
-    cli_frozen(note->account, note->message);
-    return BASE_EXIT_DONE;
+    return exit_code;
 }
 
 static int finish(const cli_args *args, budget_client *client, budget_verdict verdict,
                   const base_error *why, const char *what)
 {
     return verdict == BUDGET_GRANTED
-               ? done(args, what)
+               ? done(args, client, what, what, NULL)
                : cli_refused(args, client, verdict, why,
                              args->json ? json_pack("{s:s}", "label", args->operands[0]) : NULL);
 }
@@ -108,7 +151,7 @@ static int run_record_actual(const cli_args *args)
     budget_client *client = cli_client(args, "admin", &exit_code);
     if (client != NULL) {
         const budget_verdict verdict = budget_record_actual(client, &actual, &why);
-        exit_code = verdict == BUDGET_GRANTED ? finish_actual(args, client)
+        exit_code = verdict == BUDGET_GRANTED ? finish_actual(args, client, actual.usd_micro)
                                               : finish(args, client, verdict, &why, "recorded");
         budget_client_close(client);
     }
@@ -119,18 +162,15 @@ static int run_record_actual(const cli_args *args)
 /* What the evidence was taken for: a proof, or the word of an admin, and then why. */
 static int finish_terminated(const cli_args *args, const budget_client *client)
 {
+    char words[BUDGET_REASON_BYTES + 64] = "terminated, proven by the driver's evidence";
     const char *why = budget_client_note(client)->message;
-    const char *taken_for = why[0] != '\0' ? "attested" : "proof";
-    if (args->json) {
-        return cli_object(json_pack("{s:s, s:s, s:s, s:s}", "label", args->operands[0], "done",
-                                    "terminated", "taken_for", taken_for, "message", why));
-    }
     if (why[0] != '\0') {
-        (void)printf("%s: terminated, attested by an admin (%s)\n", args->operands[0], why);
-    } else {
-        (void)printf("%s: terminated, proven by the driver's evidence\n", args->operands[0]);
+        (void)snprintf(words, sizeof words, "terminated, attested by an admin (%s)", why);
     }
-    return BASE_EXIT_DONE;
+    return done(args, client, "terminated", words,
+                args->json ? json_pack("{s:s, s:s}", "taken_for",
+                                       why[0] != '\0' ? "attested" : "proof", "message", why)
+                           : NULL);
 }
 
 static int run_terminated(const cli_args *args)
@@ -178,7 +218,7 @@ static const cli_command commands[] = {
      .operand_count = 2,
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_EVIDENCE) |
                  CLI_BIT(CLI_LINE_ID) | CLI_BIT(CLI_PARTIAL),
-     .summary = "record what it cost: a line of the bill",
+     .summary = "add to its cost: a line of the bill, or all of it",
      .details =
          "Once termination has been proven, this is the final cost, and what is left of the\n"
          "reservation returns. With --partial it does not: more may come. "

@@ -366,6 +366,21 @@ static budget_verdict ask_once(budget_client *client, ProtobufCMessage *body, in
     return verdict;
 }
 
+/* An answer that grants: what it says beside its body. */
+static budget_note note_of(const budget_wire_response *response)
+{
+    budget_note note = {0};
+    (void)snprintf(note.account, sizeof note.account, "%s", response->account);
+    (void)snprintf(note.message, sizeof note.message, "%s", response->reason);
+    if (response->run != NULL) {
+        (void)snprintf(note.state, sizeof note.state, "%s", response->run->state);
+        note.reserved_usd_micro = response->run->reserved_usd_micro;
+        note.actual_usd_micro = response->run->actual_usd_micro;
+        note.actual_known = response->run->actual_known != 0;
+    }
+    return note;
+}
+
 budget_verdict budget_ask_service(budget_client *client, ProtobufCMessage *body,
                                   Ringfence__Budget__Response__BodyCase answer_case,
                                   budget_wire_response **response, base_error *why)
@@ -400,8 +415,7 @@ budget_verdict budget_ask_service(budget_client *client, ProtobufCMessage *body,
         return verdict;
     }
     BASE_ASSERT(*response != NULL);
-    (void)snprintf(client->note.account, sizeof client->note.account, "%s", (*response)->account);
-    (void)snprintf(client->note.message, sizeof client->note.message, "%s", (*response)->reason);
+    client->note = note_of(*response);
     return (*response)->body_case == answer_case ? verdict : budget_broken_answer(why);
 }
 

@@ -59,6 +59,30 @@ base_status service_attach(budget_service *service, const service_question *ques
     return service_item_answer(item, status, reterr);
 }
 
+/* The ledger's answer, and the run as that has left it. may_freeze: a message says why its account
+ * is frozen. */
+static base_status answer_with_run(budget_service *service, const char *label, bool may_freeze,
+                                   service_item *item, base_status status, base_error *reterr)
+{
+    budget_reservation found;
+    Ringfence__Budget__Entry run;
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    status = service_item_answer(item, status, reterr);
+    if (status != BASE_OK || item->answer.reason != BUDGET_REASON_NONE) {
+        return status;
+    }
+    status = budget_ledger_find(service->ledger, label, &found, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    budget_shape_write(&budget_entry_shape, &found.entry, &run.base);
+    part.run = &run;
+    if (may_freeze && item->answer.message[0] != '\0') {
+        part.account = found.entry.account;
+    }
+    return service_item_put(item, &part, reterr);
+}
+
 base_status service_void(budget_service *service, const service_question *question,
                          service_item *item, base_error *reterr)
 {
@@ -69,7 +93,7 @@ base_status service_void(budget_service *service, const service_question *questi
         return status;
     }
     status = budget_ledger_void(service->ledger, &question->caller, label, &item->answer, reterr);
-    return service_item_answer(item, status, reterr);
+    return answer_with_run(service, label, false, item, status, reterr);
 }
 
 base_status service_terminated(budget_service *service, const service_question *question,
@@ -94,18 +118,7 @@ base_status service_terminated(budget_service *service, const service_question *
     }
     status = budget_ledger_terminated(service->ledger, &question->caller, &termination,
                                       &item->answer, reterr);
-    return service_item_answer(item, status, reterr);
-}
-
-/* Adds which account the cost has frozen. */
-static base_status name_frozen(budget_service *service, const char *label, service_item *item,
-                               base_error *reterr)
-{
-    budget_reservation found;
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
-    const base_status status = budget_ledger_find(service->ledger, label, &found, reterr);
-    part.account = found.entry.account;
-    return status == BASE_OK ? service_item_put(item, &part, reterr) : status;
+    return answer_with_run(service, body->label, false, item, status, reterr);
 }
 
 base_status service_record_actual(budget_service *service, const service_question *question,
@@ -121,12 +134,9 @@ base_status service_record_actual(budget_service *service, const service_questio
         .evidence = body->evidence.len > 0 ? body->evidence.data : NULL,
         .evidence_bytes = body->evidence.len,
     };
-    const budget_answer *answer = &item->answer;
-    base_status status = budget_ledger_record_actual(service->ledger, &question->caller, &actual,
-                                                     &item->answer, reterr);
-    status = service_item_answer(item, status, reterr);
-    const bool froze = answer->reason == BUDGET_REASON_NONE && answer->message[0] != '\0';
-    return status == BASE_OK && froze ? name_frozen(service, body->label, item, reterr) : status;
+    const base_status status = budget_ledger_record_actual(service->ledger, &question->caller,
+                                                           &actual, &item->answer, reterr);
+    return answer_with_run(service, body->label, true, item, status, reterr);
 }
 
 static base_status redeem_create(budget_service *service, const service_question *question,

@@ -51,13 +51,17 @@ budget 0 record-actual dear 5 --json
 out_has '"done":"recorded"' '"frozen":"lab/a"' '"message":"dear cost $5.00, above its $1.00'
 budget 0 account acknowledge lab/a
 budget 0 record-actual dear 0.50
-out_has 'dear: recorded'
+out_has 'dear: recorded $0.50; $5.50 in all; nothing stays reserved'
 err_has 'lab/a is frozen: dear cost $5.50, above its $1.00' ': budget-service account acknowledge lab/a'
 budget 0 account acknowledge lab/a
 # The parent is above its cap; frozen is the account of the run.
 run late 1.00
-budget 0 terminated late --evidence JOB.json
-budget 0 record-actual late 0.10
+budget 0 record-actual late 0.05 --partial
+out_has 'late: recorded $0.05; $0.05 in all; $0.95 stays reserved until its end is proven: ' 'terminated late'
+budget 0 terminated late --evidence JOB.json --json
+out_has '"actual_usd_micro":50000' '"reserved_usd_micro":950000' '"state":"terminated-unbilled"'
+budget 0 record-actual late 0.05
+out_has 'late: recorded $0.05; $0.10 in all, which is final; nothing stays reserved'
 budget 0 account set-cap lab --cap 5.00
 budget 0 record-actual late 0.20
 err_has 'lab/a is frozen: late cost more after its cost was final, so lab is above its cap' 'acknowledge lab/a'
@@ -144,7 +148,7 @@ run gone 1.00
 jti=$("$bin/budget-service" list --json | sed 's/.*"jti":"\([0-9a-f]*\)","label":"gone".*/\1/')
 evidence terminated | sed s/pod-alive/pod-gone/ >gone.json
 budget 0 terminated gone --evidence gone.json --key request
-out_has "gone: terminated, proven by the driver's evidence"
+out_has "gone: terminated, proven by the driver's evidence; no cost is known; "'$1.00 stays reserved until the cost is final'
 
 echo "== a mistyped instance"
 run typo 1.00

@@ -103,11 +103,15 @@ typedef struct budget_refusal {
 } budget_refusal;
 const budget_refusal *budget_client_refusal(const budget_client *client);
 
-/* What the last answer, which granted, says beside that; both empty: nothing. */
+/* What the last answer, which granted, says beside that; empty: nothing. */
 typedef struct budget_note {
     char account[BUDGET_ACCOUNT_BYTES]; /* record_actual: this one is frozen by it */
     char message[BUDGET_REASON_BYTES];  /* and why; terminated: why the end is attested;
                                          * clock repair: what it did */
+    char state[BUDGET_STATE_BYTES];     /* record_actual, terminated, void: the run's, and */
+    int64_t reserved_usd_micro;         /* what is still reserved for it, */
+    int64_t actual_usd_micro;           /* what it has cost by now, */
+    bool actual_known;                  /* if anybody has said that */
 } budget_note;
 const budget_note *budget_client_note(const budget_client *client);
 
