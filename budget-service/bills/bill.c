@@ -22,6 +22,8 @@ enum {
         1000000000, /* of 2001: a date without separators, 20271231, is no number of seconds */
 };
 
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* with which spreadsheets begin UTF-8 */
+
 static const budget_bill_format *const formats[] = {
     &bill_runpod,
     &bill_vast,
@@ -58,6 +60,11 @@ const char *budget_bill_format_name(const budget_bill_format *format)
 const char *budget_bill_format_vendor(const budget_bill_format *format)
 {
     return format->vendor;
+}
+
+static bool is_empty(const char *text)
+{
+    return text == NULL || text[0] == '\0';
 }
 
 static void digest_text(const char *const *texts, size_t count,
@@ -113,7 +120,7 @@ static base_status put_time(const char *time, int64_t *time_s, base_error *reter
     char text[32];
     char *end = NULL;
     *time_s = 0;
-    if (time == NULL || time[0] == '\0') {
+    if (is_empty(time)) {
         return BASE_OK;
     }
     const size_t length = strlen(time);
@@ -133,7 +140,7 @@ static base_status put_time(const char *time, int64_t *time_s, base_error *reter
 
 static base_status put_cost(const char *cost, int64_t *usd_micro, base_error *reterr)
 {
-    if (cost == NULL || cost[0] == '\0') {
+    if (is_empty(cost)) {
         return base_fail(reterr, BASE_ERR_INVALID, "it has no cost, and unknown is not nothing");
     }
     const base_status status = budget_money_parse_bill(cost, strlen(cost), usd_micro, reterr);
@@ -176,6 +183,11 @@ base_status bill_add(bill_charges *charges, const bill_line *line, base_error *r
     status = status == BASE_OK ? put_time(line->until, &charge->until_s, reterr) : status;
     if (status != BASE_OK) {
         return status;
+    }
+    if (is_empty(line->line_id) && is_empty(line->time)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "it has neither an id nor a time, so the next bill's line of the same run "
+                         "could not be told from it");
     }
     put_id(charge->vendor, sizeof charge->vendor, line->vendor);
     put_id(charge->label, sizeof charge->label, line->label);
@@ -271,7 +283,7 @@ const budget_bill_format *budget_bill_format_guess(const void *bytes, size_t siz
 {
     const char *text = bytes;
     size_t start = 0;
-    while (start < size_bytes && strchr(" \t\r\n\xef\xbb\xbf", text[start]) != NULL) {
+    while (start < size_bytes && strchr(" \t\r\n" BYTE_ORDER_MARK, text[start]) != NULL) {
         start++;
     }
     const bool is_json = start < size_bytes && (text[start] == '[' || text[start] == '{');
@@ -298,8 +310,9 @@ base_status budget_bill_parse(const void *bytes, size_t size_bytes,
                          BUDGET_BILL_BYTES_MAX);
     }
     if (size_bytes == 0 || memchr(bytes, '\0', size_bytes) != NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID, "the bill is empty, or no text");
+        return base_fail(reterr, BASE_ERR_INVALID, "the bill is empty, or no text in UTF-8");
     }
+    const size_t mark_bytes = size_bytes >= 3 && memcmp(bytes, BYTE_ORDER_MARK, 3) == 0 ? 3 : 0;
     base_status status = budget_crypto_init(reterr);
     char *text = status == BASE_OK ? malloc(size_bytes + 1) : NULL;
     if (text == NULL) {
@@ -308,7 +321,7 @@ base_status budget_bill_parse(const void *bytes, size_t size_bytes,
     }
     memcpy(text, bytes, size_bytes);
     text[size_bytes] = '\0';
-    status = format->read(text, size_bytes, &made, reterr);
+    status = format->read(text + mark_bytes, &made, reterr);
     free(text);
     status = status == BASE_OK ? number_equals(&made, reterr) : status;
     if (status != BASE_OK) {

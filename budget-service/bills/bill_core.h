@@ -39,7 +39,7 @@ struct budget_bill_format {
     const char *marks[2]; /* texts of which only such a bill has one; none: any of its kind, in CSV,
                            * which then says itself if a column is missing */
     /* text is changed, and ends with NUL. */
-    base_status (*read)(char *text, size_t text_bytes, bill_charges *charges, base_error *reterr);
+    base_status (*read)(char *text, bill_charges *charges, base_error *reterr);
 };
 
 extern const budget_bill_format bill_runpod;

@@ -91,6 +91,10 @@ static base_status read_header(csv_reader *reader, const bill_csv *kind, base_er
     if (status != BASE_OK) {
         return status;
     }
+    if (reader->count == 1 && strpbrk(reader->fields[0], ";\t") != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "commas must stand between columns, and a point in amounts");
+    }
     for (size_t i = 0; i < reader->count; i++) {
         reader->columns[i] = column_named(kind, reader->fields[i]);
         if (kind->known_only && reader->columns[i] == COLUMN_NONE) {
@@ -140,11 +144,10 @@ static base_status read_record(const csv_reader *reader, const bill_csv *kind,
     return bill_add(charges, &line, reterr);
 }
 
-base_status bill_read_csv(char *text, size_t text_bytes, const bill_csv *kind,
-                          bill_charges *charges, base_error *reterr)
+base_status bill_read_csv(char *text, const bill_csv *kind, bill_charges *charges,
+                          base_error *reterr)
 {
-    const bool marked = text_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
-    csv_reader reader = {.next = text + (marked ? 3 : 0), .line_next = 1};
+    csv_reader reader = {.next = text, .line_next = 1};
     bool row = true;
     base_status status = read_header(&reader, kind, reterr);
     while (status == BASE_OK && row) {

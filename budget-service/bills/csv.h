@@ -39,7 +39,7 @@ typedef struct bill_csv {
 } bill_csv;
 
 /* text is changed. */
-BASE_MUST_CHECK base_status bill_read_csv(char *text, size_t text_bytes, const bill_csv *kind,
-                                          bill_charges *charges, base_error *reterr);
+BASE_MUST_CHECK base_status bill_read_csv(char *text, const bill_csv *kind, bill_charges *charges,
+                                          base_error *reterr);
 
 #endif

@@ -39,10 +39,9 @@ static const bill_csv kind = {.columns = columns,
                               .lacking = "the header lacks BilledCost or BillingCurrency",
                               .label_of_tags = label_of_tags};
 
-static base_status read_focus(char *text, size_t text_bytes, bill_charges *charges,
-                              base_error *reterr)
+static base_status read_focus(char *text, bill_charges *charges, base_error *reterr)
 {
-    return bill_read_csv(text, text_bytes, &kind, charges, reterr);
+    return bill_read_csv(text, &kind, charges, reterr);
 }
 
 const budget_bill_format bill_focus = {

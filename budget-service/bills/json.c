@@ -48,9 +48,9 @@ static size_t string_length(const char *text, size_t text_bytes)
 }
 
 /* malloc'ed; NULL, with the reason, when the text cannot be JSON. */
-static char *quote_numbers(const char *text, size_t text_bytes, size_t *quoted_bytes,
-                           base_error *reterr)
+static char *quote_numbers(const char *text, size_t *quoted_bytes, base_error *reterr)
 {
+    const size_t text_bytes = strlen(text);
     char *quoted = malloc(3 * text_bytes + 1);
     size_t used = 0;
     if (quoted == NULL) {
@@ -84,12 +84,12 @@ static char *quote_numbers(const char *text, size_t text_bytes, size_t *quoted_b
     return quoted;
 }
 
-static base_status parse(const char *text, size_t text_bytes, json_t **root, base_error *reterr)
+static base_status parse(const char *text, json_t **root, base_error *reterr)
 {
     json_error_t error;
     size_t quoted_bytes = 0;
     base_error why = {.status = BASE_ERR_INVALID};
-    char *quoted = quote_numbers(text, text_bytes, &quoted_bytes, &why);
+    char *quoted = quote_numbers(text, &quoted_bytes, &why);
     if (quoted == NULL) {
         return base_fail(reterr, why.status, "%s", why.message);
     }
@@ -141,11 +141,11 @@ static const char *currency_of(const json_t *root, const json_t *object)
     return json_is_string(value) ? json_string_value(value) : "that it names";
 }
 
-base_status bill_read_json(const char *text, size_t text_bytes, bill_line_reader read,
-                           bill_charges *charges, base_error *reterr)
+base_status bill_read_json(const char *text, bill_line_reader read, bill_charges *charges,
+                           base_error *reterr)
 {
     json_t *root = NULL;
-    base_status status = parse(text, text_bytes, &root, reterr);
+    base_status status = parse(text, &root, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -10,9 +10,8 @@
 typedef base_status (*bill_line_reader)(const json_t *object, bill_line *line, bool *wanted,
                                         base_error *reterr);
 
-BASE_MUST_CHECK base_status bill_read_json(const char *text, size_t text_bytes,
-                                           bill_line_reader read, bill_charges *charges,
-                                           base_error *reterr);
+BASE_MUST_CHECK base_status bill_read_json(const char *text, bill_line_reader read,
+                                           bill_charges *charges, base_error *reterr);
 
 /* The first of the members (a list that ends with NULL) that is a text, or was a number. */
 const char *bill_first_text(const json_t *object, const char *const *keys);

@@ -14,10 +14,9 @@ static const bill_csv kind = {
     .lacking = "the header lacks the column usd",
 };
 
-static base_status read_own(char *text, size_t text_bytes, bill_charges *charges,
-                            base_error *reterr)
+static base_status read_own(char *text, bill_charges *charges, base_error *reterr)
 {
-    return bill_read_csv(text, text_bytes, &kind, charges, reterr);
+    return bill_read_csv(text, &kind, charges, reterr);
 }
 
 const budget_bill_format bill_own = {.name = "csv", .read = read_own};

@@ -17,10 +17,9 @@ static base_status runpod_line(const json_t *object, bill_line *line, bool *want
     return BASE_OK;
 }
 
-static base_status read_runpod(char *text, size_t text_bytes, bill_charges *charges,
-                               base_error *reterr)
+static base_status read_runpod(char *text, bill_charges *charges, base_error *reterr)
 {
-    return bill_read_json(text, text_bytes, runpod_line, charges, reterr);
+    return bill_read_json(text, runpod_line, charges, reterr);
 }
 
 const budget_bill_format bill_runpod = {.name = "runpod-json",

@@ -45,10 +45,9 @@ static base_status vast_line(const json_t *object, bill_line *line, bool *wanted
     return BASE_OK;
 }
 
-static base_status read_vast(char *text, size_t text_bytes, bill_charges *charges,
-                             base_error *reterr)
+static base_status read_vast(char *text, bill_charges *charges, base_error *reterr)
 {
-    return bill_read_json(text, text_bytes, vast_line, charges, reterr);
+    return bill_read_json(text, vast_line, charges, reterr);
 }
 
 const budget_bill_format bill_vast = {.name = "vast-json",

@@ -312,7 +312,7 @@ budget 2 record-actual run1 -
 printf 'line_id,instance_id,usd\nbill-1,pod-1,1.20\nbill-2,pod-9,3.00\n' >wrong.csv
 budget 7 reconcile --bill wrong.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 budget 2 reconcile --bill bill.csv --as-of yesterday
-{ echo usd,label && seq 4097 | sed 's=.*=0.01,run1='; } >long.csv
+{ echo usd,label,line_id && seq 4097 | sed 's=.*=0.01,run1,&='; } >long.csv
 budget 1 reconcile --bill long.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 err_has "a bill of 4097 lines: at most 4096 at once. Cut it into files, with all lines of a run in one of them"
 printf 'line_id,instance_id,usd\nbill-1,pod-1,1.25\nbill-2,pod-1,-500.00\n' >credit.csv

@@ -42,7 +42,8 @@ static void runpod_bills_are_read(void **state)
         "[{\"amount\": 0.1, \"podId\": \"abc\", \"time\": \"2026-11-20T00:00:00Z\","
         "  \"timeBilledMs\": 3600000, \"gpuTypeId\": \"NVIDIA A100\"},"
         " {\"amount\": 1.2e-5, \"podId\": \"abc\", \"time\": \"2026-11-21T00:00:00Z\"},"
-        " {\"amount\": 0.29, \"podId\": \"de\\\"f\", \"name\": \"lab02-run1\", \"time\": null}]";
+        " {\"amount\": 0.29, \"podId\": \"de\\\"f\", \"name\": \"lab02-run1\", \"id\": \"7\", "
+        "\"time\": null}]";
     budget_charge found[CHARGES];
     assert_int_equal(read_all(text, NULL, found), 3);
     assert_int_equal(found[0].usd_micro, 100000);
@@ -53,9 +54,11 @@ static void runpod_bills_are_read(void **state)
     assert_string_equal(found[2].label, "lab02-run1");
     assert_memory_equal(found[2].instance_id, "long-", 5);
     assert_string_not_equal(found[0].line_id, found[1].line_id);
+    static const char marked[] = "\xef\xbb\xbf[{\"podId\": \"a\", \"amount\": 1, \"id\": \"1\"}]";
+    assert_int_equal(read_all(marked, NULL, found), 1); /* with a byte order mark */
     static const char named[] =
-        "{\"currency\": \"usd\", \"data\": [{\"podId\": \"a\", \"amount\": 1,"
-        " \"currency\": null}, {\"podId\": \"b\", \"amount\": 2,"
+        "{\"currency\": \"usd\", \"data\": [{\"podId\": \"a\", \"amount\": 1, \"id\": \"1\","
+        " \"currency\": null}, {\"podId\": \"b\", \"amount\": 2, \"id\": \"2\","
         " \"currency\": \"USD\"}]}";
     assert_int_equal(read_all(named, NULL, found), 2);
 }
@@ -69,12 +72,14 @@ static void a_bill_says_whose_it_is(void **state)
         const char *vendor; /* of the format */
         const char *lines;  /* of the first line */
     } bills[] = {
-        {"[{\"amount\": 0.1, \"podId\": \"abc\"}]", "runpod-json", "runpod", ""},
-        {"[{\"amount\": 1, \"type\": \"charge\", \"instance_id\": 1}]", "vast-json", "vast", ""},
-        {"usd,Vendor,label\n1,vast,a\n", "csv", NULL, "vast"},
-        {"usd,label\n1,a\n", "csv", NULL, ""},
-        {"BilledCost,BillingCurrency,x_Vendor\n1,USD,lambda\n", "focus-csv", NULL, "lambda"},
-        {"BilledCost,BillingCurrency\n1,USD\n", "focus-csv", NULL, ""},
+        {"[{\"amount\": 0.1, \"podId\": \"abc\", \"id\": \"1\"}]", "runpod-json", "runpod", ""},
+        {"[{\"id\": 1, \"amount\": 1, \"type\": \"charge\", \"instance_id\": 1}]", "vast-json",
+         "vast", ""},
+        {"usd,Vendor,line_id\n1,vast,a\n", "csv", NULL, "vast"},
+        {"usd,line_id\n1,a\n", "csv", NULL, ""},
+        {"BilledCost,BillingCurrency,x_Vendor,x_LineId\n1,USD,lambda,1\n", "focus-csv", NULL,
+         "lambda"},
+        {"BilledCost,BillingCurrency,x_LineId\n1,USD,1\n", "focus-csv", NULL, ""},
     };
     base_error error;
     budget_charge found[CHARGES];
@@ -282,15 +287,22 @@ static void an_error_names_the_line_of_the_file(void **state)
          "bill, line 1: this format has no column \"surprise\""},
         {"csv", "\n\nlabel\n", "bill, line 3: the header lacks the column usd"},
         {"csv", "usd\nno\n", "bill, line 2: cost: "},
-        {"csv", "usd\n1\n\n\nno\n", "bill, line 5: cost: "},
-        {"csv", "usd\r\n1\r\n\r\nno\r\n", "bill, line 4: cost: "},
-        {"csv", "usd\r1\rno\r", "bill, line 3: cost: "},
-        {"csv", "usd,\"label\"\n1,\"a\n\r\nb\"\n1\n", "bill, line 5: it has 1 columns"},
+        {"csv", "usd,label,time\n1,a,\n", "bill, line 2: it has neither an id nor a time, "},
+        {"vast-json", "[{\"instance_id\": 1, \"amount\": 1}]",
+         "bill, entry 1: it has neither an id nor a time, "},
+        {"csv", "line_id;label;usd\n1;a;0,20\n", "bill, line 1: commas must stand between"},
+        {"csv", "usd\tlabel\n1\ta\n", "bill, line 1: commas must stand between"},
+        {"csv", "usd,line_id\n1,a\n\n\nno,b\n", "bill, line 5: cost: "},
+        {"csv", "usd,line_id\r\n1,a\r\n\r\nno,b\r\n", "bill, line 4: cost: "},
+        {"csv", "usd,line_id\r1,a\rno,b\r", "bill, line 3: cost: "},
+        {"csv", "usd,\"line_id\"\n1,\"a\n\r\nb\"\n1\n", "bill, line 5: it has 1 columns"},
         {"csv", "\"usd\",\"la\nbel\"\n1,a\n", "bill, line 1: this format has no column"},
-        {"csv", "usd,label\n1,a\n1,\"b\n\n", "bill, line 3: a quoted field does not end as one"},
-        {"focus-csv", "BilledCost,BillingCurrency,\"a\nb\"\n1,USD,\"\"\"\n\"\n1,EUR,c\n",
+        {"csv", "usd,line_id\n1,a\n1,\"b\n\n", "bill, line 3: a quoted field does not end as one"},
+        {"focus-csv",
+         "BilledCost,BillingCurrency,\"a\nb\",x_LineId\n1,USD,\"\"\"\n\",1\n1,EUR,c,2\n",
          "bill, line 5: the currency EUR is not USD"},
-        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1}, 2]", "bill, entry 2: not an object"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1, \"id\": \"1\"}, 2]",
+         "bill, entry 2: not an object"},
         {"csv", "usd,time\n1,2026-11-29T02:00:00Z\n1,2026-11-29 02:00:00\n",
          "bill, line 3: the time 2026-11-29 02:00:00 is none: it must be as 2026-01-02T03:04:05Z, "
          "with "

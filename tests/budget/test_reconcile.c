@@ -154,7 +154,9 @@ static void what_is_missing_is_named(void **state)
     assert_granted(fixture_authorize(fixture, "phase", "running", USD));
     assert_granted(fixture_create(fixture, "running"));
     const budget_reconciled result = reconcile(
-        fixture, "label,instance_id,usd\nwho,,1\n,pod-who,1\n,,0.5\nnothing,,0.30\n", &found);
+        fixture,
+        "label,instance_id,usd,line_id\nwho,,1,1\n,pod-who,1,2\n,,0.5,3\nnothing,,0.30,4\n",
+        &found);
     expect_counts(&result, 0, 2, 2, 1, 2);
     assert_int_equal(spent(fixture), USD + 300000);
     fixture_pass(fixture, 60);
@@ -186,7 +188,8 @@ static void a_bill_above_its_reservation_freezes(void **state)
     ledger_fixture *fixture = *state;
     findings_seen found;
     make_run(fixture, "a", -1);
-    const budget_reconciled result = reconcile(fixture, "label,usd\na,2.000001\n", &found);
+    const budget_reconciled result =
+        reconcile(fixture, "label,usd,line_id\na,2.000001,1\n", &found);
     expect_counts(&result, 1, 0, 0, 0, 0);
     assert_int_equal(result.counts[BUDGET_FINDING_FROZEN], 1);
     assert_true(fixture_balance(fixture, "phase").frozen);

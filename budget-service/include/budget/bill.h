@@ -14,9 +14,9 @@
  * The first two are one vendor's own, and imply it. A line of the others may name its vendor: csv in
  * "vendor", FOCUS in "x_Vendor".
  *
- * A line without an id of its own gets one made of what it says (instance, time, amount is left
- * out: a corrected line keeps its id), so that the same line on the next bill
- * is known again. Pure. */
+ * A line without an id of its own gets one made of what it says (instance, time; the amount is left
+ * out: a corrected line keeps its id), so that the same line on the next bill is known again. One
+ * with neither id nor time is refused: it would be known again where it is another. Pure. */
 #ifndef BUDGET_BILL_H
 #define BUDGET_BILL_H
 
