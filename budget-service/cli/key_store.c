@@ -125,7 +125,18 @@ base_status key_store_open(const key_store *store, const budget_public_key *key,
     char path[BASE_PATH_BYTES];
     base_status status = key_path(store, key->kid, path, reterr);
     if (status == BASE_OK) {
-        status = budget_secret_key_read(path, passphrase, secret, reterr);
+        base_error why = {0};
+        status = budget_secret_key_read(path, passphrase, secret, &why);
+        if (status ==
+            BASE_ERR_AUTH) { /* without the passphrase a new key goes on with the ledger */
+            return base_fail(reterr, status,
+                             "%s. If the passphrase is lost: budget-service key revoke %s, then "
+                             "key rotate with a new one",
+                             why.message, key->kid);
+        }
+        if (status != BASE_OK) {
+            return base_fail(reterr, status, "%s", why.message);
+        }
     }
     if (status == BASE_OK &&
         memcmp(budget_secret_key_public(*secret), key->key, sizeof key->key) != 0) {

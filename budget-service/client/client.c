@@ -270,7 +270,7 @@ budget_verdict budget_response_verdict(const budget_wire_response *response, bas
 }
 
 /* Is the service's ledger the one that was known, gone on? */
-static budget_verdict compare_rows(const budget_seen_row *known,
+static budget_verdict compare_rows(const budget_seen *seen, const budget_seen_row *known,
                                    const budget_wire_response *response, budget_seen_row *newest,
                                    base_error *why)
 {
@@ -290,8 +290,8 @@ static budget_verdict compare_rows(const budget_seen_row *known,
     (void)base_fail(why, BASE_ERR_MISMATCH,
                     "the service's ledger (row %" PRIu64 ") does not have row %" PRIu64
                     " that this client has seen: an old copy has been restored, or it is another "
-                    "ledger",
-                    response->sequence, known->sequence);
+                    "ledger; " BUDGET_SEEN_ADVICE " %s",
+                    response->sequence, known->sequence, seen->path);
     return BUDGET_BEHIND;
 }
 
@@ -352,7 +352,7 @@ static budget_verdict ask_once(budget_client *client, ProtobufCMessage *body, in
         const budget_verdict verdict = budget_response_verdict(*response, why);
         return verdict == BUDGET_GRANTED ? budget_broken_answer(why) : verdict;
     }
-    const budget_verdict same = compare_rows(&known, *response, &newest, why);
+    const budget_verdict same = compare_rows(&client->seen, &known, *response, &newest, why);
     if (same != BUDGET_GRANTED) {
         return same;
     }

@@ -23,6 +23,7 @@ enum {
 
 base_status budget_seen_open(const char *path, budget_seen *seen, base_error *reterr)
 {
+    (void)snprintf(seen->path, sizeof seen->path, "%s", path);
     seen->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     return seen->fd >= 0 ? BASE_OK
                          : base_fail_errno(reterr, errno,
@@ -84,9 +85,10 @@ static base_status read_row(const budget_seen *seen, budget_seen_row *row, base_
         return base_fail_errno(reterr, errno, "cannot read what was remembered of the ledger");
     }
     if (got != 0 && (got != LINE_BYTES || !parse(line, row))) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "the file that remembers the ledger's newest row is damaged; compare the "
-                         "service's audit with its checkpoints, then remove the file");
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "%s, which remembers the ledger's newest row, is damaged; " BUDGET_SEEN_ADVICE " it",
+            seen->path);
     }
     return BASE_OK;
 }

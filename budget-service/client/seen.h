@@ -6,17 +6,25 @@
 
 #include <stdint.h>
 
+#include "base/path.h"
 #include "base/status.h"
 #include "budget/claims.h"
 
 typedef struct budget_seen {
     int fd;
+    char path[BASE_PATH_BYTES];
 } budget_seen;
 
 typedef struct budget_seen_row {
     uint64_t sequence; /* 0: nothing is known */
     uint8_t head[BUDGET_DIGEST_BYTES];
 } budget_seen_row;
+
+/* What a person does where the file and the ledger do not agree. */
+#define BUDGET_SEEN_ADVICE                                                                         \
+    "compare budget-service audit with the copies of checkpoints that you keep; to go on with "    \
+    "this "                                                                                        \
+    "ledger, remove"
 
 /* Makes it, 0600, where it is missing. */
 BASE_MUST_CHECK base_status budget_seen_open(const char *path, budget_seen *seen,

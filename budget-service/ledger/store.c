@@ -174,7 +174,10 @@ base_status store_open(store_db *store, const char *path, const char *vfs, bool 
     if (vfs == NULL && create) {
         status = make_file(path, reterr);
     } else if (vfs == NULL && access(path, F_OK) != 0) {
-        status = errno == ENOENT ? base_fail(reterr, BASE_ERR_NOTFOUND, "%s is missing", path)
+        status = errno == ENOENT ? base_fail(reterr, BASE_ERR_NOTFOUND,
+                                             "%s is missing: put the newest copies of it and of "
+                                             "checkpoints back, or init another directory",
+                                             path)
                                  : base_fail_errno(reterr, errno, "cannot open %s", path);
     }
     if (status != BASE_OK) {

@@ -116,7 +116,7 @@ err_has "no service"
 budget 2 serve
 echo wrong >wrong
 budget 1 serve --passphrase-file wrong
-err_has "wrong passphrase"
+err_has "wrong passphrase" "key revoke $(basename service/keys/*.key .key), then key rotate"
 chmod 640 service/keys/*.key
 budget 1 serve --passphrase-file passphrase
 err_has "others"

@@ -359,6 +359,9 @@ static void test_service_behind_client(void **state)
     budget_report report;
     const budget_status_sinks sinks = {0};
     assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_BEHIND, &why);
+    assert_non_null(
+        strstr(why.message, "checkpoints that you keep; to go on with this ledger, remove "));
+    assert_non_null(strstr(why.message, "request.key.seen"));
     budget_client_close(client);
 }
 
