@@ -1,15 +1,11 @@
-/* The record of a run: timings.jsonl as steps arrive, and manifest, plots and report at the end.
+/* The record of a run: steps as they arrive, and manifest, plots and report at the end.
  * Called by run_job.c, which passes on what ranks report. */
 #include "record/record.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -20,14 +16,10 @@
 #include "record/report.h"
 #include "record/run_figures.h"
 #include "record/timings.h"
+#include "record/timings_file.h"
 #include "record/trace.h"
 
-enum {
-    PATH_BYTES = BASE_PATH_BYTES + 64,
-    STREAM_BUFFER_BYTES = 64 * 1024,
-};
-
-#define FLUSH_EVERY_NS (500 * BASE_NS_PER_MS) /* so that a reader can follow the run */
+enum { PATH_BYTES = BASE_PATH_BYTES + 64 };
 
 struct launch_record {
     launch_record_options options;
@@ -36,38 +28,17 @@ struct launch_record {
     launch_steps steps;
     base_buffer notes;
     launch_file_digest data;
-    FILE *timings;
-    int64_t flushed_ns;
+    launch_timings_file timings;
     int64_t started_unix_ms; /* started_at */
     int attempts;            /* that were ready */
     uint64_t first_step;     /* of the checkpoint from which the last attempt went on */
     double load_before;
     launch_cpu_times cpu_before; /* when training began */
     bool begun;
-    bool write_failed; /* timings.jsonl has lost lines; that was reported, and nothing more is
-                        * written to it */
     bool has_manifest;
     bool whole; /* everything was written */
-    char timings_path[PATH_BYTES];
     char started_at[BASE_TIMESTAMP_BYTES];
 };
-
-static void name_timings(launch_record *record)
-{
-    (void)snprintf(record->timings_path, sizeof record->timings_path, "%s/timings.jsonl",
-                   record->directory.path);
-}
-
-static base_status open_timings(launch_record *record, base_error *reterr)
-{
-    name_timings(record);
-    record->timings = fopen(record->timings_path, "w+e");
-    if (record->timings == NULL) {
-        return base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
-    }
-    (void)setvbuf(record->timings, NULL, _IOFBF, STREAM_BUFFER_BYTES);
-    return BASE_OK;
-}
 
 /* Opens and locks the directory. Names the files that the job reads. */
 static base_status open_directory(launch_record *record, base_error *reterr)
@@ -128,10 +99,10 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->directory.fd = -1;
     made->started_unix_ms = base_timestamp(made->started_at);
     made->load_before = launch_load_average();
-    made->flushed_ns = base_now_ns();
     base_status status = launch_steps_of_job(&made->steps, &made->job, reterr);
     if (status == BASE_OK) {
         status = open_directory(made, reterr);
+        launch_timings_file_name(&made->timings, made->directory.path);
     }
     if (status != BASE_OK) {
         launch_record_close(made);
@@ -142,89 +113,12 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     return BASE_OK;
 }
 
-/* Cuts the file after its last whole line, and writes nothing more to it. So the record on a full
- * disk has lines, and not a piece of one. */
-static void cut_to_lines(launch_record *record)
-{
-    char tail[LAUNCH_TIMINGS_LINE_BYTES_MAX];
-    const int fd = fileno(record->timings);
-    const off_t end = lseek(fd, 0, SEEK_END);
-    const off_t from = end > (off_t)sizeof tail ? end - (off_t)sizeof tail : 0;
-    ssize_t got = end > 0 ? pread(fd, tail, (size_t)(end - from), from) : 0;
-    while (got > 0 && tail[got - 1] != '\n') {
-        got--;
-    }
-    __fpurge(record->timings);
-    if (got >= 0) {
-        (void)!ftruncate(fd, from + got);
-    }
-    record->write_failed = true;
-}
-
-/* The stream keeps its error flag. So one check after writing is enough. */
-static base_status check_timings(launch_record *record, bool failed, base_error *reterr)
-{
-    const int reason = errno;
-    if (!failed && !ferror(record->timings)) {
-        return BASE_OK;
-    }
-    cut_to_lines(record);
-    return base_fail_errno(reterr, reason != 0 ? reason : EIO, "cannot write %s",
-                           record->timings_path);
-}
-
-static base_status flush_timings(launch_record *record, base_error *reterr)
-{
-    errno = 0;
-    return check_timings(record, fflush(record->timings) != 0, reterr);
-}
-
-/* Writes timings.jsonl again, without the steps that are not kept. The old one stays until the new one is
- * whole. */
-static base_status write_kept(launch_record *record, base_error *reterr)
-{
-    char temporary[PATH_BYTES + 8];
-    const base_status flushed = record->timings != NULL ? flush_timings(record, reterr) : BASE_OK;
-    if (flushed != BASE_OK) {
-        return flushed;
-    }
-    (void)snprintf(temporary, sizeof temporary, "%s.tmp", record->timings_path);
-    FILE *kept = fopen(temporary, "w+e");
-    bool written = kept != NULL;
-    if (written) {
-        (void)setvbuf(kept, NULL, _IOFBF, STREAM_BUFFER_BYTES);
-        written = launch_timings_copy(record->timings_path, &record->steps, kept) &&
-                  fflush(kept) == 0 && rename(temporary, record->timings_path) == 0;
-    }
-    if (!written) {
-        const base_status status =
-            base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
-        if (kept != NULL) {
-            (void)fclose(kept);
-            (void)unlink(temporary);
-        }
-        record->write_failed = true;
-        return status;
-    }
-    if (record->timings != NULL) {
-        (void)fclose(record->timings);
-    }
-    record->timings = kept;
-    return BASE_OK;
-}
-
 /* The steps before the checkpoint are of other ranks or another mode, or some are missing: they can be in no
  * figure, but their file is kept. */
 static void set_aside(launch_record *record, uint64_t first_step)
 {
-    char kept[PATH_BYTES + 32];
-    struct stat info;
-    if (stat(record->timings_path, &info) != 0 || info.st_size == 0) {
-        return;
-    }
-    (void)snprintf(kept, sizeof kept, "%s/" LAUNCH_TIMINGS_BEFORE "%" PRIu64 ".jsonl",
-                   record->directory.path, first_step);
-    if (renameat2(AT_FDCWD, record->timings_path, AT_FDCWD, kept, RENAME_NOREPLACE) == 0) {
+    char kept[LAUNCH_TIMINGS_PATH_BYTES + 32];
+    if (launch_timings_file_set_aside(&record->timings, first_step, kept)) {
         base_buffer_printf(&record->notes,
                            "timings.jsonl begins after step %" PRIu64
                            ": the lines before are in %s, for they are not of these ranks, or not "
@@ -237,8 +131,7 @@ static void set_aside(launch_record *record, uint64_t first_step)
 static base_status go_on(launch_record *record, uint64_t first_step, base_error *reterr)
 {
     launch_steps *steps = &record->steps;
-    name_timings(record);
-    base_status status = launch_timings_read(record->timings_path, steps, reterr);
+    base_status status = launch_timings_read(record->timings.path, steps, reterr);
     launch_steps_go_on_from(steps, first_step);
     if (status == BASE_OK && steps->first == first_step) {
         set_aside(record, first_step);
@@ -247,7 +140,8 @@ static base_status go_on(launch_record *record, uint64_t first_step, base_error 
         status = launch_out_directory_drop_states(
             &record->directory, steps->stages > 0 ? 1 : steps->world_size, reterr);
     }
-    return status == BASE_OK ? write_kept(record, reterr) : status;
+    return status == BASE_OK ? launch_timings_file_keep(&record->timings, &record->steps, reterr)
+                             : status;
 }
 
 static base_status begin_first(launch_record *record, uint64_t first_step, base_error *reterr)
@@ -262,7 +156,7 @@ static base_status begin_first(launch_record *record, uint64_t first_step, base_
         base_buffer_printf(&record->notes, "the record of an earlier run is now in %s\n",
                            record->directory.moved_to);
     }
-    return status == BASE_OK ? open_timings(record, reterr) : status;
+    return status == BASE_OK ? launch_timings_file_open(&record->timings, reterr) : status;
 }
 
 base_status launch_record_check_room(const launch_record *record, int64_t ranks,
@@ -288,7 +182,7 @@ base_status launch_record_check_room(const launch_record *record, int64_t ranks,
 
 base_status launch_record_begin(launch_record *record, uint64_t first_step, base_error *reterr)
 {
-    if (record->begun && record->timings == NULL) {
+    if (record->begun && record->timings.stream == NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "the record is finished");
     }
     record->attempts++;
@@ -300,27 +194,27 @@ base_status launch_record_begin(launch_record *record, uint64_t first_step, base
     if (!record->begun) {
         return begin_first(record, first_step, reterr);
     }
-    return record->write_failed ? BASE_OK : write_kept(record, reterr);
+    return record->timings.failed
+               ? BASE_OK
+               : launch_timings_file_keep(&record->timings, &record->steps, reterr);
 }
 
 base_status launch_record_share_out(launch_record *record, const proto_job *job,
                                     uint64_t first_step, base_error *reterr)
 {
     const bool same = job->job.world_size == record->job.job.world_size;
-    const bool has_lines = record->timings != NULL && !record->write_failed;
+    const bool has_lines = record->timings.stream != NULL && !record->timings.failed;
     base_status status = BASE_OK;
     base_buffer_fini(&record->notes); /* those of an earlier attempt were said */
     if (!same && has_lines) {
         launch_steps_go_on_from(&record->steps, first_step);
-        status = write_kept(record, reterr);
+        status = launch_timings_file_keep(&record->timings, &record->steps, reterr);
     }
     record->job = *job;
     if (same || status != BASE_OK) {
         return status;
     }
     if (has_lines) {
-        (void)fclose(record->timings);
-        record->timings = NULL;
         set_aside(record, first_step);
     }
     launch_steps_fini(&record->steps);
@@ -330,7 +224,9 @@ base_status launch_record_share_out(launch_record *record, const proto_job *job,
         status =
             launch_out_directory_drop_states(&record->directory, record->steps.world_size, reterr);
     }
-    return status == BASE_OK && has_lines ? write_kept(record, reterr) : status;
+    return status == BASE_OK && has_lines
+               ? launch_timings_file_keep(&record->timings, &record->steps, reterr)
+               : status;
 }
 
 launch_steps *launch_record_steps(launch_record *record)
@@ -340,36 +236,10 @@ launch_steps *launch_record_steps(launch_record *record)
 
 base_status launch_record_step(launch_record *record, const launch_step *step, base_error *reterr)
 {
-    if (record->timings == NULL) {
+    if (record->timings.stream == NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "the record has not begun");
     }
-    if (record->write_failed) {
-        return BASE_OK;
-    }
-    errno = 0;
-    launch_timings_put(record->timings, step, &record->job);
-    const base_status status = check_timings(record, false, reterr);
-    const int64_t now_ns = base_now_ns();
-    const int64_t every = record->job.train.save_every;
-    const bool saved =
-        every > 0 && (step->step + 1) % (uint64_t)every == 0; /* its checkpoint is next */
-    if (status != BASE_OK || (!saved && now_ns - record->flushed_ns < FLUSH_EVERY_NS)) {
-        return status;
-    }
-    record->flushed_ns = now_ns;
-    return flush_timings(record, reterr);
-}
-
-/* An earlier failure was reported when it happened. */
-static base_status close_timings(launch_record *record, base_error *reterr)
-{
-    const base_status status = record->write_failed ? BASE_OK : flush_timings(record, reterr);
-    FILE *timings = record->timings;
-    record->timings = NULL;
-    if (fclose(timings) != 0 && status == BASE_OK && !record->write_failed) {
-        return base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
-    }
-    return status;
+    return launch_timings_file_put(&record->timings, step, &record->job, reterr);
 }
 
 /* Keeps the first failure. */
@@ -456,10 +326,10 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
     launch_summary summary;
     base_error error;
     base_status first = BASE_OK;
-    if (record->timings == NULL) {
+    if (record->timings.stream == NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "the record is finished, or has not begun");
     }
-    keep_first(&first, reterr, close_timings(record, &error), &error);
+    keep_first(&first, reterr, launch_timings_file_close(&record->timings, &error), &error);
     const base_status status = launch_summary_init(&summary, &record->steps, 0, end, &error);
     keep_first(&first, reterr, status, &error);
     if (status == BASE_OK) {
@@ -467,7 +337,7 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
         launch_summary_fini(&summary);
     }
     launch_out_directory_finish(&record->directory);
-    record->whole = first == BASE_OK && !record->write_failed;
+    record->whole = first == BASE_OK && !record->timings.failed;
     return first == BASE_OK || record->has_manifest
                ? first
                : base_error_prepend(reterr, first, "this run has no manifest.json");
@@ -488,9 +358,7 @@ void launch_record_close(launch_record *record)
     if (record == NULL) {
         return;
     }
-    if (record->timings != NULL) {
-        (void)fclose(record->timings); /* the record was not finished, so nobody can get an error */
-    }
+    launch_timings_file_fini(&record->timings); /* not finished: nobody can get an error */
     launch_file_digest_finish(&record->data);
     launch_out_directory_finish(&record->directory);
     if (!record->begun && record->directory.fd >= 0) {
