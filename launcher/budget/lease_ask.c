@@ -178,7 +178,10 @@ static base_status print_bound(const launch_budget_options *budget, FILE *stream
         return status;
     }
     budget_money_show(asked, text);
-    (void)fprintf(stream, "estimate: %s at most; price and hours are the policy's\n", text);
+    (void)fprintf(stream, "estimate: %s at most; %s the policy's\n", text,
+                  budget->max_seconds > 0           ? "the price is"
+                  : budget->max_price_usd_micro > 0 ? "the hours are"
+                                                    : "price and hours are");
     return BASE_OK;
 }
 

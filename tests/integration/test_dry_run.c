@@ -57,8 +57,31 @@ static void a_dry_run_names_what_is_written(void **state)
     expect_fate("w0", FLAGS("--resume", "--dry-run"), "is moved away");
 }
 
+/* Price and hours that no flag names are the policy's, and only these. */
+static void an_estimate_names_what_the_policy_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flag;
+        const char *says;
+    } cases[] = {
+        {NULL, "estimate: $0.50 at most; price and hours are the policy's\n"},
+        {"--max-hours", "estimate: $0.50 at most; the price is the policy's\n"},
+        {"--max-price", "estimate: $0.50 at most; the hours are the policy's\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        training_expect(&one, &test_shared_directory, "estimate", 0,
+                        FLAGS("--mode", "ddp-nccl", "--account", "a", "--authorize", "0.50",
+                              "--dry-run", cases[i].flag, "0.5"));
+        assert_non_null(strstr(one.program.text[TEST_STDOUT], cases[i].says));
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_dry_run_names_what_is_written)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_estimate_names_what_the_policy_says),
+        cmocka_unit_test(a_dry_run_names_what_is_written),
+    };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }
