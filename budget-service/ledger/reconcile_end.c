@@ -24,6 +24,13 @@ static int64_t latest_until(const matched_line *lines, size_t count, const char 
     return latest_s;
 }
 
+/* By how much a period that is billed may lie off the run's time. */
+static int64_t slack_s(const reconciler *self, const budget_reservation *found)
+{
+    return EVIDENCE_CLOCK_SLACK_S +
+           budget_policy_granularity_seconds(self->options->policy, found->entry.vendor);
+}
+
 /* Until when every instance that the token allows is billed by these lines, wall time; 0: one is
  * not. A line that names no instance counts where there is one at most. Credits bill no time. *all:
  * each is known, so that none is left out of the proof of the end. */
@@ -53,6 +60,22 @@ static base_status billed_until(reconciler *self, const budget_reservation *foun
     return status;
 }
 
+/* Whether lines of this bill begin when the run did, or bills before had some: else an earlier part of the
+ * run may be on none. A line without a time may begin there. */
+static bool reaches_back(const reconciler *self, const budget_reservation *found,
+                         const matched_line *lines, size_t count)
+{
+    const budget_rule_reservation *rule = &found->rule;
+    const int64_t began_s = wall_of(self->ledger, rule->deadline_ms) / 1000 - rule->max_seconds;
+    bool reaches = rule->billed || rule->deadline_ms == 0;
+    for (size_t i = 0; i < count; i++) {
+        const budget_charge *charge = lines[i].charge;
+        reaches =
+            reaches || (charge->usd_micro > 0 && charge->at_s <= began_s + slack_s(self, found));
+    }
+    return reaches;
+}
+
 base_status reconcile_finalize(reconciler *self, const budget_reservation *found,
                                const matched_line *lines, size_t count)
 {
@@ -66,6 +89,9 @@ base_status reconcile_finalize(reconciler *self, const budget_reservation *found
     base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms, &all);
     if (!all && !found->entry.attested) { /* lines of one that is not attached find no run */
         bill.settling_ms = INT64_MAX;
+    }
+    if (!reaches_back(self, found, lines, count)) {
+        bill.billed_until_ms = 0;
     }
     if (bill.billed_until_ms != 0) {
         bill.billed_until_ms -= ledger->anchor.offset_ms;
@@ -84,10 +110,7 @@ bool reconcile_look_after_the_end(reconciler *self, const budget_reservation *fo
         .line_id = "",
         .known = found->rule.final,
     };
-    const int64_t granularity_s =
-        budget_policy_granularity_seconds(self->options->policy, found->entry.vendor);
-    const int64_t end_s =
-        wall_of(self->ledger, found->rule.ended_ms) / 1000 + granularity_s + EVIDENCE_CLOCK_SLACK_S;
+    const int64_t end_s = wall_of(self->ledger, found->rule.ended_ms) / 1000 + slack_s(self, found);
     for (size_t i = 0; i < count && found->rule.terminated; i++) {
         const budget_charge *charge = lines[i].charge;
         if (charge->usd_micro > 0 && charge->at_s > end_s) {

@@ -326,13 +326,18 @@ static sim_news news_of(const sim_run *run, const sim_line *lines, int count)
     return news;
 }
 
-/* Do they need nobody to look? */
-static bool agrees(const sim_run *run, const sim_news *news)
+static bool is_billed(const sim_run *run)
 {
     bool billed = false;
     for (int i = 0; i < SIM_LINES; i++) {
         billed = billed || run->known[i];
     }
+    return billed;
+}
+
+/* Do they need nobody to look? billed: by a bill before. */
+static bool agrees(const sim_run *run, bool billed, const sim_news *news)
+{
     if (run->by_hand == 0 && (!run->final || billed)) {
         return news->shrunk == 0;
     }
@@ -340,22 +345,27 @@ static bool agrees(const sim_run *run, const sim_news *news)
     return (off < 0 ? -off : off) <= 5000 * (int64_t)(news->fresh + news->changed);
 }
 
-static bool final_by(const sim_run *run, int instances, int64_t settling_s, const sim_line *lines,
-                     int count, int64_t as_of_ms)
+enum { CLOCKS_DIFFER_S = 300 };
+
+static bool final_by(const sim_run *run, bool billed, int instances, const sim_vendor *vendor,
+                     const sim_line *lines, int count, int64_t as_of_ms)
 {
     int64_t until_s = 0;
+    bool from_the_start = billed || run->deadline_ms == 0;
+    const int64_t start_s = run->deadline_ms / 1000 - 3600;
     const bool known = instances == 1 || run->attached == instances || run->attested;
     for (int i = 0; i < count; i++) {
         const bool over = lines[i].until_s * 1000 <= as_of_ms;
+        from_the_start =
+            from_the_start || (lines[i].amount > 0 &&
+                               lines[i].at_s <= start_s + vendor->granularity_s + CLOCKS_DIFFER_S);
         until_s =
             over && lines[i].amount > 0 && lines[i].until_s > until_s ? lines[i].until_s : until_s;
     }
     return run->terminated && !run->voided && as_of_ms >= run->ended_ms &&
-           ((instances == 1 && until_s * 1000 >= run->ended_ms) ||
-            (known && as_of_ms >= run->ended_ms + 1000 * settling_s));
+           ((instances == 1 && from_the_start && until_s * 1000 >= run->ended_ms) ||
+            (known && as_of_ms >= run->ended_ms + 1000 * vendor->settling_s));
 }
-
-enum { CLOCKS_DIFFER_S = 300 };
 
 static bool goes_on_after_the_end(const sim_run *run, int64_t granularity_s, const sim_line *lines,
                                   int count)
@@ -404,7 +414,8 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
     const bool refuted = goes_on || run->refuted;
     counts->after_the_end += refuted;
     const sim_news news = news_of(run, lines, count);
-    const bool agreed = agrees(run, &news);
+    const bool billed = is_billed(run);
+    const bool agreed = agrees(run, billed, &news);
     if (agreed || (news.sum > 0 && news.sum > run->by_hand)) { /* a bill of more is a fact */
         record_all(model, run, lines, count, run->by_hand != 0 || news.shrunk > 0, counts);
     }
@@ -420,8 +431,8 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
     }
     counts->matched++;
     run->final = run->final || (counts->ambiguous == 0 && !refuted &&
-                                final_by(run, sim_instances(number_of_run), vendor->settling_s,
-                                         lines, count, as_of_ms));
+                                final_by(run, billed, sim_instances(number_of_run), vendor, lines,
+                                         count, as_of_ms));
 }
 
 /* What adds to the run before what takes off it, then by id. */
