@@ -140,6 +140,13 @@ static void show_counts(const cli_args *args, const budget_reconciliation *resul
                      "acknowledge. Until then nothing is granted there\n",
                      result->frozen);
     }
+    if (result->unsettled > 0) {
+        (void)printf("%" PRIu64
+                     " matched, ended, and not final yet: %s stays reserved. Reconcile a "
+                     "bill of later (settling_hours of the policy), or say that no more comes: "
+                     "budget-service record-actual LABEL 0\n",
+                     result->unsettled, cli_usd(result->unsettled_usd_micro));
+    }
     if (result->passed_over > 0) {
         (void)printf("%" PRIu64 " line%s passed over: the period begins after %s\n",
                      result->passed_over, result->passed_over == 1 ? "" : "s",
@@ -159,14 +166,15 @@ static int show_reconciliation(const cli_args *args, const read_bill *bill,
         return exit_code;
     }
     (void)cli_object(json_pack(
-        "{s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "format",
+        "{s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "format",
         budget_bill_format_name(bill->format), "vendor", bill->bill.vendor, "matched",
         (json_int_t)result->matched, "missing_in_bill", (json_int_t)result->missing_in_bill,
         "missing_in_ledger", (json_int_t)result->missing_in_ledger, "differing",
         (json_int_t)result->differing, "unknown", (json_int_t)result->unknown, "ambiguous",
         (json_int_t)result->ambiguous, "after_the_end", (json_int_t)result->after_the_end, "frozen",
-        (json_int_t)result->frozen, "passed_over", (json_int_t)result->passed_over, "reconciled",
-        all, "differences", differences));
+        (json_int_t)result->frozen, "passed_over", (json_int_t)result->passed_over, "unsettled",
+        (json_int_t)result->unsettled, "unsettled_usd_micro",
+        (json_int_t)result->unsettled_usd_micro, "reconciled", all, "differences", differences));
     return exit_code;
 }
 

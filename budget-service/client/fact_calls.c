@@ -31,6 +31,8 @@ static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,
         .after_the_end = got->after_the_end,
         .frozen = got->frozen,
         .passed_over = got->passed_over,
+        .unsettled = got->unsettled,
+        .unsettled_usd_micro = got->unsettled_usd_micro,
     };
     for (size_t i = 0; i < got->n_differences && difference_fn != NULL; i++) {
         budget_difference difference;

@@ -96,9 +96,18 @@ base_status reconcile_finalize(reconciler *self, const budget_reservation *found
     if (bill.billed_until_ms != 0) {
         bill.billed_until_ms -= ledger->anchor.offset_ms;
     }
-    return status == BASE_OK
-               ? reservation_finalize(self->ledger, &self->caller, found->id, &bill, self->reterr)
-               : status;
+    if (status == BASE_OK) {
+        status = reservation_finalize(self->ledger, &self->caller, found->id, &bill, self->reterr);
+    }
+    budget_reservation after;
+    if (status == BASE_OK) {
+        status = reservation_load_id(self->ledger, found->id, &after, self->reterr);
+    }
+    if (status == BASE_OK && after.rule.state == BUDGET_STATE_TERMINATED_UNBILLED) {
+        self->result->unsettled++;
+        self->result->unsettled_usd_micro += after.rule.held;
+    }
+    return status;
 }
 
 bool reconcile_look_after_the_end(reconciler *self, const budget_reservation *found,

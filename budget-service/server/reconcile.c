@@ -72,6 +72,8 @@ static base_status put_result(const budget_reconciled *result, findings *all, se
     reconciled.after_the_end = (uint64_t)result->counts[BUDGET_FINDING_AFTER_THE_END];
     reconciled.frozen = (uint64_t)result->counts[BUDGET_FINDING_FROZEN];
     reconciled.passed_over = (uint64_t)result->passed_over;
+    reconciled.unsettled = (uint64_t)result->unsettled;
+    reconciled.unsettled_usd_micro = result->unsettled_usd_micro;
     reconciled.differences = all->pointers;
     reconciled.n_differences = all->count;
     return service_item_done(item, &reconciled.base, reterr);

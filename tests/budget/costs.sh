@@ -84,6 +84,16 @@ budget 8 status --check
 budget 0 account acknowledge lab/a
 budget 0 reconcile --bill bill.csv --as-of "$later"
 
+echo "== what a matching bill leaves reserved"
+run owed 1.00
+budget 0 terminated owed --evidence JOB.json
+printf 'line_id,instance_id,usd\n1,pod-owed,0.20\n' >owed.csv
+budget 0 reconcile --bill owed.csv --as-of "$later"
+out_has '1 matched, ended, and not final yet: $0.80 stays reserved'
+budget 0 record-actual owed 0
+budget 0 reconcile --bill owed.csv --as-of "$later" --json
+out_has '"unsettled":0' '"unsettled_usd_micro":0'
+
 echo "== a line that grows"
 run grows 1.00
 printf 'line_id,instance_id,usd\n1,pod-grows,0.20\n' >day.csv

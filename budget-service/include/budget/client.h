@@ -237,6 +237,8 @@ typedef struct budget_reconciliation {
     uint64_t after_the_end; /* runs that are billed for a time after their proven end */
     uint64_t frozen;        /* runs of a frozen account that need a look */
     uint64_t passed_over;   /* lines whose period begins after as_of */
+    uint64_t unsettled;     /* runs that matched and have ended, and whose cost is not final yet */
+    int64_t unsettled_usd_micro; /* what stays reserved for them */
 } budget_reconciliation;
 
 typedef void (*budget_difference_fn)(void *user, const budget_difference *difference);

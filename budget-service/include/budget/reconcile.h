@@ -95,6 +95,8 @@ typedef struct budget_reconciled {
     int64_t counts[BUDGET_FINDING_COUNT_];
     int64_t passed_over; /* lines that begin after as_of */
     int64_t recorded;    /* new actuals, corrected lines among them */
+    int64_t unsettled;   /* labels that matched and have ended, and whose cost is not final yet */
+    int64_t unsettled_usd_micro; /* what stays reserved for them */
 } budget_reconciled;
 
 /* In a batch. BASE_ERR_INVALID: two lines of the bill have the same id. */
