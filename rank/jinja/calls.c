@@ -84,7 +84,7 @@ static void bind_named(jinja_run *run, const jinja_row *row, size_t count, jinja
 jinja_value jinja_row_call(jinja_run *run, const jinja_row *row, jinja_value subject,
                            const jinja_args *args)
 {
-    jinja_call call = {.subject = subject, .args = args};
+    jinja_call call = {.subject = subject, .how = row->how, .args = args};
     const size_t count = param_count(row);
     jinja_step(run->work, 1);
     if (row->takes_any) {

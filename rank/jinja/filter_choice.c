@@ -117,9 +117,13 @@ static jinja_value filter_map(jinja_run *run, const jinja_call *call)
     return jinja_list_of(run->work, mapped, items->count, JINJA_FORM_ITERATOR);
 }
 
+enum { BY_ATTRIBUTE = 1, REJECTS = 2 };
+
 /* Those of the items whose attribute, or who themselves, pass the test, or do not. */
-static jinja_value choose(jinja_run *run, const jinja_call *call, bool by_attribute, bool takes)
+static jinja_value filter_choose(jinja_run *run, const jinja_call *call)
 {
+    const bool by_attribute = (call->how & BY_ATTRIBUTE) != 0;
+    const bool takes = (call->how & REJECTS) == 0;
     const jinja_list *items = items_of(run, call->subject);
     const jinja_args *args = call->args;
     const size_t test_place = by_attribute ? 1 : 0;
@@ -146,31 +150,14 @@ static jinja_value choose(jinja_run *run, const jinja_call *call, bool by_attrib
     return jinja_list_of(run->work, chosen, count, JINJA_FORM_ITERATOR);
 }
 
-static jinja_value filter_select(jinja_run *run, const jinja_call *call)
-{
-    return choose(run, call, false, true);
-}
-
-static jinja_value filter_reject(jinja_run *run, const jinja_call *call)
-{
-    return choose(run, call, false, false);
-}
-
-static jinja_value filter_selectattr(jinja_run *run, const jinja_call *call)
-{
-    return choose(run, call, true, true);
-}
-
-static jinja_value filter_rejectattr(jinja_run *run, const jinja_call *call)
-{
-    return choose(run, call, true, false);
-}
-
 const jinja_row jinja_choice_filters[] = {
     {.name = "map", .function = filter_map, .takes_any = true},
-    {.name = "select", .function = filter_select, .takes_any = true},
-    {.name = "reject", .function = filter_reject, .takes_any = true},
-    {.name = "selectattr", .function = filter_selectattr, .takes_any = true},
-    {.name = "rejectattr", .function = filter_rejectattr, .takes_any = true},
+    {.name = "select", .function = filter_choose, .how = 0, .takes_any = true},
+    {.name = "reject", .function = filter_choose, .how = REJECTS, .takes_any = true},
+    {.name = "selectattr", .function = filter_choose, .how = BY_ATTRIBUTE, .takes_any = true},
+    {.name = "rejectattr",
+     .function = filter_choose,
+     .how = BY_ATTRIBUTE | REJECTS,
+     .takes_any = true},
     {.name = NULL},
 };

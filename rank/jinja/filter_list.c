@@ -124,9 +124,12 @@ static jinja_value filter_unique(jinja_run *run, const jinja_call *call)
     return jinja_list_of(run->work, unique, seen.count, JINJA_FORM_ITERATOR);
 }
 
+enum { LEAST, GREATEST };
+
 /* The least or the greatest; the first of those that are equal. */
-static jinja_value extreme(jinja_run *run, const jinja_call *call, bool greatest)
+static jinja_value filter_extreme(jinja_run *run, const jinja_call *call)
 {
+    const bool greatest = call->how == GREATEST;
     const jinja_list *items = jinja_items_of(run->work, call->subject);
     jinja_value best = jinja_undefined("the least of nothing", JINJA_MISSING);
     jinja_value best_key = jinja_none();
@@ -139,16 +142,6 @@ static jinja_value extreme(jinja_run *run, const jinja_call *call, bool greatest
         }
     }
     return best;
-}
-
-static jinja_value filter_min(jinja_run *run, const jinja_call *call)
-{
-    return extreme(run, call, false);
-}
-
-static jinja_value filter_max(jinja_run *run, const jinja_call *call)
-{
-    return extreme(run, call, true);
 }
 
 static jinja_value filter_sum(jinja_run *run, const jinja_call *call)
@@ -214,8 +207,14 @@ const jinja_row jinja_list_filters[] = {
     {.name = "reverse", .function = filter_reverse},
     {.name = "sort", .function = filter_sort, .params = {"reverse", "case_sensitive", "attribute"}},
     {.name = "unique", .function = filter_unique, .params = {"case_sensitive", "attribute"}},
-    {.name = "min", .function = filter_min, .params = {"case_sensitive", "attribute"}},
-    {.name = "max", .function = filter_max, .params = {"case_sensitive", "attribute"}},
+    {.name = "min",
+     .function = filter_extreme,
+     .how = LEAST,
+     .params = {"case_sensitive", "attribute"}},
+    {.name = "max",
+     .function = filter_extreme,
+     .how = GREATEST,
+     .params = {"case_sensitive", "attribute"}},
     {.name = "sum", .function = filter_sum, .params = {"attribute", "start"}},
     {.name = "items", .function = filter_items},
     {.name = "dictsort",

@@ -21,24 +21,9 @@ static jinja_value filter_trim(jinja_run *run, const jinja_call *call)
         run->work, jinja_strip(run->work, subject_of(run, call), characters, JINJA_ENDS_BOTH));
 }
 
-static jinja_value filter_upper(jinja_run *run, const jinja_call *call)
+static jinja_value filter_letters(jinja_run *run, const jinja_call *call)
 {
-    return jinja_set_letters(run->work, subject_of(run, call), JINJA_UPPER);
-}
-
-static jinja_value filter_lower(jinja_run *run, const jinja_call *call)
-{
-    return jinja_set_letters(run->work, subject_of(run, call), JINJA_LOWER);
-}
-
-static jinja_value filter_capitalize(jinja_run *run, const jinja_call *call)
-{
-    return jinja_set_letters(run->work, subject_of(run, call), JINJA_CAPITALIZE);
-}
-
-static jinja_value filter_title(jinja_run *run, const jinja_call *call)
-{
-    return jinja_set_letters(run->work, subject_of(run, call), JINJA_TITLE_WORDS);
+    return jinja_set_letters(run->work, subject_of(run, call), (jinja_letters)call->how);
 }
 
 static jinja_value filter_replace(jinja_run *run, const jinja_call *call)
@@ -156,10 +141,10 @@ static jinja_value filter_tojson(jinja_run *run, const jinja_call *call)
 
 const jinja_row jinja_text_filters[] = {
     {.name = "trim", .function = filter_trim, .params = {"chars"}},
-    {.name = "upper", .function = filter_upper},
-    {.name = "lower", .function = filter_lower},
-    {.name = "capitalize", .function = filter_capitalize},
-    {.name = "title", .function = filter_title},
+    {.name = "upper", .function = filter_letters, .how = JINJA_UPPER},
+    {.name = "lower", .function = filter_letters, .how = JINJA_LOWER},
+    {.name = "capitalize", .function = filter_letters, .how = JINJA_CAPITALIZE},
+    {.name = "title", .function = filter_letters, .how = JINJA_TITLE_WORDS},
     {.name = "replace", .function = filter_replace, .params = {"old", "new", "count"}, .needed = 2},
     {.name = "string", .function = filter_string},
     {.name = "safe", .function = filter_string},

@@ -43,8 +43,10 @@ static jinja_value method_get(jinja_run *run, const jinja_call *call)
 
 typedef enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS } view;
 
-static jinja_value view_of(jinja_run *run, const jinja_dict *dict, view what)
+static jinja_value method_view(jinja_run *run, const jinja_call *call)
 {
+    const jinja_dict *dict = call->subject.dict;
+    const view what = (view)call->how;
     jinja_value *items = jinja_values(run->work, dict->count);
     for (size_t i = 0; i < dict->count; i++) {
         items[i] = what == VIEW_KEYS ? dict->at[i].key
@@ -53,21 +55,6 @@ static jinja_value view_of(jinja_run *run, const jinja_dict *dict, view what)
                        : jinja_tuple_of_two(run->work, dict->at[i].key, dict->at[i].value);
     }
     return jinja_list_of(run->work, items, dict->count, JINJA_FORM_VIEW);
-}
-
-static jinja_value method_keys(jinja_run *run, const jinja_call *call)
-{
-    return view_of(run, call->subject.dict, VIEW_KEYS);
-}
-
-static jinja_value method_values(jinja_run *run, const jinja_call *call)
-{
-    return view_of(run, call->subject.dict, VIEW_VALUES);
-}
-
-static jinja_value method_items(jinja_run *run, const jinja_call *call)
-{
-    return view_of(run, call->subject.dict, VIEW_ITEMS);
 }
 
 const jinja_row jinja_list_methods[] = {
@@ -86,9 +73,9 @@ const jinja_row jinja_list_methods[] = {
 
 const jinja_row jinja_dict_methods[] = {
     {.name = "get", .function = method_get, .params = {"key", "default"}, .needed = 1},
-    {.name = "keys", .function = method_keys},
-    {.name = "values", .function = method_values},
-    {.name = "items", .function = method_items},
+    {.name = "keys", .function = method_view, .how = VIEW_KEYS},
+    {.name = "values", .function = method_view, .how = VIEW_VALUES},
+    {.name = "items", .function = method_view, .how = VIEW_ITEMS},
     {.name = "update", .function = method_refused, .takes_any = true},
     {.name = "pop", .function = method_refused, .takes_any = true},
     {.name = "popitem", .function = method_refused, .takes_any = true},

@@ -111,8 +111,11 @@ static void split_at_back(jinja_work *work, const jinja_string *string, const ji
     turn(parts);
 }
 
-static jinja_value split(jinja_run *run, const jinja_call *call, bool back)
+enum { FROM_BEGIN, FROM_END };
+
+static jinja_value method_split(jinja_run *run, const jinja_call *call)
 {
+    const bool back = call->how == FROM_END;
     const jinja_string *string = call->subject.string;
     const jinja_value mark = call->slots[0];
     jinja_parts parts = {.count = 0};
@@ -127,16 +130,6 @@ static jinja_value split(jinja_run *run, const jinja_call *call, bool back)
         (back ? split_at_back : split_at)(run->work, string, mark.string, most, &parts);
     }
     return jinja_list_of(run->work, parts.at, parts.count, JINJA_FORM_LIST);
-}
-
-static jinja_value method_split(jinja_run *run, const jinja_call *call)
-{
-    return split(run, call, false);
-}
-
-static jinja_value method_rsplit(jinja_run *run, const jinja_call *call)
-{
-    return split(run, call, true);
 }
 
 static jinja_value method_splitlines(jinja_run *run, const jinja_call *call)
@@ -166,8 +159,8 @@ static jinja_value method_join(jinja_run *run, const jinja_call *call)
 }
 
 const jinja_row jinja_split_methods[] = {
-    {.name = "split", .function = method_split, .params = {"sep", "maxsplit"}},
-    {.name = "rsplit", .function = method_rsplit, .params = {"sep", "maxsplit"}},
+    {.name = "split", .function = method_split, .how = FROM_BEGIN, .params = {"sep", "maxsplit"}},
+    {.name = "rsplit", .function = method_split, .how = FROM_END, .params = {"sep", "maxsplit"}},
     {.name = "splitlines", .function = method_splitlines, .params = {"keepends"}},
     {.name = "join", .function = method_join, .params = {"iterable"}, .needed = 1},
     {.name = NULL},

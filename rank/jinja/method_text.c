@@ -17,48 +17,18 @@ static const jinja_string *need_string(jinja_run *run, jinja_value value)
     return value.string;
 }
 
-static jinja_value strip(jinja_run *run, const jinja_call *call, jinja_ends ends)
+static jinja_value method_strip(jinja_run *run, const jinja_call *call)
 {
     const jinja_value given = call->slots[0];
     const bool blanks = !jinja_is_given(given) || given.kind == JINJA_NONE;
-    return jinja_string_value(run->work,
-                              jinja_strip(run->work, call->subject.string,
-                                          blanks ? NULL : need_string(run, given), ends));
+    return jinja_string_value(run->work, jinja_strip(run->work, call->subject.string,
+                                                     blanks ? NULL : need_string(run, given),
+                                                     (jinja_ends)call->how));
 }
 
-static jinja_value method_strip(jinja_run *run, const jinja_call *call)
+static jinja_value method_letters(jinja_run *run, const jinja_call *call)
 {
-    return strip(run, call, JINJA_ENDS_BOTH);
-}
-
-static jinja_value method_lstrip(jinja_run *run, const jinja_call *call)
-{
-    return strip(run, call, JINJA_ENDS_LEFT);
-}
-
-static jinja_value method_rstrip(jinja_run *run, const jinja_call *call)
-{
-    return strip(run, call, JINJA_ENDS_RIGHT);
-}
-
-static jinja_value method_upper(jinja_run *run, const jinja_call *call)
-{
-    return jinja_set_letters(run->work, call->subject.string, JINJA_UPPER);
-}
-
-static jinja_value method_lower(jinja_run *run, const jinja_call *call)
-{
-    return jinja_set_letters(run->work, call->subject.string, JINJA_LOWER);
-}
-
-static jinja_value method_capitalize(jinja_run *run, const jinja_call *call)
-{
-    return jinja_set_letters(run->work, call->subject.string, JINJA_CAPITALIZE);
-}
-
-static jinja_value method_title(jinja_run *run, const jinja_call *call)
-{
-    return jinja_set_letters(run->work, call->subject.string, JINJA_TITLE);
+    return jinja_set_letters(run->work, call->subject.string, (jinja_letters)call->how);
 }
 
 static jinja_value method_replace(jinja_run *run, const jinja_call *call)
@@ -69,61 +39,44 @@ static jinja_value method_replace(jinja_run *run, const jinja_call *call)
                                                         : -1);
 }
 
-static bool has_end(const jinja_string *string, const jinja_string *part, bool at_begin)
+/* Which end of a string. */
+enum { BEGIN, END };
+
+static bool has_end(const jinja_string *string, const jinja_string *part, int which)
 {
     if (part->bytes > string->bytes) {
         return false;
     }
-    const size_t begin = at_begin ? 0 : string->bytes - part->bytes;
+    const size_t begin = which == BEGIN ? 0 : string->bytes - part->bytes;
     const jinja_string end = jinja_cut(string, begin, begin + part->bytes);
     return jinja_string_equal(&end, part);
 }
 
 /* A string, or one of a tuple's. */
-static jinja_value has_one_end(jinja_run *run, const jinja_call *call, bool at_begin)
+static jinja_value method_has_end(jinja_run *run, const jinja_call *call)
 {
     const jinja_value part = call->slots[0];
     if (part.kind != JINJA_LIST || part.list->form != JINJA_FORM_TUPLE) {
-        return jinja_bool(has_end(call->subject.string, need_string(run, part), at_begin));
+        return jinja_bool(has_end(call->subject.string, need_string(run, part), call->how));
     }
     for (size_t i = 0; i < part.list->count; i++) {
-        if (has_end(call->subject.string, need_string(run, part.list->at[i]), at_begin)) {
+        if (has_end(call->subject.string, need_string(run, part.list->at[i]), call->how)) {
             return jinja_bool(true);
         }
     }
     return jinja_bool(false);
 }
 
-static jinja_value method_startswith(jinja_run *run, const jinja_call *call)
-{
-    return has_one_end(run, call, true);
-}
-
-static jinja_value method_endswith(jinja_run *run, const jinja_call *call)
-{
-    return has_one_end(run, call, false);
-}
-
-static jinja_value remove_end(jinja_run *run, const jinja_call *call, bool at_begin)
+static jinja_value method_remove_end(jinja_run *run, const jinja_call *call)
 {
     const jinja_string *string = call->subject.string;
     const jinja_string *part = need_string(run, call->slots[0]);
-    if (!has_end(string, part, at_begin)) {
+    if (!has_end(string, part, call->how)) {
         return call->subject;
     }
-    return jinja_string_value(run->work, at_begin
+    return jinja_string_value(run->work, call->how == BEGIN
                                              ? jinja_cut(string, part->bytes, string->bytes)
                                              : jinja_cut(string, 0, string->bytes - part->bytes));
-}
-
-static jinja_value method_removeprefix(jinja_run *run, const jinja_call *call)
-{
-    return remove_end(run, call, true);
-}
-
-static jinja_value method_removesuffix(jinja_run *run, const jinja_call *call)
-{
-    return remove_end(run, call, false);
 }
 
 /* The place of a byte, in characters. */
@@ -171,80 +124,62 @@ static jinja_value method_count(jinja_run *run, const jinja_call *call)
 
 /* ---- of which kind all characters are ---- */
 
-static bool is_space(int32_t point)
-{
-    return jinja_is_blank(point);
-}
+enum { SPACE = 1, LETTER = 2, DIGIT = 4 };
 
-static bool is_letter(int32_t point)
+static int kind_of(int32_t point)
 {
     const utf8proc_category_t category = utf8proc_category(point);
-    return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+    return jinja_is_blank(point)                                                  ? SPACE
+           : category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO ? LETTER
+           : category == UTF8PROC_CATEGORY_ND                                     ? DIGIT
+                                                                                  : 0;
 }
 
-static bool is_digit(int32_t point)
-{
-    return utf8proc_category(point) == UTF8PROC_CATEGORY_ND;
-}
-
-static bool is_letter_or_digit(int32_t point)
-{
-    return is_letter(point) || is_digit(point);
-}
-
-static jinja_value all_are(jinja_run *run, const jinja_call *call, bool is(int32_t point))
+static jinja_value method_all_are(jinja_run *run, const jinja_call *call)
 {
     const jinja_string *string = call->subject.string;
     int32_t point = 0;
     jinja_step_bytes(run->work, string->bytes);
     for (size_t at = 0; at < string->bytes;) {
         at += jinja_point_at(string, at, &point);
-        if (!is(point)) {
+        if ((kind_of(point) & call->how) == 0) {
             return jinja_bool(false);
         }
     }
     return jinja_bool(string->bytes > 0);
 }
 
-static jinja_value method_isspace(jinja_run *run, const jinja_call *call)
-{
-    return all_are(run, call, is_space);
-}
-
-static jinja_value method_isalpha(jinja_run *run, const jinja_call *call)
-{
-    return all_are(run, call, is_letter);
-}
-
-static jinja_value method_isdigit(jinja_run *run, const jinja_call *call)
-{
-    return all_are(run, call, is_digit);
-}
-
-static jinja_value method_isalnum(jinja_run *run, const jinja_call *call)
-{
-    return all_are(run, call, is_letter_or_digit);
-}
-
 const jinja_row jinja_string_methods[] = {
-    {.name = "strip", .function = method_strip, .params = {"chars"}},
-    {.name = "lstrip", .function = method_lstrip, .params = {"chars"}},
-    {.name = "rstrip", .function = method_rstrip, .params = {"chars"}},
-    {.name = "upper", .function = method_upper},
-    {.name = "lower", .function = method_lower},
-    {.name = "capitalize", .function = method_capitalize},
-    {.name = "title", .function = method_title},
+    {.name = "strip", .function = method_strip, .how = JINJA_ENDS_BOTH, .params = {"chars"}},
+    {.name = "lstrip", .function = method_strip, .how = JINJA_ENDS_LEFT, .params = {"chars"}},
+    {.name = "rstrip", .function = method_strip, .how = JINJA_ENDS_RIGHT, .params = {"chars"}},
+    {.name = "upper", .function = method_letters, .how = JINJA_UPPER},
+    {.name = "lower", .function = method_letters, .how = JINJA_LOWER},
+    {.name = "capitalize", .function = method_letters, .how = JINJA_CAPITALIZE},
+    {.name = "title", .function = method_letters, .how = JINJA_TITLE},
     {.name = "replace", .function = method_replace, .params = {"old", "new", "count"}, .needed = 2},
-    {.name = "startswith", .function = method_startswith, .params = {"prefix"}, .needed = 1},
-    {.name = "endswith", .function = method_endswith, .params = {"suffix"}, .needed = 1},
-    {.name = "removeprefix", .function = method_removeprefix, .params = {"prefix"}, .needed = 1},
-    {.name = "removesuffix", .function = method_removesuffix, .params = {"suffix"}, .needed = 1},
+    {.name = "startswith",
+     .function = method_has_end,
+     .how = BEGIN,
+     .params = {"prefix"},
+     .needed = 1},
+    {.name = "endswith", .function = method_has_end, .how = END, .params = {"suffix"}, .needed = 1},
+    {.name = "removeprefix",
+     .function = method_remove_end,
+     .how = BEGIN,
+     .params = {"prefix"},
+     .needed = 1},
+    {.name = "removesuffix",
+     .function = method_remove_end,
+     .how = END,
+     .params = {"suffix"},
+     .needed = 1},
     {.name = "find", .function = method_find, .params = {"sub"}, .needed = 1},
     {.name = "rfind", .function = method_rfind, .params = {"sub"}, .needed = 1},
     {.name = "count", .function = method_count, .params = {"sub"}, .needed = 1},
-    {.name = "isspace", .function = method_isspace},
-    {.name = "isalpha", .function = method_isalpha},
-    {.name = "isdigit", .function = method_isdigit},
-    {.name = "isalnum", .function = method_isalnum},
+    {.name = "isspace", .function = method_all_are, .how = SPACE},
+    {.name = "isalpha", .function = method_all_are, .how = LETTER},
+    {.name = "isdigit", .function = method_all_are, .how = DIGIT},
+    {.name = "isalnum", .function = method_all_are, .how = LETTER | DIGIT},
     {.name = NULL},
 };

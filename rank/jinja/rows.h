@@ -15,10 +15,11 @@ typedef struct jinja_args {
     size_t named_count;
 } jinja_args;
 
-/* subject: what is filtered, tested, or has the method. slots: the parameters' arguments, JINJA_MISSING where none was
- * given. args: all as they were given. */
+/* subject: what is filtered, tested, or has the method. how: the row's. slots: the parameters' arguments, JINJA_MISSING
+ * where none was given. args: all as they were given. */
 typedef struct jinja_call {
     jinja_value subject;
+    int how;
     jinja_value slots[RANK_JINJA_SLOTS_MAX];
     const jinja_args *args;
 } jinja_call;
@@ -28,6 +29,7 @@ typedef jinja_value jinja_function(struct jinja_run *run, const jinja_call *call
 typedef struct jinja_row {
     const char *name;
     jinja_function *function;
+    int how; /* which of its rows, to a function that has several */
     const char *params[RANK_JINJA_SLOTS_MAX]; /* up to the first NULL */
     unsigned needed;                          /* so many must be given */
     bool takes_any;                           /* arguments are not bound */
