@@ -9,32 +9,19 @@
 
 #define ENDLESS "--ranks", "2", "--steps", "100000000", "--transport", "tcp"
 
-/* Waits until both hosts train. */
-static void wait_for_steps(void)
-{
-    several_wait_says(0, "step 1/");
-}
-
+/* Starts both hosts, and waits until they train. */
 static void start_two(const char *name, const several *job)
 {
-    several_make_key(name);
-    several_start_head(job, name);
-    several_start(1, job, several_no_flags);
-    wait_for_steps();
-}
-
-static pid_t launcher_pid(int node)
-{
-    return several_runs[node].program.pid;
+    several_start_all(name, job);
+    several_wait_says(0, "step 1/");
 }
 
 /* Kills that node's launcher; the other one ends with 1, and says why. */
 static void kill_launcher(int node, const char *says)
 {
-    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    const several job = SEVERAL("2", ENDLESS);
     start_two(node == 0 ? "head" : "agent", &job);
-    (void)kill(launcher_pid(node), SIGKILL);
-    several_expect(node, 128 + SIGKILL);
+    several_kill(node);
     several_expect(1 - node, 1);
     several_assert_says(1 - node, says);
     test_program_wait_no_children();
@@ -50,15 +37,14 @@ static void a_killed_agent_is_a_lost_host(void **state)
  * machine the head may have ended before. */
 static bool comes_back_too_late(void)
 {
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     static const char until_killed[] =
         "trap : TERM; echo $RANK is up; while :; do sleep 0.05; done";
     const char *const flags[] = {"--join-timeout", "3", "--", "sh", "-c", until_killed, NULL};
     several_start(0, &job, flags);
     several_start(1, &job, flags);
     test_program_wait_text(&several_runs[0].program, TEST_STDOUT, "[rank 1] 1 is up");
-    (void)kill(launcher_pid(1), SIGKILL);
-    several_expect(1, 128 + SIGKILL);
+    several_kill(1);
     several_start(1, &job, flags);
     const int exit_code = test_program_wait(&several_runs[1].program);
     several_expect(0, 1);
@@ -90,14 +76,13 @@ static void a_killed_head_ends_all(void **state)
 static void a_killed_rank_is_named(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    const several job = SEVERAL("2", ENDLESS);
     for (int node = 0; node < 2; node++) {
         char says[64];
         start_two(node == 0 ? "rank-0" : "rank-1", &job);
-        const pid_t rank = several_only_child(launcher_pid(node));
+        const pid_t rank = several_only_child(several_pid(node));
         (void)kill(rank, SIGKILL);
-        several_expect(0, 128 + SIGKILL);
-        several_expect(1, 128 + SIGKILL);
+        several_expect_all(2, 128 + SIGKILL);
         (void)snprintf(says, sizeof says, "rank %d (pid %d) was ended by SIGKILL", node, rank);
         several_assert_says(0, says);
         several_assert_says(1, says);
@@ -109,13 +94,12 @@ static void an_exit_code_comes_through(void **state)
 {
     (void)state;
     several_make_key("exit");
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     const char *const flags[] = {"--", "sh", "-c", "[ $RANK = 0 ] && exec sleep 1000; exit 7",
                                  NULL};
     several_start(0, &job, flags);
     several_start(1, &job, flags);
-    several_expect(0, 7);
-    several_expect(1, 7);
+    several_expect_all(2, 7);
     several_assert_says(0, "rank 1 (pid ");
     several_assert_says(0, "exited with code 7");
     test_program_assert_no_children();
@@ -124,12 +108,11 @@ static void an_exit_code_comes_through(void **state)
 static void either_user_may_end_it(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    const several job = SEVERAL("2", ENDLESS);
     for (int node = 0; node < 2; node++) {
         start_two(node == 0 ? "user-0" : "user-1", &job);
-        (void)kill(launcher_pid(node), SIGINT);
-        several_expect(0, 128 + SIGINT);
-        several_expect(1, 128 + SIGINT);
+        (void)kill(several_pid(node), SIGINT);
+        several_expect_all(2, 128 + SIGINT);
         several_assert_says(0, "ending after the current step");
         size_t bytes = 0;
         free(training_file(&several_runs[0], "state-rank-1.safetensors", &bytes));
@@ -147,25 +130,23 @@ static void a_user_may_end_it_while_states_come(void **state)
     char pid[16];
     size_t bytes = 0;
     (void)state;
-    const several job = {
-        several_address, "2", NULL, {"--ranks", "2", "--transport", "tcp", "--width", "256", NULL}};
+    const several job = SEVERAL("2", "--ranks", "2", "--transport", "tcp", "--width", "256");
     start_two("states", &job);
-    (void)snprintf(pid, sizeof pid, "%d", several_only_child(launcher_pid(1)));
-    (void)kill(launcher_pid(1), SIGSTOP); /* it notices no end, and sends nothing */
+    (void)snprintf(pid, sizeof pid, "%d", several_only_child(several_pid(1)));
+    (void)kill(several_pid(1), SIGSTOP); /* it notices no end, and sends nothing */
     several_run_quietly(FLAGS("/bin/sh", "-c", ended, pid), 0);
     if (!test_hosts_slow(1, 0, "4mbit")) {
-        (void)kill(launcher_pid(1), SIGCONT);
-        several_expect_all(2);
+        (void)kill(several_pid(1), SIGCONT);
+        several_expect_all(2, 0);
         skip();
     }
-    (void)kill(launcher_pid(1), SIGCONT);
+    (void)kill(several_pid(1), SIGCONT);
     (void)snprintf(file, sizeof file, "%s/state-rank-1.safetensors.part", several_runs[0].out);
     several_run_quietly(FLAGS("/bin/sh", "-c", begun, file), 0);
-    (void)kill(launcher_pid(0), SIGINT);
+    (void)kill(several_pid(0), SIGINT);
     several_wait_says(0, "Ctrl-C: ");
     test_hosts_fast(1, 0);
-    several_expect(0, 128 + SIGINT);
-    several_expect(1, 128 + SIGINT);
+    several_expect_all(2, 128 + SIGINT);
     free(training_file(&several_runs[0], "state-rank-1.safetensors", &bytes));
     assert_true(bytes > 0);
     test_program_assert_no_children();
@@ -174,13 +155,12 @@ static void a_user_may_end_it_while_states_come(void **state)
 static void a_cut_link_loses_the_host(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "7", NULL}};
+    const several job = SEVERAL("2", ENDLESS, "--host-timeout", "7");
     start_two("cut", &job);
     test_hosts_link(0, 1, false);
     several_wait_says(0, "host host-1 (node 1): no heartbeat for");
     several_wait_says(0, "host host-1 (node 1) is lost: no heartbeat for");
-    several_expect(0, 1);
-    several_expect(1, 1);
+    several_expect_all(2, 1);
     several_assert_says(1, "the head at tcp://10.77.0.1:29400 is lost: no heartbeat for");
     for (int node = 0; node < 2; node++) {
         const long silence_s = test_program_number_after(&several_runs[node].program, TEST_STDERR,
@@ -194,7 +174,7 @@ static void a_cut_link_loses_the_host(void **state)
 static void a_link_that_comes_back_loses_nothing(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "40", NULL}};
+    const several job = SEVERAL("2", ENDLESS, "--host-timeout", "40");
     start_two("back", &job);
     test_hosts_link(0, 1, false);
     several_wait_says(0, "host host-1 (node 1): no heartbeat for");
@@ -202,39 +182,36 @@ static void a_link_that_comes_back_loses_nothing(void **state)
     test_hosts_link(0, 1, true);
     several_wait_says(0, "host host-1 (node 1) is back");
     several_wait_says(1, "the head is back");
-    (void)kill(launcher_pid(0), SIGINT);
-    several_expect(0, 128 + SIGINT);
-    several_expect(1, 128 + SIGINT);
+    (void)kill(several_pid(0), SIGINT);
+    several_expect_all(2, 128 + SIGINT);
     test_program_assert_no_children();
 }
 
 static void ctrl_z_pauses_nobody(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    const several job = SEVERAL("2", ENDLESS);
     start_two("ctrl-z", &job);
     for (int node = 0; node < 2; node++) {
-        (void)kill(launcher_pid(node), SIGTSTP);
+        (void)kill(several_pid(node), SIGTSTP);
         several_wait_says(node, "Ctrl-Z: a job on several hosts is not paused");
     }
-    (void)kill(launcher_pid(0), SIGINT);
-    several_expect(0, 128 + SIGINT);
-    several_expect(1, 128 + SIGINT);
+    (void)kill(several_pid(0), SIGINT);
+    several_expect_all(2, 128 + SIGINT);
     test_program_assert_no_children();
 }
 
 static void a_stopped_rank_is_shown(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    const several job = SEVERAL("2", ENDLESS);
     start_two("stopped", &job);
-    const pid_t rank = several_only_child(launcher_pid(1));
+    const pid_t rank = several_only_child(several_pid(1));
     (void)kill(rank, SIGSTOP);
     several_wait_says(0, "is stopped by SIGSTOP; the job waits 40 s for it");
     (void)kill(rank, SIGCONT);
-    (void)kill(launcher_pid(0), SIGTERM);
-    several_expect(0, 128 + SIGTERM);
-    several_expect(1, 128 + SIGTERM);
+    (void)kill(several_pid(0), SIGTERM);
+    several_expect_all(2, 128 + SIGTERM);
     test_program_assert_no_children();
 }
 
@@ -244,17 +221,17 @@ static void an_agent_may_leave_before_the_beginning(void **state)
     (void)state;
     static const int causes[] = {SIGKILL, SIGINT};
     several_make_key("early");
-    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
+    const several job = SEVERAL("3", "--ranks", "3");
     for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++) {
         several_start_head(&job, causes[i] == SIGKILL ? "killed" : "left");
         several_start(1, &job, several_no_flags);
         several_wait_says(0, "host host-1 (node 1) has joined");
-        (void)kill(launcher_pid(1), causes[i]);
+        (void)kill(several_pid(1), causes[i]);
         several_expect(1, 128 + causes[i]);
         several_wait_says(0, "host host-1 (node 1) has left before the job began");
         several_start(1, &job, several_no_flags);
         several_start(2, &job, several_no_flags);
-        several_expect_all(3);
+        several_expect_all(3, 0);
         test_program_assert_no_children();
     }
 }
@@ -264,16 +241,15 @@ static void a_head_may_die_before_the_beginning(void **state)
 {
     (void)state;
     several_make_key("anew");
-    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
+    const several job = SEVERAL("3", "--ranks", "3");
     several_start_head(&job, "anew-1");
     several_start(1, &job, several_no_flags);
     several_wait_says(1, "joined run");
-    (void)kill(launcher_pid(0), SIGKILL);
-    several_expect(0, 128 + SIGKILL);
+    several_kill(0);
     several_wait_says(1, "waiting for the head at tcp://10.77.0.1:29400: ");
     several_start_head(&job, "anew-2");
     several_start(2, &job, several_no_flags);
-    several_expect_all(3);
+    several_expect_all(3, 0);
     test_program_assert_no_children();
 }
 
@@ -281,16 +257,16 @@ static void a_stopped_agent_is_given_up_before_the_beginning(void **state)
 {
     (void)state;
     several_make_key("still");
-    const several job = {several_address, "3", NULL, {"--ranks", "3", "--host-timeout", "3", NULL}};
+    const several job = SEVERAL("3", "--ranks", "3", "--host-timeout", "3");
     several_start_head(&job, "still");
     several_start(1, &job, several_no_flags);
     several_wait_says(1, "joined run");
-    (void)kill(launcher_pid(1), SIGSTOP);
+    (void)kill(several_pid(1), SIGSTOP);
     several_wait_says(0, "host host-1 (node 1) has left before the job began: no heartbeat for");
-    (void)kill(launcher_pid(1), SIGCONT);
+    (void)kill(several_pid(1), SIGCONT);
     several_expect(1, 1);
     several_assert_says(1, "the head at tcp://10.77.0.1:29400 is lost: no heartbeat for");
-    (void)kill(launcher_pid(0), SIGTERM);
+    (void)kill(several_pid(0), SIGTERM);
     several_expect(0, 128 + SIGTERM);
     test_program_assert_no_children();
 }
@@ -299,17 +275,16 @@ static void a_head_may_stand_still_before_the_beginning(void **state)
 {
     (void)state;
     several_make_key("waits");
-    const several job = {
-        several_address, "3", NULL, {"--ranks", "3", "--host-timeout", "40", NULL}};
+    const several job = SEVERAL("3", "--ranks", "3", "--host-timeout", "40");
     several_start_head(&job, "waits");
     several_start(1, &job, several_no_flags);
     several_wait_says(1, "joined run");
-    (void)kill(launcher_pid(0), SIGSTOP);
+    (void)kill(several_pid(0), SIGSTOP);
     several_wait_says(1, "the head: no heartbeat for");
-    (void)kill(launcher_pid(0), SIGCONT);
+    (void)kill(several_pid(0), SIGCONT);
     several_wait_says(1, "the head is back");
     several_start(2, &job, several_no_flags);
-    several_expect_all(3);
+    several_expect_all(3, 0);
     assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "no heartbeat"));
     test_program_assert_no_children();
 }
@@ -318,13 +293,12 @@ static void a_user_may_end_it_before_the_beginning(void **state)
 {
     (void)state;
     several_make_key("before");
-    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
+    const several job = SEVERAL("3", "--ranks", "3");
     several_start_head(&job, "before");
     several_start(1, &job, several_no_flags);
     several_wait_says(0, "host host-1 (node 1) has joined");
-    (void)kill(launcher_pid(0), SIGINT);
-    several_expect(0, 128 + SIGINT);
-    several_expect(1, 128 + SIGINT);
+    (void)kill(several_pid(0), SIGINT);
+    several_expect_all(2, 128 + SIGINT);
     several_assert_says(1, "ended before all hosts had joined");
     test_program_assert_no_children();
 }

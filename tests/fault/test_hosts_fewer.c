@@ -21,17 +21,6 @@ enum { STEPS = TEST_HAS_ASAN ? 100 : 300 };
 static char steps[16];
 static training_run quiet; /* nobody disturbed it */
 
-static pid_t launcher_pid(int node)
-{
-    return several_runs[node].program.pid;
-}
-
-static void kill_launcher(int node)
-{
-    (void)kill(launcher_pid(node), SIGKILL);
-    several_expect(node, 128 + SIGKILL);
-}
-
 static void assert_bits_of_quiet(void)
 {
     training_assert_same_file(&quiet, "state-rank-0.safetensors", &several_runs[0],
@@ -83,13 +72,10 @@ static void a_killed_host_leaves_the_bits(void **state)
         char name[16];
         size_t bytes = 0;
         (void)snprintf(name, sizeof name, "killed-%zu", i);
-        const several job = {
-            several_address,
-            "2",
-            NULL,
-            {TWO, AGAIN, "--steps", steps, "--join-timeout", "1", "--zero", zero[i], NULL}};
-        several_start_two(name, &job);
-        kill_launcher(1);
+        const several job =
+            SEVERAL("2", TWO, AGAIN, "--steps", steps, "--join-timeout", "1", "--zero", zero[i]);
+        several_start_saving(name, &job);
+        several_kill(1);
         several_expect(0, 0);
         several_assert_says(0, "attempt 2 of at most 6: host host-1 (node 1) is missing; going on "
                                "with 1 host, 1 rank x 4 micro-batches from step ");
@@ -116,17 +102,14 @@ static void a_killed_host_leaves_the_bits(void **state)
 static void a_lost_host_is_awaited_once(void **state)
 {
     (void)state;
-    const several job = {several_address,
-                         "2",
-                         NULL,
-                         {TWO, AGAIN, "--steps", "100000000", "--join-timeout", "1", NULL}};
-    several_start_two("once", &job);
-    kill_launcher(1);
+    const several job = SEVERAL("2", TWO, AGAIN, "--steps", "100000000", "--join-timeout", "1");
+    several_start_saving("once", &job);
+    several_kill(1);
     several_wait_says(0, "going on with 1 host, 1 rank x 4 micro-batches");
     several_wait_says(0, "--resume: goes on after step ");
-    (void)kill(several_only_child(launcher_pid(0)), SIGKILL);
+    (void)kill(several_only_child(several_pid(0)), SIGKILL);
     several_wait_says(0, "attempt 3 of at most 6: host host-1 (node 1) is missing; going on");
-    (void)kill(launcher_pid(0), SIGTERM);
+    (void)kill(several_pid(0), SIGTERM);
     several_expect(0, 128 + SIGTERM);
     int waits = 0;
     for (const char *at = several_runs[0].program.text[TEST_STDERR];
@@ -141,12 +124,9 @@ static void a_lost_host_is_awaited_once(void **state)
 static void a_host_may_leave_and_come_again(void **state)
 {
     (void)state;
-    const several job = {several_address,
-                         "2",
-                         NULL,
-                         {TWO, AGAIN, "--steps", "100000000", "--join-timeout", LONG, NULL}};
-    several_start_two("leaves", &job);
-    (void)kill(launcher_pid(1), SIGTERM);
+    const several job = SEVERAL("2", TWO, AGAIN, "--steps", "100000000", "--join-timeout", LONG);
+    several_start_saving("leaves", &job);
+    (void)kill(several_pid(1), SIGTERM);
     several_expect(1, 128 + SIGTERM);
     several_assert_says(1, "the head is asked to let this host go");
     several_wait_says(0, "host host-1 (node 1) leaves the job: its user has ended its launcher "
@@ -155,13 +135,12 @@ static void a_host_may_leave_and_come_again(void **state)
     several_start(1, &job, several_no_flags);
     several_wait_says(1, "the job runs on other hosts: this one waits");
     several_wait_says(0, "--resume: goes on after step ");
-    (void)kill(several_only_child(launcher_pid(0)), SIGKILL);
+    (void)kill(several_only_child(several_pid(0)), SIGKILL);
     several_wait_says(0, "starting again: attempt 3");
     several_wait_says(1, "joined run");
     several_wait_says(0, "host host-1 (node 1) has joined");
-    (void)kill(launcher_pid(0), SIGTERM);
-    several_expect(0, 128 + SIGTERM);
-    several_expect(1, 128 + SIGTERM);
+    (void)kill(several_pid(0), SIGTERM);
+    several_expect_all(2, 128 + SIGTERM);
     test_program_assert_no_children();
 }
 
@@ -170,23 +149,15 @@ static void a_host_that_is_not_needed_waits(void **state)
 {
     (void)state;
     static training_run three;
-    several_make_key("three");
-    const several whole = {several_address, "3", NULL, {"--ranks", "3", "--steps", steps, NULL}};
-    several_start_head(&whole, "three");
-    several_start(1, &whole, several_no_flags);
-    several_start(2, &whole, several_no_flags);
-    several_expect_all(3);
+    const several whole = SEVERAL("3", "--ranks", "3", "--steps", steps);
+    several_start_all("three", &whole);
+    several_expect_all(3, 0);
     three = several_runs[0];
-    const several job = {several_address,
-                         "3",
-                         NULL,
-                         {"--ranks", "3", AGAIN, "--steps", steps, "--join-timeout", "1", NULL}};
-    several_make_key("waits");
-    several_start_head(&job, "waits");
-    several_start(1, &job, several_no_flags);
-    several_start(2, &job, several_no_flags);
+    const several job =
+        SEVERAL("3", "--ranks", "3", AGAIN, "--steps", steps, "--join-timeout", "1");
+    several_start_all("waits", &job);
     several_wait_checkpoint(10);
-    kill_launcher(1);
+    several_kill(1);
     several_expect(0, 0);
     several_expect(2, 0);
     several_assert_says(0, "going on with 1 host, 1 rank x 3 micro-batches from step ");
@@ -201,12 +172,11 @@ static void a_host_that_is_not_needed_waits(void **state)
 static void a_job_begins_with_those_that_come(void **state)
 {
     (void)state;
-    const several job = {
-        several_address, "2", NULL, {TWO, AGAIN, "--steps", steps, "--join-timeout", "1", NULL}};
-    several_start_two("head", &job);
-    kill_launcher(0);
+    const several job = SEVERAL("2", TWO, AGAIN, "--steps", steps, "--join-timeout", "1");
+    several_start_saving("head", &job);
+    several_kill(0);
     several_wait_says(1, "and it is called again");
-    (void)kill(launcher_pid(1), SIGTERM);
+    (void)kill(several_pid(1), SIGTERM);
     several_expect(1, 128 + SIGTERM);
     several_start_head(&job, "head");
     several_expect(0, 0);
@@ -218,18 +188,12 @@ static void a_job_begins_with_those_that_come(void **state)
 static void fewer_than_least_end_it(void **state)
 {
     (void)state;
-    const several job = {several_address,
-                         "3",
-                         NULL,
-                         {"--ranks", "3", AGAIN, "--min-nodes", "2", "--steps", "100000000",
-                          "--join-timeout", "1", NULL}};
-    several_make_key("least");
-    several_start_head(&job, "least");
-    several_start(1, &job, several_no_flags);
-    several_start(2, &job, several_no_flags);
+    const several job = SEVERAL("3", "--ranks", "3", AGAIN, "--min-nodes", "2", "--steps",
+                                "100000000", "--join-timeout", "1");
+    several_start_all("least", &job);
     several_wait_checkpoint(10);
-    (void)kill(launcher_pid(1), SIGKILL);
-    kill_launcher(2);
+    (void)kill(several_pid(1), SIGKILL);
+    several_kill(2);
     several_expect(1, 128 + SIGKILL);
     several_expect(0, 1);
     several_assert_says(0, "2 of 3 hosts have not joined within 1 s, and --min-nodes is 2: node 1, "
@@ -241,24 +205,17 @@ static void fewer_than_least_end_it(void **state)
 static void who_leaves_last_ends_it(void **state)
 {
     (void)state;
-    const several job = {several_address,
-                         "3",
-                         NULL,
-                         {"--ranks", "3", AGAIN, "--min-nodes", "2", "--steps", "100000000", NULL}};
-    several_make_key("last");
-    several_start_head(&job, "last");
-    several_start(1, &job, several_no_flags);
-    several_start(2, &job, several_no_flags);
+    const several job =
+        SEVERAL("3", "--ranks", "3", AGAIN, "--min-nodes", "2", "--steps", "100000000");
+    several_start_all("last", &job);
     several_wait_checkpoint(10);
-    (void)kill(launcher_pid(0), SIGSTOP);
-    (void)kill(launcher_pid(1), SIGTERM);
-    (void)kill(launcher_pid(2), SIGTERM);
+    (void)kill(several_pid(0), SIGSTOP);
+    (void)kill(several_pid(1), SIGTERM);
+    (void)kill(several_pid(2), SIGTERM);
     several_wait_says(1, "the head is asked to let this host go");
     several_wait_says(2, "the head is asked to let this host go");
-    (void)kill(launcher_pid(0), SIGCONT);
-    for (int node = 0; node < 3; node++) {
-        several_expect(node, 128 + SIGTERM);
-    }
+    (void)kill(several_pid(0), SIGCONT);
+    several_expect_all(3, 128 + SIGTERM);
     several_assert_says(0, "leaves the job: its user has ended its launcher (SIGTERM)");
     assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "attempt 2"));
     test_program_wait_no_children();
@@ -268,11 +225,9 @@ static int set_up(void **state)
 {
     (void)test_shared_directory_make(state);
     (void)snprintf(steps, sizeof steps, "%d", STEPS);
-    several_make_key("quiet");
-    const several job = {several_address, "2", NULL, {TWO, "--steps", steps, NULL}};
-    several_start_head(&job, "quiet");
-    several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    const several job = SEVERAL("2", TWO, "--steps", steps);
+    several_start_all("quiet", &job);
+    several_expect_all(2, 0);
     quiet = several_runs[0];
     return 0;
 }

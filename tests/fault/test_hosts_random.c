@@ -76,11 +76,8 @@ static bool is_right(victim which, int sent, const int *exit_codes)
 static void run_job(uint64_t seed)
 {
     static const char *const join[] = {"--join-timeout", "10", NULL};
-    const several job = {
-        several_address,
-        "2",
-        NULL,
-        {"--ranks", "2", "--join-timeout", "10", "--host-timeout", "40", "--overwrite", NULL}};
+    const several job =
+        SEVERAL("2", "--ranks", "2", "--join-timeout", "10", "--host-timeout", "40", "--overwrite");
     uint64_t random = seed;
     int exit_codes[2];
     const victim which = (victim)(base_splitmix_next(&random) % VICTIMS);

@@ -17,11 +17,6 @@ enum { STEPS = TEST_HAS_ASAN ? 100 : 300 };
 static char steps[16];
 static training_run quiet; /* nobody disturbed it */
 
-static pid_t launcher_pid(int node)
-{
-    return several_runs[node].program.pid;
-}
-
 /* Nobody says that another attempt begins. */
 static void assert_not_again(void)
 {
@@ -51,15 +46,14 @@ static json_int_t number(const char *key)
 static void killed_ranks_cost_only_time(void **state)
 {
     (void)state;
-    const several job = {
-        several_address, "2", NULL, {SAVED, "--steps", steps, "--max-restarts", "2", NULL}};
-    several_start_two("ranks", &job);
-    (void)kill(several_only_child(launcher_pid(1)), SIGKILL);
+    const several job = SEVERAL("2", SAVED, "--steps", steps, "--max-restarts", "2");
+    several_start_saving("ranks", &job);
+    (void)kill(several_only_child(several_pid(1)), SIGKILL);
     several_wait_says(0, "starting again: attempt 2 of at most 3");
     several_wait_says(1, "this host joins again for the next attempt");
     several_wait_says(0, "--resume: goes on after step ");
-    (void)kill(several_only_child(launcher_pid(0)), SIGKILL);
-    several_expect_all(2);
+    (void)kill(several_only_child(several_pid(0)), SIGKILL);
+    several_expect_all(2, 0);
     several_assert_says(0, "starting again: attempt 3 of at most 3");
     several_assert_says(1, "is done");
     assert_bits_of_quiet();
@@ -72,13 +66,11 @@ static void killed_ranks_cost_only_time(void **state)
 static void a_killed_launcher_may_come_again(void **state)
 {
     (void)state;
-    const several job = {
-        several_address, "2", NULL, {SAVED, "--steps", steps, "--max-restarts", "1", NULL}};
-    several_start_two("launcher", &job);
-    (void)kill(launcher_pid(1), SIGKILL);
-    several_expect(1, 128 + SIGKILL);
+    const several job = SEVERAL("2", SAVED, "--steps", steps, "--max-restarts", "1");
+    several_start_saving("launcher", &job);
+    several_kill(1);
     several_start(1, &job, several_no_flags); /* it may come before the attempt has ended */
-    several_expect_all(2);
+    several_expect_all(2, 0);
     several_assert_says(0, "host host-1 (node 1) is lost: its launcher's connection has ended");
     assert_bits_of_quiet();
     test_program_wait_no_children();
@@ -89,13 +81,12 @@ static void one_that_wakes_up_late_is_refused(void **state)
 {
     (void)state;
     static training_run late;
-    const several job = {
-        several_address, "2", NULL, {ENDLESS, "--max-restarts", "1", "--host-timeout", "3", NULL}};
+    const several job = SEVERAL("2", ENDLESS, "--max-restarts", "1", "--host-timeout", "3");
     several_make_key("late");
     several_start_head(&job, "late");
     several_start(1, &job, FLAGS("--join-timeout", "2"));
     several_wait_checkpoint(10);
-    (void)kill(launcher_pid(1), SIGSTOP);
+    (void)kill(several_pid(1), SIGSTOP);
     several_wait_says(0, "host host-1 (node 1) is lost: no heartbeat for");
     several_wait_says(0, "starting again: attempt 2");
     late = several_runs[1];
@@ -104,9 +95,8 @@ static void one_that_wakes_up_late_is_refused(void **state)
     (void)kill(late.program.pid, SIGCONT);
     assert_int_equal(test_program_wait(&late.program), 2);
     assert_has(late.program.text[TEST_STDERR], "node 1 is in the job already: host host-1");
-    (void)kill(launcher_pid(0), SIGINT);
-    several_expect(0, 128 + SIGINT);
-    several_expect(1, 128 + SIGINT);
+    (void)kill(several_pid(0), SIGINT);
+    several_expect_all(2, 128 + SIGINT);
     assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "attempt 3"));
     test_program_wait_no_children();
 }
@@ -115,17 +105,14 @@ static void one_that_wakes_up_late_is_refused(void **state)
 static void a_link_may_be_cut(void **state)
 {
     (void)state;
-    const several job = {
-        several_address,
-        "2",
-        NULL,
-        {SAVED, "--steps", steps, "--max-restarts", "2", "--host-timeout", "3", NULL}};
-    several_start_two("link", &job);
+    const several job =
+        SEVERAL("2", SAVED, "--steps", steps, "--max-restarts", "2", "--host-timeout", "3");
+    several_start_saving("link", &job);
     test_hosts_link(0, 1, false);
     several_wait_says(0, "starting again: attempt 2 of at most 3");
     several_wait_says(1, "this host's ranks are ended, and it is called again");
     test_hosts_link(0, 1, true);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     assert_bits_of_quiet();
     test_program_assert_no_children();
 }
@@ -134,13 +121,12 @@ static void a_link_may_be_cut(void **state)
 static void restarts_are_used_up(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, "--max-restarts", "1", NULL}};
-    several_start_two("used-up", &job);
-    (void)kill(several_only_child(launcher_pid(0)), SIGKILL);
+    const several job = SEVERAL("2", ENDLESS, "--max-restarts", "1");
+    several_start_saving("used-up", &job);
+    (void)kill(several_only_child(several_pid(0)), SIGKILL);
     several_wait_says(0, "--resume: goes on after step ");
-    (void)kill(several_only_child(launcher_pid(1)), SIGKILL);
-    several_expect(0, 128 + SIGKILL);
-    several_expect(1, 128 + SIGKILL);
+    (void)kill(several_only_child(several_pid(1)), SIGKILL);
+    several_expect_all(2, 128 + SIGKILL);
     several_assert_says(0, "the same command goes on after step ");
     several_assert_says(1, "error: rank 1 (pid ");
     test_program_assert_no_children();
@@ -149,10 +135,9 @@ static void restarts_are_used_up(void **state)
 static void a_host_that_stays_away_ends_it(void **state)
 {
     (void)state;
-    const several job = {
-        several_address, "2", NULL, {ENDLESS, "--max-restarts", "5", "--join-timeout", "2", NULL}};
-    several_start_two("away", &job);
-    (void)kill(launcher_pid(1), SIGKILL);
+    const several job = SEVERAL("2", ENDLESS, "--max-restarts", "5", "--join-timeout", "2");
+    several_start_saving("away", &job);
+    (void)kill(several_pid(1), SIGKILL);
     several_expect(0, 1);
     several_expect(1, 128 + SIGKILL);
     several_assert_says(0, "1 of 2 hosts have not joined within 2 s: node 1");
@@ -164,13 +149,12 @@ static void a_host_that_stays_away_ends_it(void **state)
 static void a_killed_head_ends_it(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, "--max-restarts", "5", NULL}};
+    const several job = SEVERAL("2", ENDLESS, "--max-restarts", "5");
     several_make_key("head");
     several_start_head(&job, "head");
     several_start(1, &job, FLAGS("--join-timeout", "2"));
     several_wait_checkpoint(10);
-    (void)kill(launcher_pid(0), SIGKILL);
-    several_expect(0, 128 + SIGKILL);
+    several_kill(0);
     several_expect(1, 1);
     several_assert_says(1, "the head at tcp://10.77.0.1:29400 is lost: its connection has ended");
     several_assert_says(1, "no head at tcp://10.77.0.1:29400 within 2 s");
@@ -184,22 +168,17 @@ static void what_helps_is_tried(void **state)
     char file[SEVERAL_PATH_BYTES];
     (void)state;
     several_make_key("tried");
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     (void)snprintf(file, sizeof file, "%s", test_directory_path(&test_shared_directory, "been"));
     const char *const program[] = {"--max-restarts", "1", "--", "sh", "-c", twice, file, NULL};
     several_start(0, &job, program);
     several_start(1, &job, program);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     several_assert_says(0, "exited with code 7");
-    const several wrong = {several_address,
-                           "2",
-                           NULL,
-                           {SAVED, "--max-restarts", "5", "--steps", "30", "--lr", "100",
-                            "--weight-decay", "100", NULL}};
-    several_start_head(&wrong, "not-finite");
-    several_start(1, &wrong, several_no_flags);
-    several_expect(0, 1);
-    several_expect(1, 1);
+    const several wrong = SEVERAL("2", SAVED, "--max-restarts", "5", "--steps", "30", "--lr", "100",
+                                  "--weight-decay", "100");
+    several_start_hosts("not-finite", &wrong);
+    several_expect_all(2, 1);
     several_assert_says(0, "finite");
     assert_not_again();
     test_program_assert_no_children();
@@ -209,26 +188,19 @@ static void what_helps_is_tried(void **state)
 static void a_user_may_end_it_between_two_attempts(void **state)
 {
     (void)state;
-    const several job = {several_address,
-                         "3",
-                         NULL,
-                         {"--ranks", "3", "--steps", "100000000", "--transport", "tcp",
-                          "--save-every", "10", "--resume", "--max-restarts", "5", NULL}};
+    const several job = SEVERAL("3", "--ranks", "3", "--steps", "100000000", "--transport", "tcp",
+                                "--save-every", "10", "--resume", "--max-restarts", "5");
     for (int again = 0; again < 2; again++) {
-        several_make_key(again == 0 ? "user" : "at-once");
-        several_start_head(&job, again == 0 ? "user" : "at-once");
-        several_start(1, &job, several_no_flags);
-        several_start(2, &job, several_no_flags);
+        several_start_all(again == 0 ? "user" : "at-once", &job);
         several_wait_checkpoint(10);
-        (void)kill(launcher_pid(2), SIGKILL);
+        (void)kill(several_pid(2), SIGKILL);
         several_wait_says(0, "starting again: attempt 2");
         if (again == 0) {
             several_wait_says(0, "for 2 more hosts");
             several_wait_says(1, "this host joins again");
         }
-        (void)kill(launcher_pid(0), SIGINT);
-        several_expect(0, 128 + SIGINT);
-        several_expect(1, 128 + SIGINT);
+        (void)kill(several_pid(0), SIGINT);
+        several_expect_all(2, 128 + SIGINT);
         several_expect(2, 128 + SIGKILL);
         several_assert_says(1, "ended before all hosts had joined again");
         test_program_wait_no_children();
@@ -239,20 +211,16 @@ static void a_user_may_end_it_between_two_attempts(void **state)
 static void a_user_may_end_it_while_an_attempt_ends(void **state)
 {
     (void)state;
-    const several job = {several_address,
-                         "2",
-                         NULL,
-                         {ENDLESS, "--max-restarts", "5", "--join-timeout", "1000", NULL}};
+    const several job = SEVERAL("2", ENDLESS, "--max-restarts", "5", "--join-timeout", "1000");
     for (int i = 0; i < 3; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "ending-%d", i);
-        several_start_two(name, &job);
-        (void)kill(launcher_pid(1), SIGKILL);
-        several_expect(1, 128 + SIGKILL);
+        several_start_saving(name, &job);
+        several_kill(1);
         if (i > 0) { /* some time within that second, or before it */
             (void)usleep(i * 100 * 1000);
         }
-        (void)kill(launcher_pid(0), SIGINT);
+        (void)kill(several_pid(0), SIGINT);
         const int exit_code = test_program_wait(&several_runs[0].program);
         assert_true(exit_code == 1 || exit_code == 128 + SIGINT);
         test_program_wait_no_children();
@@ -263,11 +231,9 @@ static int set_up(void **state)
 {
     (void)test_shared_directory_make(state);
     (void)snprintf(steps, sizeof steps, "%d", STEPS);
-    several_make_key("quiet");
-    const several job = {several_address, "2", NULL, {"--ranks", "2", "--steps", steps, NULL}};
-    several_start_head(&job, "quiet");
-    several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    const several job = SEVERAL("2", "--ranks", "2", "--steps", steps);
+    several_start_all("quiet", &job);
+    several_expect_all(2, 0);
     quiet = several_runs[0];
     return 0;
 }

@@ -53,7 +53,7 @@ static void hosts_stay_while_nobody_reads(void **state)
     }
     static const char *const flags[] = {"--ranks", "2",  "--host-timeout", "6", "--",
                                         "sh",      "-c", print_much,       NULL};
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     test_program *head = &several_runs[0].program;
     several_make_key("unread");
     several_start(0, &job, flags);
@@ -62,7 +62,7 @@ static void hosts_stay_while_nobody_reads(void **state)
     several_wait_says(0, "[rank 0] slept");
     assert_null(strstr(head->text[TEST_STDERR], "] done")); /* each still had something to print */
     head->unread = false;
-    several_expect_all(2);
+    several_expect_all(2, 0);
     assert_whole(head->text[TEST_STDOUT]);
     several_assert_says(0, "done");
     assert_null(strstr(head->text[TEST_STDERR], "heartbeat"));
@@ -157,11 +157,10 @@ static void an_agent_ends_while_nobody_reads(void **state)
     assert_int_equal(chmod(script, 0700), 0);
     several_make_key("mute");
     several_launchers[1] = script;
-    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
-    several_start_head(&job, "mute-out");
-    several_start(1, &job, several_no_flags);
+    const several job = SEVERAL("2", "--ranks", "2");
+    several_start_hosts("mute-out", &job);
     several_launchers[1] = NULL;
-    several_expect_all(2);
+    several_expect_all(2, 0);
     test_program_assert_no_children();
     (void)close(reader);
 }

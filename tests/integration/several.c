@@ -2,6 +2,7 @@
  * fault/test_hosts_faults.c. */
 #include "several.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,12 +98,35 @@ void several_wait_checkpoint(uint64_t step)
     }
 }
 
-void several_start_two(const char *name, const several *job)
+void several_start_hosts(const char *name, const several *job)
+{
+    several_start_head(job, name);
+    for (int node = 1; node < job->nodes[0] - '0'; node++) {
+        several_start(node, job, several_no_flags);
+    }
+}
+
+void several_start_all(const char *name, const several *job)
 {
     several_make_key(name);
-    several_start_head(job, name);
-    several_start(1, job, several_no_flags);
+    several_start_hosts(name, job);
+}
+
+void several_start_saving(const char *name, const several *job)
+{
+    several_start_all(name, job);
     several_wait_checkpoint(10);
+}
+
+pid_t several_pid(int node)
+{
+    return several_runs[node].program.pid;
+}
+
+void several_kill(int node)
+{
+    (void)kill(several_pid(node), SIGKILL);
+    several_expect(node, 128 + SIGKILL);
 }
 
 void several_expect(int node, int exit_code)
@@ -115,10 +139,10 @@ void several_expect(int node, int exit_code)
     }
 }
 
-void several_expect_all(int nodes)
+void several_expect_all(int nodes, int exit_code)
 {
     for (int node = 0; node < nodes; node++) {
-        several_expect(node, 0);
+        several_expect(node, exit_code);
     }
 }
 

@@ -15,6 +15,15 @@ typedef struct several {
     const char *flags[SEVERAL_FLAGS_MAX]; /* of the job, at the head */
 } several;
 
+/* A job at several_address, with these flags; NULL: none. */
+#define SEVERAL(nodes_as_text, ...)                                                                \
+    {                                                                                              \
+        several_address, nodes_as_text, NULL,                                                      \
+        {                                                                                          \
+            __VA_ARGS__, NULL                                                                      \
+        }                                                                                          \
+    }
+
 /* The launchers that were started last, by node. */
 extern training_run several_runs[TEST_HOSTS_MAX];
 
@@ -43,14 +52,25 @@ void several_start_head(const several *job, const char *name);
 /* Waits until node 0's training has a checkpoint of so many steps. */
 void several_wait_checkpoint(uint64_t step);
 
-/* Starts both launchers of a training that saves, with a new key, and waits for its checkpoint of 10 steps. */
-void several_start_two(const char *name, const several *job);
+/* The same, and the other launchers, which have no flags of their own. */
+void several_start_hosts(const char *name, const several *job);
+
+/* The same with a new key. */
+void several_start_all(const char *name, const several *job);
+
+/* The same of a training that saves, and waits for its checkpoint of 10 steps. */
+void several_start_saving(const char *name, const several *job);
+
+pid_t several_pid(int node);
+
+/* Kills a launcher by SIGKILL. */
+void several_kill(int node);
 
 /* Waits for a launcher's end; its output is shown if it does not end with `exit_code`. */
 void several_expect(int node, int exit_code);
 
-/* The launchers of so many nodes end well. */
-void several_expect_all(int nodes);
+/* The same of the first `nodes` launchers. */
+void several_expect_all(int nodes, int exit_code);
 
 /* The pid of a launcher's only rank, as soon as it runs. */
 pid_t several_only_child(pid_t launcher);

@@ -36,7 +36,7 @@ static void compare(const char *name, several job, const char *ranks)
     training_expect(&one, &test_shared_directory, alone, 0, flags);
     several_start_head(&job, name);
     several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     assert_same_states(atoi(ranks)); /* NOLINT(cert-err34-c): the test's own text */
     test_program_assert_no_children();
 }
@@ -45,13 +45,9 @@ static void two_hosts_train_the_bytes_of_one(void **state)
 {
     (void)state;
     several_make_key("same");
-    compare("tcp",
-            (several){several_address, "2", NULL, {"--ranks", "2", "--transport", "tcp", NULL}},
-            "2");
-    compare("auto", (several){several_address, "2", NULL, {"--ranks", "4", NULL}}, "4");
-    compare("zmq",
-            (several){several_address, "2", NULL, {"--ranks", "2", "--transport", "zmq", NULL}},
-            "2");
+    compare("tcp", (several)SEVERAL("2", "--ranks", "2", "--transport", "tcp"), "2");
+    compare("auto", (several)SEVERAL("2", "--ranks", "4"), "4");
+    compare("zmq", (several)SEVERAL("2", "--ranks", "2", "--transport", "zmq"), "2");
 }
 
 /* Rank 0, which is on the head's host, writes the model of all stages: of one pipeline across the hosts, and of a
@@ -64,14 +60,10 @@ static void two_hosts_are_stages_of_one_model(void **state)
                     FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "2"));
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         several_make_key(layouts[i][0]);
-        const several job = {several_address,
-                             "2",
-                             NULL,
-                             {"--mode", "pp-cpu", "--ranks", layouts[i][1], "--layers", "2",
-                              "--stages", "2", "--micro-batches", layouts[i][2], NULL}};
-        several_start_head(&job, layouts[i][0]);
-        several_start(1, &job, several_no_flags);
-        several_expect_all(2);
+        const several job = SEVERAL("2", "--mode", "pp-cpu", "--ranks", layouts[i][1], "--layers",
+                                    "2", "--stages", "2", "--micro-batches", layouts[i][2]);
+        several_start_hosts(layouts[i][0], &job);
+        several_expect_all(2, 0);
         training_assert_same_file(&one, "model.safetensors", &several_runs[0], "model.safetensors");
         test_program_assert_no_children();
     }
@@ -82,14 +74,12 @@ static void two_hosts_go_on_after_one(void **state)
 {
     (void)state;
     several_make_key("go-on");
-    const several job = {
-        several_address, "2", NULL, {"--ranks", "2", "--save-every", "4", "--resume", NULL}};
+    const several job = SEVERAL("2", "--ranks", "2", "--save-every", "4", "--resume");
     training_expect(&one, &test_shared_directory, "go-on", 0,
                     FLAGS("--ranks", "2", "--steps", "3", "--save-every", "4", "--resume"));
     training_expect(&one, &test_shared_directory, "go-on-alone", 0, FLAGS("--ranks", "2"));
-    several_start_head(&job, "go-on");
-    several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    several_start_hosts("go-on", &job);
+    several_expect_all(2, 0);
     several_assert_says(0, "--resume: goes on after step 3 of 6");
     training_assert_same_file(&one, "model.safetensors", &several_runs[0], "model.safetensors");
     test_program_assert_no_children();
@@ -110,11 +100,11 @@ static void answer(const char *mode, const char *prompts, const char *checkpoint
     memcpy(&all[1], flags, sizeof flags);
     test_program_start(&alone, all, NULL);
     assert_int_equal(test_program_wait(&alone), 0);
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     flags[1] = "4";
     several_start(0, &job, flags);
     several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     assert_true(alone.text_bytes[TEST_STDOUT] > 0);
     assert_string_equal(several_runs[0].program.text[TEST_STDOUT], alone.text[TEST_STDOUT]);
 }
@@ -148,9 +138,9 @@ static void ipv6_and_names_lead_to_the_head(void **state)
     assert_ok(base_file_write(head_file, own, sizeof own - 1, &error), &error);
     const several job = {"tcp://host-0:29400", "2", head_file, {"--ranks", "2", NULL}};
     several_start_head(&job, "named");
-    const several same = {several_address, "2", NULL, {NULL}};
+    const several same = SEVERAL("2", NULL);
     several_start(1, &same, several_no_flags);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     assert_same_states(2);
     several_assert_says(1, " is done\n");
 }
@@ -159,12 +149,12 @@ static void an_agent_may_come_first(void **state)
 {
     (void)state;
     several_make_key("first");
-    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
+    const several job = SEVERAL("3", "--ranks", "3");
     training_expect(&one, &test_shared_directory, "first-alone", 0, FLAGS("--ranks", "3"));
     several_start(1, &job, several_no_flags);
     several_start(2, &job, several_no_flags);
     several_start_head(&job, "first");
-    several_expect_all(3);
+    several_expect_all(3, 0);
     assert_same_states(3);
     test_program_assert_no_children();
 }
@@ -172,11 +162,11 @@ static void an_agent_may_come_first(void **state)
 /* Runs a user's program on two hosts, with these flags on both. Returns what the head has printed. */
 static const char *run_program(const char *key, const char *const *flags)
 {
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     several_make_key(key);
     several_start(0, &job, flags);
     several_start(1, &job, flags);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     return several_runs[0].program.text[TEST_STDOUT];
 }
 
@@ -246,7 +236,7 @@ static void launchers_of_one_host_share_its_local_ranks(void **state)
 {
     (void)state;
     several_make_key("shared");
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     const char *const flags[] = {"--ranks-per-node",
                                  "2",
                                  "--",
@@ -260,7 +250,7 @@ static void launchers_of_one_host_share_its_local_ranks(void **state)
         flags[2],        flags[3],    flags[4],    flags[5],      NULL};
     several_start(0, &job, flags);
     test_hosts_start(&several_runs[1].program, 0, NULL, second);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     const char *out = several_runs[0].program.text[TEST_STDOUT];
     assert_has(out, "[rank 1] 1 1/4\n");
     assert_has(out, "[rank 2] 2 2/4\n");
@@ -293,7 +283,7 @@ static void launchers_of_one_host_share_its_cpus(void **state)
     several_make_key("cpus");
     start_on_one_host(0, script);
     start_on_one_host(1, script);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     const test_program *head = &several_runs[0].program;
     const long first = test_program_number_after(head, TEST_STDOUT, "0 of CPU ");
     const long second = test_program_number_after(head, TEST_STDOUT, "1 of CPU ");
@@ -309,7 +299,7 @@ static void a_program_must_stand_on_each_host(void **state)
 {
     (void)state;
     several_make_key("unsaid");
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     several_start(0, &job, FLAGS("--ranks", "4", "--transport", "zmq", "--", "true"));
     several_start(1, &job, several_no_flags);
     several_expect(1, 2);
@@ -318,14 +308,14 @@ static void a_program_must_stand_on_each_host(void **state)
     several_expect(1, 2);
     several_assert_says(1, "the program behind -- differs from the head's: it must be the same on");
     several_start(1, &job, FLAGS("--", "true")); /* the flags may stand at the head only */
-    several_expect_all(2);
+    several_expect_all(2, 0);
 }
 
 static void a_host_that_does_not_come_is_named(void **state)
 {
     (void)state;
     several_make_key("alone");
-    const several job = {several_address, "2", NULL, {"--ranks", "2", "--join-timeout", "1", NULL}};
+    const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", "1");
     several_start_head(&job, "alone");
     several_expect(0, 1);
     several_assert_says(0, "1 of 2 hosts have not joined within 1 s: node 1");
@@ -339,8 +329,7 @@ static void other_flags_are_refused(void **state)
 {
     (void)state;
     several_make_key("flags");
-    const several job = {
-        several_address, "2", NULL, {"--ranks", "2", "--join-timeout", PATIENT, NULL}};
+    const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", PATIENT);
     several_start_head(&job, "flags");
     several_wait_says(0, "waiting at tcp://10.77.0.1:29400");
     several_start(1, &job, FLAGS("--steps", "7", "--join-timeout", PATIENT));
@@ -368,7 +357,7 @@ static void another_key_is_kept_out(void **state)
 {
     (void)state;
     several_make_key("old");
-    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    const several job = SEVERAL("2", "--ranks", "2");
     char old[SEVERAL_PATH_BYTES];
     (void)snprintf(old, sizeof old, "%s", several_key);
     several_make_key("new");
@@ -397,7 +386,7 @@ static void a_node_is_there_once(void **state)
 {
     (void)state;
     several_make_key("twice");
-    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
+    const several job = SEVERAL("3", "--ranks", "3");
     several_start_head(&job, "twice");
     several_start(1, &job, several_no_flags);
     test_program_wait_text(&several_runs[0].program, TEST_STDERR, "(node 1) has joined");
@@ -406,7 +395,7 @@ static void a_node_is_there_once(void **state)
     (void)kill(several_runs[2].program.pid, SIGINT);
     several_expect(2, 128 + SIGINT);
     several_start(2, &job, several_no_flags);
-    several_expect_all(3);
+    several_expect_all(3, 0);
 }
 
 /* A host that stands still before the job begins loses its place to the launcher that waits for it. */
@@ -414,10 +403,8 @@ static void a_silent_launcher_is_replaced(void **state)
 {
     (void)state;
     several_make_key("replaced");
-    const several job = {several_address,
-                         "3",
-                         NULL,
-                         {"--ranks", "3", "--host-timeout", "3", "--join-timeout", PATIENT, NULL}};
+    const several job =
+        SEVERAL("3", "--ranks", "3", "--host-timeout", "3", "--join-timeout", PATIENT);
     several_start_head(&job, "replaced");
     several_start(1, &job, several_no_flags);
     several_wait_says(0, "host host-1 (node 1) has joined");
@@ -429,7 +416,7 @@ static void a_silent_launcher_is_replaced(void **state)
     (void)kill(several_runs[1].program.pid, SIGKILL);
     several_expect(1, 128 + SIGKILL);
     start_elsewhere(&several_runs[1], 1, "2");
-    several_expect_all(3);
+    several_expect_all(3, 0);
 }
 
 static void a_key_file_is_its_owners(void **state)
@@ -438,7 +425,7 @@ static void a_key_file_is_its_owners(void **state)
     several_make_key("mine");
     several_run_quietly(FLAGS(LAUNCHER_PATH, "make-job-key", several_key), 1);
     assert_int_equal(chmod(several_key, 0644), 0);
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     several_start(1, &job, several_no_flags);
     several_expect(1, 1);
     several_assert_says(1, "others than its owner may read it");

@@ -97,7 +97,7 @@ static void train(const char *name, const several *job)
 {
     several_start_head(job, name);
     several_start(1, job, several_no_flags);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     for (int rank = 0; rank < 2; rank++) {
         char file[64];
         (void)snprintf(file, sizeof file, "state-rank-%d.safetensors", rank);
@@ -116,7 +116,7 @@ static void an_agent_without_files_trains(void **state)
     (void)state;
     several_make_key("train");
     training_expect(&one, &test_shared_directory, "train-alone", 0, FLAGS(TRAINING_INPUTS));
-    const several job = {several_address, "2", NULL, {TRAINING_INPUTS, NULL}};
+    const several job = SEVERAL("2", TRAINING_INPUTS);
     train("train", &job);
     several_assert_says(0, "host host-1 (node 1) has fetched 3 files (5.7 MB)");
     several_assert_says(1, "fetched 3 of the job's 3 files (5.7 MB) in ");
@@ -134,11 +134,8 @@ static void an_agent_fetches_tokens(void **state)
     training_expect(
         &one, &test_shared_directory, "tokens-alone", 0,
         FLAGS("--ranks", "2", "--transport", "tcp", "--data", tokens, "--tokenizer", tokenizer));
-    const several job = {
-        several_address,
-        "2",
-        NULL,
-        {"--ranks", "2", "--transport", "tcp", "--data", tokens, "--tokenizer", tokenizer, NULL}};
+    const several job = SEVERAL("2", "--ranks", "2", "--transport", "tcp", "--data", tokens,
+                                "--tokenizer", tokenizer);
     train("tokens", &job);
     several_assert_says(1, "fetched 1 of the job's 2 files"); /* the tokenizer is there */
 }
@@ -156,7 +153,7 @@ static void a_damaged_cache_is_fetched_again(void **state)
 {
     (void)state;
     several_make_key("damaged");
-    const several job = {several_address, "2", NULL, {TRAINING_INPUTS, NULL}};
+    const several job = SEVERAL("2", TRAINING_INPUTS);
     damage();
     train("damaged", &job);
     several_assert_says(1, "is not the file that it was: it is fetched again");
@@ -170,7 +167,7 @@ static void an_agent_without_a_checkpoint_trains(void **state)
     several_make_key("resume");
     const char *const flags[] = {"--ranks", "2", "--checkpoint", model.out, NULL};
     training_expect(&one, &test_shared_directory, "resume-alone", 0, flags);
-    several job = {several_address, "2", NULL, {NULL}};
+    several job = SEVERAL("2", NULL);
     memcpy(job.flags, flags, sizeof flags);
     train("resume", &job);
     several_assert_says(1, "fetched 4 of the job's 6 files"); /* data and tokenizer are there */
@@ -210,9 +207,9 @@ static void answer(const char *name, const char *const *prompts, const char *fed
     input = test_hosts_start_fed(&several_runs[0].program, 0, all);
     assert_int_equal(write(input, fed, strlen(fed)), strlen(fed));
     (void)close(input);
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     assert_string_equal(several_runs[0].program.text[TEST_STDOUT], alone.text[TEST_STDOUT]);
 }
 
@@ -255,7 +252,7 @@ static void an_interrupted_fetch_is_continued(void **state)
         skip();
     }
     several_make_key("interrupted");
-    const several job = {several_address, "2", NULL, {SMALL_INPUTS, "--transport", "tcp", NULL}};
+    const several job = SEVERAL("2", SMALL_INPUTS, "--transport", "tcp");
     training_expect(&one, &test_shared_directory, "interrupted-alone", 0,
                     FLAGS(SMALL_INPUTS, "--transport", "tcp"));
     empty_cache();
@@ -274,7 +271,7 @@ static void an_interrupted_fetch_is_continued(void **state)
     }
     test_hosts_fast(0, 1);
     several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     training_assert_same_file(&one, "state-rank-1.safetensors", &several_runs[0],
                               "state-rank-1.safetensors");
     assert_int_equal(count_cached("files", ".part"), 0);
@@ -290,7 +287,7 @@ static void a_file_that_changes_is_refused(void **state)
 {
     (void)state;
     several_make_key("changed");
-    const several job = {several_address, "2", NULL, {SMALL_INPUTS, NULL}};
+    const several job = SEVERAL("2", SMALL_INPUTS);
     empty_cache();
     several_start_head(&job, "changed");
     several_wait_says(0, "waiting at");
@@ -300,8 +297,7 @@ static void a_file_that_changes_is_refused(void **state)
     assert_int_equal(fputc('?', file), '?');
     assert_int_equal(fclose(file), 0);
     several_start(1, &job, several_no_flags);
-    several_expect(0, 1);
-    several_expect(1, 1);
+    several_expect_all(2, 1);
     several_assert_says(0, "host host-1 (node 1) cannot take part: data.train has changed at the "
                            "head: ");
     several_assert_says(1, "data.train has changed at the head: ");
@@ -314,15 +310,12 @@ static void a_full_disk_is_named(void **state)
     base_error error;
     char says[SEVERAL_PATH_BYTES + 128];
     several_make_key("full");
-    const several job = {
-        several_address, "2", NULL, {TRAINING_INPUTS, "--join-timeout", "3", NULL}};
+    const several job = SEVERAL("2", TRAINING_INPUTS, "--join-timeout", "3");
     empty_cache();
     assert_ok(base_mkdirs(test_hosts_cache(1), &error), &error);
     test_hosts_mount("1m", test_hosts_cache(1));
-    several_start_head(&job, "full");
-    several_start(1, &job, several_no_flags);
-    several_expect(0, 1);
-    several_expect(1, 1);
+    several_start_hosts("full", &job);
+    several_expect_all(2, 1);
     (void)snprintf(says, sizeof says,
                    "host host-1 (node 1) has left before the job began: cannot write "
                    "%s/ringfence/files/",
@@ -345,11 +338,10 @@ static void too_little_room_for_a_state_is_named(void **state)
     test_hosts_unmount_all();
     test_hosts_mount("64k", cache);
     several_make_key("room");
-    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    const several job = SEVERAL("2", "--ranks", "2");
     several_start_head(&job, "room");
     several_start(1, &job, FLAGS("--cache", cache));
-    several_expect(0, 1);
-    several_expect(1, 1);
+    several_expect_all(2, 1);
     several_assert_says(0, "host host-1 (node 1): the disk of its --cache has room for 0.1 MB, and "
                            "its ranks save 0.");
     assert_silent(0, "step 1/");

@@ -300,11 +300,8 @@ static void receipts_may_be_fetched_beforehand(void **state)
     make_path(receipts, "receipts");
     const char *token = authorize("receipts.token", "2", "2", "2");
     BUDGET(0, "redeem", token, "--ranks", "2", "--attempt", "1", "--out", receipts);
-    const several job = {several_address,
-                         "2",
-                         NULL,
-                         {"--mode", "gate-check", "--ranks", "2", "--token", token, "--receipts",
-                          receipts, "--keyring", keyring, NULL}};
+    const several job = SEVERAL("2", "--mode", "gate-check", "--ranks", "2", "--token", token,
+                                "--receipts", receipts, "--keyring", keyring);
     start_all(&job);
     expect_all(&job, 0);
     assert_has(several_runs[0].program.text[TEST_STDOUT],

@@ -49,13 +49,13 @@ static void a_name_may_become_known_later(void **state)
     const several named = {"tcp://node0.invalid:29400", "2", file, {NULL}};
     several_start(1, &named, several_no_flags);
     several_wait_says(1, "waiting for the head at tcp://node0.invalid:29400: cannot resolve");
-    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    const several job = SEVERAL("2", "--ranks", "2");
     several_start_head(&job, "named-later");
     FILE *hosts = fopen(file, "ae"); /* not a new file: it is mounted */
     assert_non_null(hosts);
     assert_true(fputs("10.77.0.1 node0.invalid\n", hosts) >= 0);
     assert_int_equal(fclose(hosts), 0);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     test_program_assert_no_children();
 }
 
@@ -137,25 +137,19 @@ static void the_right_one_of_many_interfaces_is_taken(void **state)
                                          "ip addr add 172.17.0.1/16 dev docker0 && "
                                          "ip link set docker0 up && ip link set docker1 up"));
     }
-    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
-    several_start_head(&job, "routed");
-    several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    const several job = SEVERAL("2", "--ranks", "2");
+    several_start_hosts("routed", &job);
+    several_expect_all(2, 0);
     assert_false(received_over_ipv6(1, 50000));
 
-    const several other = {
-        several_address, "2", NULL, {"--ranks", "2", "--interface", "fd77:1::/64", NULL}};
-    several_start_head(&other, "chosen");
-    several_start(1, &other, several_no_flags);
-    several_expect_all(2);
+    const several other = SEVERAL("2", "--ranks", "2", "--interface", "fd77:1::/64");
+    several_start_hosts("chosen", &other);
+    several_expect_all(2, 0);
     assert_true(received_over_ipv6(1, 50000));
 
-    const several wrong = {
-        several_address, "2", NULL, {"--ranks", "2", "--interface", "docker0", NULL}};
-    several_start_head(&wrong, "wrong");
-    several_start(1, &wrong, several_no_flags);
-    several_expect(0, 1);
-    several_expect(1, 1);
+    const several wrong = SEVERAL("2", "--ranks", "2", "--interface", "docker0");
+    several_start_hosts("wrong", &wrong);
+    several_expect_all(2, 1);
     several_assert_says(0, "at 172.17.0.1 port ");
     several_assert_says(0, "is that the right interface? it is chosen by");
     test_program_assert_no_children();
@@ -187,17 +181,13 @@ static void each_host_names_an_interface_of_its_own(void **state)
     assert_true(test_hosts_run(0, "ip addr add 10.92.0.1/30 dev b0 && ip link set b0 up"));
     assert_true(test_hosts_run(1, "ip addr add 10.92.0.2/30 dev b1 && ip link set b1 up"));
     for (int i = 0; i < JOBS; i++) {
-        const several job = {
-            several_address,
-            "2",
-            NULL,
-            {"--ranks", "2", "--interface", interfaces[i][0], "--overwrite", NULL}};
+        const several job =
+            SEVERAL("2", "--ranks", "2", "--interface", interfaces[i][0], "--overwrite");
         several_start_head(&job, "own-interface");
         several_start(1, &job,
                       interfaces[i][1] != NULL ? FLAGS("--interface", interfaces[i][1])
                                                : several_no_flags);
-        several_expect(0, 0);
-        several_expect(1, 0);
+        several_expect_all(2, 0);
         assert_true(received_at(1, "b1", (i + 1) * JOB_BYTES));
     }
     test_program_assert_no_children();
@@ -211,17 +201,12 @@ static void a_cut_between_ranks_is_no_ranks_fault(void **state)
     test_hosts_join_again(0, "c0", 1, "c1");
     assert_true(test_hosts_run(0, "ip addr add 10.93.0.1/30 dev c0 && ip link set c0 up"));
     assert_true(test_hosts_run(1, "ip addr add 10.93.0.2/30 dev c1 && ip link set c1 up"));
-    const several job = {several_address,
-                         "2",
-                         NULL,
-                         {"--ranks", "2", "--interface", "10.93.0.0/30", "--steps", "1000000",
-                          "--timeout", "3", NULL}};
-    several_start_head(&job, "cut");
-    several_start(1, &job, several_no_flags);
+    const several job = SEVERAL("2", "--ranks", "2", "--interface", "10.93.0.0/30", "--steps",
+                                "1000000", "--timeout", "3");
+    several_start_hosts("cut", &job);
     several_wait_says(0, "\nstep 1/");
     assert_true(test_hosts_run(1, "ip link set c1 down"));
-    several_expect(0, 1);
-    several_expect(1, 1);
+    several_expect_all(2, 1);
     several_assert_says(0, "; not heard of: rank ");
     several_assert_says(0, ", or its host cannot be reached: look at the network between host-");
     test_program_assert_no_children();
@@ -234,10 +219,8 @@ static void a_firewall_between_two_hosts_is_named(void **state)
     (void)state;
     several_make_key("wall");
     assert_true(test_hosts_run(2, "ip route replace unreachable 10.77.0.2/32"));
-    const several job = {several_address, "3", NULL, {"--ranks", "3", "--transport", "tcp", NULL}};
-    several_start_head(&job, "wall");
-    several_start(1, &job, several_no_flags);
-    several_start(2, &job, several_no_flags);
+    const several job = SEVERAL("3", "--ranks", "3", "--transport", "tcp");
+    several_start_hosts("wall", &job);
     for (int node = 0; node < 3; node++) {
         several_expect(node, 1);
         several_assert_says(node, "error: rank 2 (pid ");
@@ -254,17 +237,12 @@ static void a_silent_host_is_named_soon(void **state)
     test_hosts_join_again(0, "s0", 1, "s1");
     assert_true(test_hosts_run(0, "ip addr add 10.94.0.1/30 dev s0 && ip link set s0 up"));
     assert_true(test_hosts_run(1, "ip addr add 10.94.0.2/30 dev s1 && ip link set s1 up"));
-    const several job = {several_address,
-                         "2",
-                         NULL,
-                         {"--ranks", "2", "--interface", "10.94.0.0/30", "--steps", "1000000",
-                          "--timeout", "600", "--host-timeout", "3", NULL}};
-    several_start_head(&job, "silence");
-    several_start(1, &job, several_no_flags);
+    const several job = SEVERAL("2", "--ranks", "2", "--interface", "10.94.0.0/30", "--steps",
+                                "1000000", "--timeout", "600", "--host-timeout", "3");
+    several_start_hosts("silence", &job);
     several_wait_says(0, "\nstep 1/");
     assert_true(test_hosts_run(1, "ip link set s1 down"));
-    several_expect(0, 1);
-    several_expect(1, 1);
+    several_expect_all(2, 1);
     several_assert_says(0, " is lost: its host has not answered for ");
     several_assert_says(0, " s: look at the network between host-");
     test_program_assert_no_children();
@@ -306,13 +284,9 @@ static void ranks_keep_to_the_ports(void **state)
         int all = 0;
         int outside = 0;
         several_make_key(transports[i]);
-        const several job = {several_address,
-                             "2",
-                             NULL,
-                             {"--ranks", "4", "--transport", transports[i], "--listen-ports",
-                              "29500-29507", "--steps", "1000000", NULL}};
-        several_start_head(&job, transports[i]);
-        several_start(1, &job, several_no_flags);
+        const several job = SEVERAL("2", "--ranks", "4", "--transport", transports[i],
+                                    "--listen-ports", "29500-29507", "--steps", "1000000");
+        several_start_hosts(transports[i], &job);
         several_wait_says(0, "\nstep 1/");
         test_hosts_enter(0);
         count_connections("/proc/thread-self/net/tcp", &all, &outside);
@@ -322,8 +296,7 @@ static void ranks_keep_to_the_ports(void **state)
         assert_int_equal(
             all, 1 + 2 + 4); /* the launchers', of ranks 2 and 3 to the head, between ranks */
         assert_int_equal(kill(several_runs[0].program.pid, SIGINT), 0);
-        several_expect(0, 128 + SIGINT);
-        several_expect(1, 128 + SIGINT);
+        several_expect_all(2, 128 + SIGINT);
     }
     test_program_assert_no_children();
 }
@@ -334,8 +307,7 @@ static void expect_too_few(const char *name, const several *job, const char *con
     several_make_key(name);
     several_start_head(job, name);
     several_start(1, job, agents_flags);
-    several_expect(0, 1);
-    several_expect(1, 1);
+    several_expect_all(2, 1);
     several_assert_says(0, says);
     test_program_assert_no_children();
 }
@@ -344,17 +316,11 @@ static void expect_too_few(const char *name, const several *job, const char *con
 static void too_few_ports_are_named(void **state)
 {
     (void)state;
-    const several one = {
-        several_address,
-        "2",
-        NULL,
-        {"--ranks", "2", "--transport", "tcp", "--listen-ports", "29500-29500", NULL}};
+    const several one =
+        SEVERAL("2", "--ranks", "2", "--transport", "tcp", "--listen-ports", "29500-29500");
     expect_too_few("few", &one, several_no_flags, "all ports from 29500 to 29500 of ");
-    const several two = {
-        several_address,
-        "2",
-        NULL,
-        {"--ranks", "4", "--transport", "tcp", "--listen-ports", "29500-29509", NULL}};
+    const several two =
+        SEVERAL("2", "--ranks", "4", "--transport", "tcp", "--listen-ports", "29500-29509");
     expect_too_few("own-few", &two, FLAGS("--listen-ports", "29600-29600"),
                    "all ports from 29600 to 29600 of ");
 }
@@ -367,10 +333,10 @@ static void a_program_meets_at_the_last_port(void **state)
     const char *const flags[] = {"--listen-ports", "29500-29507",       "--", "/bin/sh", "-c",
                                  script,           MEET_AT_MASTER_PATH, NULL};
     several_make_key("master");
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     several_start(0, &job, flags);
     several_start(1, &job, flags);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     assert_has(several_runs[0].program.text[TEST_STDOUT], "port 29507\n");
     test_program_assert_no_children();
 }
@@ -388,7 +354,7 @@ static void a_name_of_both_kinds_is_explained(void **state)
     several_start_head(&job, "both");
     several_wait_says(0, "waiting at tcp://[fd77:1::1]:29400 for 1 more host, not at 10.77.0.1\n");
     several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    several_expect_all(2, 0);
 }
 
 /* libfaketime's file, for LD_PRELOAD. */
@@ -437,10 +403,10 @@ static void clocks_may_differ_by_five_minutes(void **state)
     assert_true(test_program_number_after(&clock, TEST_STDOUT, "at ") >= before + 290);
 
     several_make_key("clocks");
-    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    const several job = SEVERAL("2", "--ranks", "2");
     several_start_head(&job, "clocks");
     test_hosts_start(&several_runs[1].program, 1, NULL, agent);
-    several_expect_all(2);
+    several_expect_all(2, 0);
     assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "no heartbeat"));
     training_expect(&alone, &test_shared_directory, "clocks-alone", 0, FLAGS("--ranks", "2"));
     training_assert_same_file(&alone, "state-rank-1.safetensors", &several_runs[0],

@@ -57,7 +57,7 @@ static void start_head(int index, const char *variable)
 /* The right agent of head 0. */
 static void start_agent(const char *const *flags)
 {
-    const several job = {several_address, "2", NULL, {NULL}};
+    const several job = SEVERAL("2", NULL);
     several_launchers[1] = FAKE_LAUNCHER_PATH;
     several_start(1, &job, flags);
     several_launchers[1] = NULL;

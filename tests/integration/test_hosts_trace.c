@@ -17,10 +17,9 @@ static void clocks_of_two_hosts_are_aligned(void **state)
     size_t bytes = 0;
     bool ranks[4] = {false};
     several_make_key("clocks");
-    const several job = {several_address, "2", NULL, {"--ranks", "4", NULL}};
-    several_start_head(&job, "clocks");
-    several_start(1, &job, several_no_flags);
-    several_expect_all(2);
+    const several job = SEVERAL("2", "--ranks", "4");
+    several_start_hosts("clocks", &job);
+    several_expect_all(2, 0);
     test_program_assert_no_children();
     char *text = training_file(&several_runs[0], "trace.json", &bytes);
     json_t *trace = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
