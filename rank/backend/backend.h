@@ -26,7 +26,8 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 31, /* rises when the table or an argument struct changes */
+    /* rises when the table or an argument struct changes: a plugin with another one is refused */
+    RANK_BACKEND_ABI = 32,
 };
 
 typedef struct rank_queue rank_queue;
@@ -70,9 +71,7 @@ typedef struct rank_backend_info {
 } rank_backend_info;
 
 typedef struct rank_backend {
-    uint32_t abi;        /* RANK_BACKEND_ABI: a plugin of another one is refused */
-    uint32_t size_bytes; /* of this table */
-    const char *name;    /* "cpu" */
+    const char *name; /* "cpu" */
     size_t
         rows_at_once; /* how many rows go through several operations together, so that they stay in
                        * the caches */

@@ -127,8 +127,6 @@ static size_t cpu_attention_cached_scratch(size_t head_width, size_t length_max)
 }
 
 const rank_backend rank_cpu_backend = {
-    .abi = RANK_BACKEND_ABI,
-    .size_bytes = sizeof(rank_backend),
     .name = "cpu",
     .rows_at_once = ROWS_AT_ONCE,
     .packs = true,

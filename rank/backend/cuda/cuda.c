@@ -27,14 +27,14 @@ enum {
 /* `plain`: of the backends with fast kernels, whose gradient of attention reads its output. */
 #define TABLE(table_name, open_queue, plain, own_bytes, prefix, cast_operation)                    \
     {                                                                                              \
-        .abi = RANK_BACKEND_ABI, .size_bytes = sizeof(rank_backend), .name = (table_name),         \
-        .rows_at_once = ROWS_AT_ONCE, .plain_weights = (plain), .product_gelu = (plain),           \
-        .open = (open_queue), .close = cuda_close, .info = cuda_info, .alloc = cuda_alloc,         \
-        .release = cuda_release, .free_bytes = cuda_free_bytes, .memory_peak = cuda_memory_peak,   \
-        .queue_bytes = (own_bytes), .attention_grad_reads_out = (plain), .adopt = cuda_adopt,      \
-        .disown = cuda_disown, .map = cuda_map, .unmap = cuda_unmap, .copy = cuda_copy,            \
-        .zero = cuda_zero, .sync = cuda_sync, .set_waiter = cuda_set_waiter,                       \
-        .stream = cuda_stream, .mark = cuda_mark, .after = cuda_after, .capture = cuda_capture,    \
+        .name = (table_name), .rows_at_once = ROWS_AT_ONCE, .plain_weights = (plain),              \
+        .product_gelu = (plain), .open = (open_queue), .close = cuda_close, .info = cuda_info,     \
+        .alloc = cuda_alloc, .release = cuda_release, .free_bytes = cuda_free_bytes,               \
+        .memory_peak = cuda_memory_peak, .queue_bytes = (own_bytes),                               \
+        .attention_grad_reads_out = (plain), .adopt = cuda_adopt, .disown = cuda_disown,           \
+        .map = cuda_map, .unmap = cuda_unmap, .copy = cuda_copy, .zero = cuda_zero,                \
+        .sync = cuda_sync, .set_waiter = cuda_set_waiter, .stream = cuda_stream,                   \
+        .mark = cuda_mark, .after = cuda_after, .capture = cuda_capture,                           \
         .capture_end = cuda_capture_end, .replay = cuda_replay, .signal_open = cuda_signal_open,   \
         .signal_close = cuda_signal_close, .signal_set = cuda_signal_set,                          \
         .signal_await = cuda_signal_await, .signal_elapsed_ns = cuda_signal_elapsed_ns,            \

@@ -222,8 +222,6 @@ static size_t attention_cached_scratch(size_t head_width, size_t length_max)
 }
 
 const rank_backend guarded_backend = {
-    .abi = RANK_BACKEND_ABI,
-    .size_bytes = sizeof(rank_backend),
     .name = "guarded",
     .rows_at_once = 48,
     .packs = true,
