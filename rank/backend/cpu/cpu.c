@@ -69,39 +69,15 @@ static void cpu_after(rank_queue *queue, rank_mark mark)
     (void)mark;
 }
 
-/* Makes an operation of a kernel, and books its time under `part`. */
+/* Makes an operation of a kernel, and books its time. */
 #define OPERATION(name, part)                                                                      \
     static void cpu_##name(rank_queue *queue, const rank_##name *args)                             \
     {                                                                                              \
         queue->kernels->name(args);                                                                \
-        queue_book(queue, part);                                                                   \
+        queue_book(queue, RANK_PART_##part);                                                       \
     }
 
-OPERATION(pack, RANK_PART_PACK)
-OPERATION(dropout, RANK_PART_DROPOUT)
-OPERATION(embed, RANK_PART_EMBED)
-OPERATION(embed_packed, RANK_PART_EMBED)
-OPERATION(embed_grad, RANK_PART_EMBED_GRAD)
-OPERATION(layernorm, RANK_PART_LAYERNORM)
-OPERATION(layernorm_grad, RANK_PART_LAYERNORM_GRAD)
-OPERATION(rmsnorm, RANK_PART_LAYERNORM)
-OPERATION(rmsnorm_grad, RANK_PART_LAYERNORM_GRAD)
-OPERATION(swiglu, RANK_PART_GELU)
-OPERATION(swiglu_grad, RANK_PART_GELU_GRAD)
-OPERATION(route, RANK_PART_OTHER)
-OPERATION(route_grad, RANK_PART_OTHER)
-OPERATION(take_places, RANK_PART_OTHER)
-OPERATION(add_places, RANK_PART_OTHER)
-OPERATION(dot_places, RANK_PART_OTHER)
-OPERATION(weigh_places, RANK_PART_OTHER)
-OPERATION(gelu, RANK_PART_GELU)
-OPERATION(gelu_grad, RANK_PART_GELU_GRAD)
-OPERATION(attention, RANK_PART_ATTENTION)
-OPERATION(attention_cached, RANK_PART_ATTENTION)
-OPERATION(cross_entropy, RANK_PART_CROSS_ENTROPY)
-OPERATION(adamw, RANK_PART_OPTIMIZER)
-OPERATION(largest, RANK_PART_OPTIMIZER)
-OPERATION(add_squares, RANK_PART_OPTIMIZER)
+RANK_KERNELS(OPERATION)
 
 static void cpu_product(rank_queue *queue, const rank_product *args)
 {
@@ -126,8 +102,10 @@ static size_t cpu_attention_cached_scratch(size_t head_width, size_t length_max)
     return rank_kernels_get()->attention_cached_scratch(head_width, length_max);
 }
 
+#define AND(name, part) , .name = cpu_##name
+
 const rank_backend rank_cpu_backend = {
-    .name = "cpu",
+    .name = "cpu" RANK_KERNELS(AND),
     .rows_at_once = ROWS_AT_ONCE,
     .packs = true,
     .packs_narrow = true,
@@ -147,47 +125,22 @@ const rank_backend rank_cpu_backend = {
     .stream = cpu_stream,
     .mark = cpu_mark,
     .after = cpu_after,
-    .pack = cpu_pack,
     .product = cpu_product,
-    .embed = cpu_embed,
-    .embed_packed = cpu_embed_packed,
-    .embed_grad = cpu_embed_grad,
-    .layernorm = cpu_layernorm,
-    .layernorm_grad = cpu_layernorm_grad,
-    .rmsnorm = cpu_rmsnorm,
-    .rmsnorm_grad = cpu_rmsnorm_grad,
     .rope_table = cpu_rope_table,
     .rope = cpu_rope,
     .add_bias = cpu_add_bias,
     .copy_heads = cpu_copy_heads,
     .sum_heads = cpu_sum_heads,
-    .swiglu = cpu_swiglu,
-    .swiglu_grad = cpu_swiglu_grad,
-    .route = cpu_route,
-    .route_grad = cpu_route_grad,
-    .take_places = cpu_take_places,
-    .add_places = cpu_add_places,
-    .dot_places = cpu_dot_places,
-    .weigh_places = cpu_weigh_places,
     .measure_loads = cpu_measure_loads,
     .router_loss = cpu_router_loss,
-    .gelu = cpu_gelu,
-    .gelu_grad = cpu_gelu_grad,
     .attention_scratch = cpu_attention_scratch,
-    .attention = cpu_attention,
     .attention_grad = cpu_attention_grad,
     .attention_cached_scratch = cpu_attention_cached_scratch,
-    .attention_cached = cpu_attention_cached,
-    .cross_entropy = cpu_cross_entropy,
     .gather_rows = cpu_gather_rows,
     .spread_rows = cpu_spread_rows,
-    .adamw = cpu_adamw,
     .sum_squares = cpu_sum_squares,
-    .largest = cpu_largest,
-    .add_squares = cpu_add_squares,
     .grad_scale = cpu_grad_scale,
     .column_sums = cpu_column_sums,
-    .dropout = cpu_dropout,
     .add = cpu_add,
     .scale = cpu_scale,
     .zero_parts = cpu_zero_parts,

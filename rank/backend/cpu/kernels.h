@@ -19,41 +19,48 @@
 #include "backend/operations.h"
 #include "base/status.h"
 
+/* The kernels that are an operation of the backend each, by its name: EACH(name, part) gets the part of a step
+ * that its time belongs to (backend/profile.h). */
+#define RANK_KERNELS(EACH)                                                                         \
+    EACH(pack, PACK)                                                                               \
+    EACH(dropout, DROPOUT)                                                                         \
+    EACH(embed, EMBED)                                                                             \
+    EACH(embed_packed, EMBED)                                                                      \
+    EACH(embed_grad, EMBED_GRAD)                                                                   \
+    EACH(layernorm, LAYERNORM)                                                                     \
+    EACH(layernorm_grad, LAYERNORM_GRAD)                                                           \
+    EACH(rmsnorm, LAYERNORM)                                                                       \
+    EACH(rmsnorm_grad, LAYERNORM_GRAD)                                                             \
+    EACH(swiglu, GELU)                                                                             \
+    EACH(swiglu_grad, GELU_GRAD)                                                                   \
+    EACH(route, OTHER)                                                                             \
+    EACH(route_grad, OTHER)                                                                        \
+    EACH(take_places, OTHER)                                                                       \
+    EACH(add_places, OTHER)                                                                        \
+    EACH(dot_places, OTHER)                                                                        \
+    EACH(weigh_places, OTHER)                                                                      \
+    EACH(gelu, GELU)                                                                               \
+    EACH(gelu_grad, GELU_GRAD)                                                                     \
+    EACH(attention, ATTENTION)                                                                     \
+    EACH(attention_cached, ATTENTION)                                                              \
+    EACH(cross_entropy, CROSS_ENTROPY)                                                             \
+    EACH(adamw, OPTIMIZER)                                                                         \
+    EACH(largest, OPTIMIZER)                                                                       \
+    EACH(add_squares, OPTIMIZER)
+
+#define RANK_KERNEL_MEMBER(name, part) void (*name)(const rank_##name *args);
+
 typedef struct rank_kernels {
     const char *name; /* "avx512", "avx2", "neon", "baseline" */
-    void (*dropout)(const rank_dropout *args);
-    void (*embed)(const rank_embed *args);
-    void (*embed_packed)(const rank_embed_packed *args);
-    void (*embed_grad)(const rank_embed_grad *args);
-    void (*layernorm)(const rank_layernorm *args);
-    void (*layernorm_grad)(const rank_layernorm_grad *args);
-    void (*rmsnorm)(const rank_rmsnorm *args);
-    void (*rmsnorm_grad)(const rank_rmsnorm_grad *args);
-    void (*swiglu)(const rank_swiglu *args);
-    void (*swiglu_grad)(const rank_swiglu_grad *args);
-    void (*route)(const rank_route *args);
-    void (*route_grad)(const rank_route_grad *args);
-    void (*take_places)(const rank_take_places *args);
-    void (*add_places)(const rank_add_places *args);
-    void (*dot_places)(const rank_dot_places *args);
-    void (*weigh_places)(const rank_weigh_places *args);
-    void (*gelu)(const rank_gelu *args);
-    void (*gelu_grad)(const rank_gelu_grad *args);
-    void (*cross_entropy)(const rank_cross_entropy *args);
+    RANK_KERNELS(RANK_KERNEL_MEMBER)
     /* Floats of scratch that segments of at most segment_max tokens need. */
     size_t (*attention_scratch)(size_t head_width, size_t segment_max);
-    void (*attention)(const rank_attention *args);
     void (*attention_grad)(const rank_attention *args);
     /* For benchmarks: the matrix products of both, and nothing else. The results mean nothing. */
     void (*attention_products)(const rank_attention *args);
     /* Floats of scratch that sequences of at most length_max tokens need. */
     size_t (*attention_cached_scratch)(size_t head_width, size_t length_max);
-    void (*attention_cached)(const rank_attention_cached *args);
-    void (*pack)(const rank_pack *args);
     void (*product)(const rank_product *args);
-    void (*adamw)(const rank_adamw *args);
-    void (*largest)(const rank_largest *args);
-    void (*add_squares)(const rank_add_squares *args);
     void (*exp)(float *values, size_t count); /* in place; for tests of the approximation */
 } rank_kernels;
 
