@@ -298,6 +298,22 @@ VEC_INLINE float vec_sum_end(vec part[VEC_SUM_PARTS])
     return vec_sum(part[0]);
 }
 
+/* The sum of the elements' products. */
+VEC_INLINE float vec_dot(const float *a, const float *b, size_t count)
+{
+    vec sum[VEC_SUM_PARTS];
+    vec_sum_begin(sum);
+    for (size_t j = 0; j < count; j += VEC_SUM_LANES) {
+        VEC_EACH_PART
+        {
+            const size_t at = j + (size_t)v * VEC_LANES;
+            const size_t left = vec_left(count, j, v);
+            sum[v] += vec_load(a + at, left) * vec_load(b + at, left);
+        }
+    }
+    return vec_sum_end(sum);
+}
+
 VEC_INLINE float vec_largest(vec x)
 {
 #if VEC_LANES >= 16

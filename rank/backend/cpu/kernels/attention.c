@@ -256,10 +256,10 @@ static void softmax_rows(const rank_attention *args, const head *h, size_t token
     for (size_t i = 0; i < block; i++) {
         float *row = h->p + i * h->rows;
         const size_t count = first + i + 1;
-        const float largest = softmax_largest(row, count);
+        const float largest = softmax_largest(row, count, true);
         const size_t at = (token + first + i) * args->heads + which;
         args->row_max[at] = largest;
-        args->row_scale[at] = softmax_exponentials(row, count, largest);
+        args->row_scale[at] = 1.0f / softmax_exponentials(row, count, largest, true);
     }
     clear_rows(h, h->p, first);
 }
@@ -275,16 +275,7 @@ static void softmax_rows_grad(const rank_attention *args, const head *h, size_t 
         const size_t end = pad_up(first + i + 1);
         const size_t at = (token + first + i) * args->heads + which;
         row_probabilities(p, first + i, args->row_max[at], args->row_scale[at]);
-        vec sum[VEC_SUM_PARTS];
-        vec_sum_begin(sum);
-        for (size_t j = 0; j < end; j += VEC_SUM_LANES) {
-            VEC_EACH_PART
-            {
-                const size_t at_lane = j + (size_t)v * VEC_LANES;
-                sum[v] += vec_get(p + at_lane) * vec_get(dp + at_lane);
-            }
-        }
-        const float mean = vec_sum_end(sum);
+        const float mean = vec_dot(p, dp, end);
         for (size_t j = 0; j < end; j += VEC_LANES) {
             vec_put(dp + j, vec_get(p + j) * (vec_get(dp + j) - mean));
         }

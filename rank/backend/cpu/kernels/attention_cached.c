@@ -291,7 +291,9 @@ VEC_INLINE void attend(const head_run *at, const row_tile *tile, const int rows,
     score_tile(at, first_seen(tile, 0), tile->tokens + tile->count - 1, rows, vectors);
     for (size_t r = 0; r < tile->count; r++) {
         const size_t first = first_seen(tile, r);
-        inverse[r] = softmax_row(at->scores + r * at->stride + first, tile->tokens + r - first);
+        float *row = at->scores + r * at->stride + first;
+        const size_t seen = tile->tokens + r - first;
+        inverse[r] = 1.0f / softmax_exponentials(row, seen, softmax_largest(row, seen, true), true);
     }
     for (; j + (size_t)vectors * VEC_LANES <= width; j += (size_t)vectors * VEC_LANES) {
         sum_values(at, tile, inverse, j, rows, vectors);

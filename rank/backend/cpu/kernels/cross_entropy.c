@@ -3,58 +3,25 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/softmax.h"
 #include "kernels_isa.h"
 
-static float row_largest(const float *logits, size_t count)
-{
-    vec largest = vec_set(logits[0]);
-    for (size_t j = 0; j < count; j += VEC_LANES) {
-        const size_t left = count - j;
-        vec x = vec_load(logits + j, left);
-        if (left < VEC_LANES) {
-            x = vec_select(vec_first_lanes(left), x, largest);
-        }
-        largest = vec_max(x, largest);
-    }
-    return vec_largest(largest);
-}
-
-/* logits = exp(logits - largest); returns their sum. */
-static float row_exponentials(float *logits, size_t count, float largest)
-{
-    vec sum[VEC_SUM_PARTS];
-    vec_sum_begin(sum);
-    for (size_t first = 0; first < count; first += VEC_SUM_LANES) {
-        VEC_EACH_PART
-        {
-            const size_t j = first + (size_t)v * VEC_LANES;
-            const size_t left = vec_left(count, first, v);
-            vec e = vec_exp(vec_load(logits + j, left) - largest);
-            if (left < VEC_LANES) {
-                e = vec_select(vec_first_lanes(left), e, vec_set(0.0f));
-            }
-            sum[v] += e;
-            vec_store(logits + j, e, left);
-        }
-    }
-    return vec_sum_end(sum);
-}
-
-/* The same, of whose sum each leaf has its own, added up as a balanced binary tree: as in product.c. */
+/* logits = exp(logits - largest); returns their sum, of which each leaf has its own, added up as a balanced binary
+ * tree: as in product.c. */
 static float leaf_exponentials(const rank_cross_entropy *args, float *logits, float largest)
 {
     const size_t count = args->vocab_size;
     float waiting[RANK_LEAVES_MAX];
     size_t waits = 0;
     if (args->leaves <= 1) {
-        return row_exponentials(logits, count, largest);
+        return softmax_exponentials(logits, count, largest, false);
     }
     for (size_t leaf = 0; leaf < (size_t)args->leaves; leaf++) {
         const size_t begin = leaf * args->leaf_columns;
         const size_t first = begin < count ? begin : count;
         const size_t left = count - first;
-        waiting[waits++] = row_exponentials(
-            logits + first, left < args->leaf_columns ? left : args->leaf_columns, largest);
+        waiting[waits++] = softmax_exponentials(
+            logits + first, left < args->leaf_columns ? left : args->leaf_columns, largest, false);
         for (size_t carry = leaf; carry % 2 == 1; carry /= 2, waits--) {
             waiting[waits - 2] += waiting[waits - 1];
         }
@@ -99,7 +66,7 @@ static double do_row(const rank_cross_entropy *args, size_t row, float *logits)
     float sum = 0.0f;
     float target = 0.0f;
     rank_cross_entropy one = *args;
-    const float largest = row_largest(logits, args->vocab_size);
+    const float largest = softmax_largest(logits, args->vocab_size, false);
     one.targets += row;
     one.shared = (rank_loss_shared){.sum = &sum, .target = &target};
     begin_sum(&one, 0, logits, largest);
@@ -130,7 +97,7 @@ void KERNEL(cross_entropy)(const rank_cross_entropy *args)
         } else if (shared->step == RANK_LOSS_WHOLE) {
             loss_sum += do_row(args, row, logits);
         } else if (shared->step == RANK_LOSS_LARGEST) {
-            shared->largest[row] = row_largest(logits, args->vocab_size);
+            shared->largest[row] = softmax_largest(logits, args->vocab_size, false);
         } else if (shared->step == RANK_LOSS_SUM) {
             begin_sum(args, row, logits, shared->largest[row]);
         } else {

@@ -156,21 +156,6 @@ void KERNEL(add_places)(const rank_add_places *args)
     }
 }
 
-static float dot(const float *a, const float *b, size_t width)
-{
-    vec sum[VEC_SUM_PARTS];
-    vec_sum_begin(sum);
-    for (size_t j = 0; j < width; j += VEC_SUM_LANES) {
-        VEC_EACH_PART
-        {
-            const size_t at = j + (size_t)v * VEC_LANES;
-            const size_t left = vec_left(width, j, v);
-            sum[v] += vec_load(a + at, left) * vec_load(b + at, left);
-        }
-    }
-    return vec_sum_end(sum);
-}
-
 void KERNEL(dot_places)(const rank_dot_places *args)
 {
     const size_t leaf = args->width / (size_t)args->leaves;
@@ -178,7 +163,7 @@ void KERNEL(dot_places)(const rank_dot_places *args)
     for (size_t i = 0; i < args->count; i++) {
         const size_t first = i * args->width;
         for (size_t l = 0; l < (size_t)args->leaves; l++) {
-            sums[l] = dot(args->a + first + l * leaf, args->b + first + l * leaf, leaf);
+            sums[l] = vec_dot(args->a + first + l * leaf, args->b + first + l * leaf, leaf);
         }
         for (int step = 1; step < args->leaves; step *= 2) {
             for (int l = 0; l < args->leaves; l += 2 * step) {

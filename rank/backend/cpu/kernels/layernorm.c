@@ -4,11 +4,6 @@
 
 #define EPSILON 1e-5f
 
-static float square_root(float x)
-{
-    return __builtin_sqrtf(x); /* one instruction: correctly rounded everywhere */
-}
-
 /* bias: NULL, or added first. */
 static void add_residual(float *x, const float *residual, const float *bias, size_t width)
 {
@@ -66,7 +61,7 @@ void KERNEL(layernorm)(const rank_layernorm *args)
             continue;
         }
         const float mean = row_mean(x, width);
-        const float rstd = 1.0f / square_root(row_variance(x, width, mean) + EPSILON);
+        const float rstd = 1.0f / __builtin_sqrtf(row_variance(x, width, mean) + EPSILON);
         float *out = (float *)args->out + row * width;
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;

@@ -2,20 +2,6 @@
  * instruction set; models call both through the backend. */
 #include "kernels_isa.h"
 
-static float mean_square(const float *x, size_t width)
-{
-    vec sum[VEC_SUM_PARTS];
-    vec_sum_begin(sum);
-    for (size_t j = 0; j < width; j += VEC_SUM_LANES) {
-        VEC_EACH_PART
-        {
-            const vec part = vec_load(x + j + v * VEC_LANES, vec_left(width, j, v));
-            sum[v] += part * part;
-        }
-    }
-    return vec_sum_end(sum) / (float)width;
-}
-
 void KERNEL(rmsnorm)(const rank_rmsnorm *args)
 {
     const size_t width = args->width;
@@ -33,7 +19,8 @@ void KERNEL(rmsnorm)(const rank_rmsnorm *args)
         if (args->out == NULL) {
             continue;
         }
-        const float scale = 1.0f / __builtin_sqrtf(mean_square(x, width) + args->epsilon);
+        const float mean_square = vec_dot(x, x, width) / (float)width;
+        const float scale = 1.0f / __builtin_sqrtf(mean_square + args->epsilon);
         float *out = args->out + at;
         if (args->before != NULL) {
             memcpy(args->before + row * width, x, width * sizeof *x);
