@@ -15,13 +15,8 @@ static training_run run; /* its buffers are big */
 static json_t *flight_of(int rank)
 {
     char name[64];
-    size_t size_bytes = 0;
     (void)snprintf(name, sizeof name, "flight-rank-%d.json", rank);
-    void *text = training_file(&run, name, &size_bytes);
-    json_t *json = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, NULL);
-    free(text);
-    assert_non_null(json);
-    return json;
+    return training_json(&run, name);
 }
 
 static void asked_for_while_it_trains(void **state)
@@ -72,7 +67,6 @@ static void after_a_rank_was_killed(void **state)
 {
     (void)state;
     test_directory directory;
-    size_t size_bytes = 0;
     test_directory_make(&directory);
     training_start(&run, &directory, "killed", (const char *const[]){"--steps", "100000000", NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
@@ -99,7 +93,7 @@ static void after_a_rank_was_killed(void **state)
     const char *reason = json_string_value(json_object_get(json, "reason"));
     assert_non_null(strstr(reason, "rank 1"));
     json_decref(json);
-    char *page = training_file(&run, "flight.html", &size_bytes);
+    char *page = training_file(&run, "flight.html", NULL);
     assert_non_null(strstr(page, "no record: it was killed"));
     assert_non_null(strstr(page, "was ended by SIGKILL"));
     assert_non_null(strstr(page, "all_reduce float"));
@@ -116,15 +110,11 @@ static void the_page_says_of_which_attempt_it_is(void **state)
     static const char *const second[] = {NULL, record};
     test_directory directory;
     base_error error;
-    void *page = NULL;
-    size_t size_bytes = 0;
     test_directory_make(&directory);
     assert_ok(launch_flight_write(directory.path, both, 2, 1, "because", &error), &error);
     assert_int_equal(access(test_directory_path(&directory, "flight-rank-0.json"), F_OK), 0);
     assert_ok(launch_flight_write(directory.path, second, 2, 2, "because", &error), &error);
-    assert_ok(base_file_read(test_directory_path(&directory, "flight.html"), 1 << 20, &page,
-                             &size_bytes, &error),
-              &error);
+    void *page = test_file_read(test_directory_path(&directory, "flight.html"), NULL);
     assert_non_null(strstr(page, "Attempt 2 of the job"));
     assert_int_equal(access(test_directory_path(&directory, "flight-rank-0.json"), F_OK), -1);
     assert_int_equal(access(test_directory_path(&directory, "flight-rank-1.json"), F_OK), 0);
@@ -137,13 +127,9 @@ static char *page_of(const char *const *records, int ranks)
 {
     test_directory directory;
     base_error error;
-    void *page = NULL;
-    size_t size_bytes = 0;
     test_directory_make(&directory);
     assert_ok(launch_flight_write(directory.path, records, ranks, 0, "because", &error), &error);
-    assert_ok(base_file_read(test_directory_path(&directory, "flight.html"), 1 << 20, &page,
-                             &size_bytes, &error),
-              &error);
+    void *page = test_file_read(test_directory_path(&directory, "flight.html"), NULL);
     test_directory_remove(&directory);
     return page;
 }

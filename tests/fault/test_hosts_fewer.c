@@ -43,11 +43,10 @@ static void assert_attempt(size_t index, int hosts, int ranks, int micro_batches
 static void assert_timings(uint64_t set_aside_at)
 {
     char name[64];
-    size_t bytes = 0;
     (void)snprintf(name, sizeof name, "timings-before-%llu.jsonl",
                    (unsigned long long)set_aside_at);
-    char *before = training_file(&several_runs[0], name, &bytes);
-    char *since = training_file(&several_runs[0], "timings.jsonl", &bytes);
+    char *before = training_file(&several_runs[0], name, NULL);
+    char *since = training_file(&several_runs[0], "timings.jsonl", NULL);
     size_t lines = 0;
     for (const char *at = before; (at = strchr(at, '\n')) != NULL; at++) {
         lines++;
@@ -70,7 +69,6 @@ static void a_killed_host_leaves_the_bits(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof zero / sizeof zero[0]; i++) {
         char name[16];
-        size_t bytes = 0;
         (void)snprintf(name, sizeof name, "killed-%zu", i);
         const several job =
             SEVERAL("2", TWO, AGAIN, "--steps", steps, "--join-timeout", "1", "--zero", zero[i]);
@@ -85,7 +83,7 @@ static void a_killed_host_leaves_the_bits(void **state)
         const long from = test_program_number_after(&several_runs[0].program, TEST_STDERR,
                                                     "micro-batches from step ");
         assert_timings((uint64_t)from);
-        char *page = training_file(&several_runs[0], "report.html", &bytes);
+        char *page = training_file(&several_runs[0], "report.html", NULL);
         char *sentence = strstr(page, "It took ");
         assert_non_null(sentence);
         sentence[strcspn(sentence, "\n")] = '\0';

@@ -184,8 +184,7 @@ static void a_killed_rank_costs_only_time(void **state)
     training_assert_same_file(&one, STATE, &two, "state-rank-1.safetensors");
     assert_int_equal(number(&two, "steps"), LONG_STEPS);
     assert_int_equal(number(&two, "attempts"), 3);
-    size_t size_bytes = 0;
-    char *page = training_file(&two, "flight.html", &size_bytes);
+    char *page = training_file(&two, "flight.html", NULL);
     assert_non_null(strstr(page, "Attempt 2 of the job")); /* the last that failed */
     free(page);
 }
@@ -366,12 +365,11 @@ static void a_damaged_checkpoint_is_refused(void **state)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[BASE_PATH_BYTES + 96];
         char said[128];
-        void *bytes = NULL;
         size_t count = 0;
         base_error error;
         (void)snprintf(path, sizeof path, "%s/checkpoints/step-000000006/%s.safetensors", one.out,
                        names[i]);
-        assert_ok(base_file_read(path, 1 << 24, &bytes, &count, &error), &error);
+        void *bytes = test_file_read(path, &count);
         ((uint8_t *)bytes)[count - 100] ^= 1;
         assert_ok(base_file_write(path, bytes, count, &error), &error);
         training_expect(&two, &test_shared_directory, "damaged", 1,

@@ -59,16 +59,7 @@ json_t *inference_results(const char *name)
 
 json_t *inference_timings(const char *name)
 {
-    char path[64];
-    (void)snprintf(path, sizeof path, "%s/timings.jsonl", name);
-    json_t *lines = json_array();
-    FILE *stream = fopen(test_directory_path(&test_shared_directory, path), "re");
-    assert_non_null(stream);
-    for (json_t *line; (line = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL)) != NULL;) {
-        assert_int_equal(json_array_append_new(lines, line), 0);
-    }
-    (void)fclose(stream);
-    return lines;
+    return training_timings(test_directory_path(&test_shared_directory, name));
 }
 
 json_t *inference_measure(const char *ranks, const char *name, const char *const *flags)

@@ -114,19 +114,16 @@ static void a_training_in_parts_has_the_bits_of_the_whole(void **state)
 /* The last value of a key in timings.jsonl. */
 static double last_of(const training_run *run, const char *key)
 {
-    size_t size = 0;
+    size_t i = 0;
+    const json_t *row = NULL;
     double last = NAN;
-    char *text = training_file(run, "timings.jsonl", &size);
-    for (char *line = text; line < text + size;) {
-        char *end = memchr(line, '\n', (size_t)(text + size - line));
-        assert_non_null(end);
-        json_t *row = json_loadb(line, (size_t)(end - line), 0, NULL);
+    json_t *rows = training_timings(run->out);
+    json_array_foreach(rows, i, row)
+    {
         const json_t *value = json_object_get(row, key);
         last = json_is_number(value) ? json_number_value(value) : last;
-        json_decref(row);
-        line = end + 1;
     }
-    free(text);
+    json_decref(rows);
     return last;
 }
 

@@ -20,14 +20,8 @@ static void expect_same(const char *const *flags)
 /* Fails if both have the same parameters. */
 static void expect_different(const char *const *flags)
 {
-    size_t bytes[2];
     training_expect(&two, &test_shared_directory, "different", 0, flags);
-    char *files[2] = {training_file(&one, "model.safetensors", &bytes[0]),
-                      training_file(&two, "model.safetensors", &bytes[1])};
-    assert_int_equal(bytes[0], bytes[1]);
-    assert_memory_not_equal(files[0], files[1], bytes[0]);
-    free(files[0]);
-    free(files[1]);
+    training_assert_other_file(&one, &two, "model.safetensors");
 }
 
 static void layouts_draw_the_same_masks(void **state)
@@ -51,13 +45,10 @@ static void layouts_draw_the_same_masks(void **state)
 
 static double loss_of_a_step(const char *name, const char *const *flags)
 {
-    size_t size = 0;
     training_expect(&two, &test_shared_directory, name, 0, flags);
-    char *text = training_file(&two, "timings.jsonl", &size);
-    json_t *step = json_loadb(text, (size_t)((char *)memchr(text, '\n', size) - text), 0, NULL);
-    const double loss = json_number_value(json_object_get(step, "loss_global"));
-    json_decref(step);
-    free(text);
+    json_t *rows = training_timings(two.out);
+    const double loss = json_number_value(json_object_get(json_array_get(rows, 0), "loss_global"));
+    json_decref(rows);
     assert_true(loss > 1.0);
     return loss;
 }
@@ -113,12 +104,7 @@ static void local_steps_and_adapters_draw_masks(void **state)
     training_expect(
         &two, &test_shared_directory, "adapted-without", 0,
         FLAGS("--ranks", "2", "--heads", "4", "--checkpoint", base, "--lora", "4", "--lr", "1e-2"));
-    size_t bytes[2];
-    char *files[2] = {training_file(&one, "adapter_model.safetensors", &bytes[0]),
-                      training_file(&two, "adapter_model.safetensors", &bytes[1])};
-    assert_memory_not_equal(files[0], files[1], bytes[0]);
-    free(files[0]);
-    free(files[1]);
+    training_assert_other_file(&one, &two, "adapter_model.safetensors");
 }
 
 /* Masks are of the step's number, which goes on. Another P is named, as another learning rate is. */
@@ -137,16 +123,6 @@ static void a_training_in_parts_has_the_bits_of_the_whole(void **state)
                     FLAGS("--ranks", "4", "--layers", "3", "--heads", "4", "--lr", "1e-2",
                           "--steps", "7", "--save-every", "7", "--resume"));
     assert_has(two.program.text[TEST_STDERR], "--resume: --dropout is 0 now, and was 0.2");
-}
-
-static json_t *json_of(const training_run *run, const char *file)
-{
-    size_t size = 0;
-    char *text = training_file(run, file, &size);
-    json_t *object = json_loadb(text, size, 0, NULL);
-    assert_non_null(object);
-    free(text);
-    return object;
 }
 
 /* Loss of a model that does not learn: with dropout in training, and without. */
@@ -181,7 +157,8 @@ static void record_and_model_say_it(void **state)
     training_expect(&two, &test_shared_directory, "not-said", 0,
                     FLAGS("--ranks", "1", "--checkpoint", base));
     json_t *const manifests[] = {training_manifest(&one), training_manifest(&two)};
-    json_t *const models[] = {json_of(&one, "config.json"), json_of(&two, "config.json")};
+    json_t *const models[] = {training_json(&one, "config.json"),
+                              training_json(&two, "config.json")};
     for (size_t i = 0; i < 2; i++) {
         const double rate = i == 0 ? 0.1 : 0.0;
         const json_t *training = json_object_get(manifests[i], "training");

@@ -16,23 +16,19 @@ static training_run one, two; /* large: they hold a program's output */
 static json_t *reported(const training_run *run)
 {
     static const char *const keys[] = {"loss_global", "router_loss", "grad_norm", "busiest_expert"};
-    size_t size = 0;
+    size_t at = 0;
+    const json_t *row = NULL;
     json_t *all = json_array();
-    char *text = training_file(run, "timings.jsonl", &size);
-    for (char *line = text; line < text + size;) {
-        char *end = memchr(line, '\n', (size_t)(text + size - line));
-        assert_non_null(end);
-        json_t *row = json_loadb(line, (size_t)(end - line), 0, NULL);
-        if (json_integer_value(json_object_get(row, "rank")) == 0) {
-            for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-                assert_true(json_is_number(json_object_get(row, keys[i])));
-                assert_int_equal(json_array_append(all, json_object_get(row, keys[i])), 0);
-            }
+    json_t *rows = training_timings(run->out);
+    json_array_foreach(rows, at, row)
+    {
+        const bool first = json_integer_value(json_object_get(row, "rank")) == 0;
+        for (size_t i = 0; first && i < sizeof keys / sizeof keys[0]; i++) {
+            assert_true(json_is_number(json_object_get(row, keys[i])));
+            assert_int_equal(json_array_append(all, json_object_get(row, keys[i])), 0);
         }
-        json_decref(row);
-        line = end + 1;
     }
-    free(text);
+    json_decref(rows);
     return all;
 }
 
@@ -276,17 +272,10 @@ static double of_rank(const json_t *rank, const char *list, const char *name, co
 /* The last value of a key in timings.jsonl. */
 static double last_of(const training_run *run, const char *key)
 {
-    size_t size = 0;
-    char *text = training_file(run, "timings.jsonl", &size);
-    char *line = text + size - 1;
-    while (line > text && line[-1] != '\n') {
-        line--;
-    }
-    json_t *row = json_loadb(line, (size_t)(text + size - line), 0, NULL);
-    const json_t *value = json_object_get(row, key);
+    json_t *rows = training_timings(run->out);
+    const json_t *value = json_object_get(json_array_get(rows, json_array_size(rows) - 1), key);
     const double last = json_is_number(value) ? json_number_value(value) : NAN;
-    json_decref(row);
-    free(text);
+    json_decref(rows);
     return last;
 }
 

@@ -28,11 +28,10 @@ static test_program alone;
 
 static void copy(const char *from, const char *name, size_t bytes_max, char to[SEVERAL_PATH_BYTES])
 {
-    void *bytes = NULL;
     size_t size_bytes = 0;
     base_error error;
     (void)snprintf(to, SEVERAL_PATH_BYTES, "%s/%s", inputs, name);
-    assert_ok(base_file_read(from, COPY_BYTES_MAX, &bytes, &size_bytes, &error), &error);
+    void *bytes = test_file_read(from, &size_bytes);
     size_bytes = size_bytes < bytes_max ? size_bytes : bytes_max;
     while (size_bytes > 0 && ((char *)bytes)[size_bytes - 1] != '\n' &&
            bytes_max < COPY_BYTES_MAX) {

@@ -89,11 +89,10 @@ static void start_service(void)
 static void prepare_hosts(void)
 {
     char path[SEVERAL_PATH_BYTES * 2];
-    void *keys = NULL;
     size_t bytes = 0;
     base_error error;
     (void)snprintf(path, sizeof path, "%s/keyring.json", service_dir);
-    assert_ok(base_file_read(path, 1 << 20, &keys, &bytes, &error), &error);
+    void *keys = test_file_read(path, &bytes);
     make_path(keyring, "keyring-of-agents.json");
     assert_ok(base_file_write(keyring, keys, bytes, &error), &error);
     free(keys);

@@ -14,15 +14,13 @@ static double number_of(const json_t *clock, const char *key)
 static void clocks_of_two_hosts_are_aligned(void **state)
 {
     (void)state;
-    size_t bytes = 0;
     bool ranks[4] = {false};
     several_make_key("clocks");
     const several job = SEVERAL("2", "--ranks", "4");
     several_start_hosts("clocks", &job);
     several_expect_all(2, 0);
     test_program_assert_no_children();
-    char *text = training_file(&several_runs[0], "trace.json", &bytes);
-    json_t *trace = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    json_t *trace = training_json(&several_runs[0], "trace.json");
     const json_t *events = json_object_get(trace, "traceEvents");
     const json_t *clocks = json_object_get(json_object_get(trace, "otherData"), "clocks");
     const json_t *here = json_array_get(clocks, 0);
@@ -42,8 +40,7 @@ static void clocks_of_two_hosts_are_aligned(void **state)
     }
     assert_true(ranks[0] && ranks[1] && ranks[2] && ranks[3]);
     json_decref(trace);
-    free(text);
-    text = training_file(&several_runs[0], "report.html", &bytes);
+    char *text = training_file(&several_runs[0], "report.html", NULL);
     assert_has(text, "Each host has a clock of its own.");
     free(text);
 }

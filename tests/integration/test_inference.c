@@ -126,9 +126,6 @@ static void drafts_are_counted(void **state)
 {
     (void)state;
     static test_program program;
-    base_error error;
-    void *page = NULL;
-    size_t page_bytes = 0;
     char line[128];
     const char *const *flags = FLAGS(PROMPTS, "--ignore-eos", "--speculate", "8");
     assert_int_equal(inference_run(&program, "tp-cpu", "2", "counted", flags), 0);
@@ -153,9 +150,8 @@ static void drafts_are_counted(void **state)
                    drafted, inference_real(manifest, "tokens_accepted"),
                    inference_real(manifest, "tokens_per_step"));
     assert_has(program.text[TEST_STDERR], line);
-    assert_ok(base_file_read(test_directory_path(&test_shared_directory, "counted/report.html"),
-                             1 << 20, &page, &page_bytes, &error),
-              &error);
+    void *page =
+        test_file_read(test_directory_path(&test_shared_directory, "counted/report.html"), NULL);
     test_program_start(&program,
                        FLAGS(LAUNCHER_PATH, "--mode", "generate", "--ranks", "2", "--checkpoint",
                              inference_model.out, "--no-bind", "--max-new-tokens", "12", PROMPTS,

@@ -282,9 +282,7 @@ static void what_is_no_record_is_not_written_over(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char name[32];
         char path[96];
-        void *text = NULL;
         size_t text_bytes = 0;
-        base_error error;
         (void)snprintf(name, sizeof name, "kept-%zu", i);
         (void)snprintf(path, sizeof path, "%s/%s", name, cases[i].file);
         test_directory_put(&test_shared_directory, path, cases[i].text);
@@ -297,11 +295,8 @@ static void what_is_no_record_is_not_written_over(void **state)
         }
         assert_int_equal(code, 1);
         assert_has(program.text[TEST_STDERR], cases[i].expected);
-        assert_ok(base_file_read(test_directory_path(&test_shared_directory, path), 100, &text,
-                                 &text_bytes, &error),
-                  &error);
+        free(test_file_read(test_directory_path(&test_shared_directory, path), &text_bytes));
         assert_int_equal(text_bytes, strlen(cases[i].text));
-        free(text);
     }
 }
 

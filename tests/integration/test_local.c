@@ -110,19 +110,13 @@ static void every_transport_gives_the_same_bits(void **state)
 static void rounds_of_one_step_are_plain_training(void **state)
 {
     (void)state;
-    size_t sizes[2];
     training_expect(&one, &test_shared_directory, "plain", 0, FLAGS("--ranks", "2"));
     training_expect(&two, &test_shared_directory, "rounds", 0,
                     FLAGS("--ranks", "2", "--local-steps", "1"));
     training_assert_same_file(&one, STATE, &two, STATE);
     training_expect(&two, &test_shared_directory, "rounds", 0,
                     FLAGS("--ranks", "2", "--local-steps", "3"));
-    char *plain = training_file(&one, STATE, &sizes[0]);
-    char *local = training_file(&two, STATE, &sizes[1]);
-    assert_int_equal(sizes[0], sizes[1]);
-    assert_memory_not_equal(plain, local, sizes[0]);
-    free(plain);
-    free(local);
+    training_assert_other_file(&one, &two, STATE);
 }
 
 /* A row of a list, whose `key` is `name`. */
@@ -190,24 +184,19 @@ static void the_plan_and_the_record_have_one_exchange_in_a_round(void **state)
 static void steps_within_a_round_send_a_few_bytes(void **state)
 {
     (void)state;
-    size_t size = 0;
+    size_t i = 0;
+    const json_t *row = NULL;
     training_expect(&one, &test_shared_directory, "sent", 0,
                     FLAGS("--ranks", "2", "--local-steps", "3", "--transport", "tcp"));
-    char *text = training_file(&one, "timings.jsonl", &size);
-    int rows = 0;
-    for (char *line = text; line < text + size; rows++) {
-        char *end = memchr(line, '\n', (size_t)(text + size - line));
-        assert_non_null(end);
-        json_t *row = json_loadb(line, (size_t)(end - line), 0, NULL);
-        assert_non_null(row);
+    json_t *rows = training_timings(one.out);
+    json_array_foreach(rows, i, row)
+    {
         const bool last = json_integer_value(json_object_get(row, "step")) % 3 == 2;
         const json_int_t sent = json_integer_value(json_object_get(row, "bytes_sent"));
         assert_true(last ? sent > 10000 : sent > 0 && sent <= 4 * SUMS_BYTES);
-        json_decref(row);
-        line = end + 1;
     }
-    assert_int_equal(rows, 12);
-    free(text);
+    assert_int_equal(json_array_size(rows), 12);
+    json_decref(rows);
 }
 
 static void assert_same_checkpoint(const char *step, int ranks)
@@ -250,12 +239,11 @@ static void expect_damage_is_named(const char *file)
 {
     char path[BASE_PATH_BYTES + 96];
     char said[160];
-    void *bytes = NULL;
     size_t count = 0;
     base_error error;
     (void)snprintf(path, sizeof path, "%s/checkpoints/step-000000004/%s", two.out, file);
     (void)snprintf(said, sizeof said, "%s is not what was written there", file);
-    assert_ok(base_file_read(path, 1 << 24, &bytes, &count, &error), &error);
+    void *bytes = test_file_read(path, &count);
     ((uint8_t *)bytes)[count - 100] ^= 1;
     assert_ok(base_file_write(path, bytes, count, &error), &error);
     training_expect(&two, &test_shared_directory, "course", 1,

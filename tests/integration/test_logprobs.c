@@ -111,20 +111,13 @@ static char *generate(const training_run *model, const char *flags)
 {
     char path[BASE_PATH_BYTES];
     char command[SERVING_COMMAND_BYTES];
-    void *text = NULL;
-    size_t bytes = 0;
-    base_error error;
     (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "texts"));
     (void)snprintf(command, sizeof command,
                    LAUNCHER_PATH
                    " --mode generate --ranks 2 --no-bind --quiet --checkpoint %s %s >%s",
                    model->out, flags, path);
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): a command of this test */
-    assert_ok(base_file_read(path, 16 << 20, &text, &bytes, &error), &error);
-    char *whole = realloc(text, bytes + 1);
-    assert_non_null(whole);
-    whole[bytes] = '\0';
-    return whole;
+    return test_file_read(path, NULL);
 }
 
 /* Mode generate prints a line for each prompt, in their order: what results.json of tp-cpu says of it, but for

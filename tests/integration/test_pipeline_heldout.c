@@ -35,14 +35,11 @@ static const char *pairs_path(int count)
 /* The lowest held-out loss, in the digits of a double: the record has nine. */
 static double best_loss(const training_run *run)
 {
-    size_t size = 0;
-    char *text = training_file(run, "checkpoints/step-00000000" STEPS "/training.json", &size);
-    json_t *state = json_loadb(text, size, 0, NULL);
+    json_t *state = training_json(run, "checkpoints/step-00000000" STEPS "/training.json");
     const json_t *loss = json_object_get(json_object_get(state, "best"), "loss");
     assert_true(json_is_real(loss));
     const double best = json_real_value(loss);
     json_decref(state);
-    free(text);
     return best;
 }
 

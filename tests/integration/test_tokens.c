@@ -33,7 +33,6 @@ static int make_files(void **state)
     enum { LINES = 800, TOKENIZER_BYTES_MAX = 1 << 20 };
     static char plain[LINES * 64];
     size_t bytes = 0;
-    void *tokenizer = NULL;
     base_error error;
     (void)test_shared_directory_make(state);
     for (int i = 0; i < LINES; i++) {
@@ -45,8 +44,7 @@ static int make_files(void **state)
     (void)snprintf(tokens, sizeof tokens, "%s", path_of("text.safetensors"));
     (void)snprintf(other, sizeof other, "%s", path_of("other.json"));
     encode(text, tokens);
-    assert_ok(base_file_read(TOKENIZER_PATH, TOKENIZER_BYTES_MAX - 1, &tokenizer, &bytes, &error),
-              &error);
+    void *tokenizer = test_file_read(TOKENIZER_PATH, &bytes);
     ((char *)tokenizer)[bytes] = '\n'; /* in place of its NUL */
     assert_ok(base_file_write(other, tokenizer, bytes + 1, &error), &error);
     free(tokenizer);
@@ -174,12 +172,11 @@ static void damage_is_named(void **state)
 {
     enum { FILE_BYTES_MAX = 16 << 20 };
     (void)state;
-    void *data = NULL;
     size_t bytes = 0;
     char damaged[BASE_PATH_BYTES];
     base_error error;
     (void)snprintf(damaged, sizeof damaged, "%s", path_of("damaged.safetensors"));
-    assert_ok(base_file_read(tokens, FILE_BYTES_MAX, &data, &bytes, &error), &error);
+    void *data = test_file_read(tokens, &bytes);
     assert_ok(base_file_write(damaged, data, bytes - 1, &error), &error);
     training_expect_refused(&one, FLAGS("--data", damaged), "damaged.safetensors: ");
     memset((char *)data + bytes - 2000, 0xff, 2000);

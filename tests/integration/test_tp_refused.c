@@ -104,12 +104,7 @@ static void expect_refused(const char *ranks, const char *prompt, const char *ex
 /* A file of the checkpoint, to be changed. */
 static uint8_t *get(const char *name, size_t *size_bytes)
 {
-    base_error error;
-    void *data = NULL;
-    assert_ok(base_file_read(test_directory_path(&directory, name), FILE_BYTES_MAX, &data,
-                             size_bytes, &error),
-              &error);
-    return data;
+    return test_file_read(test_directory_path(&directory, name), size_bytes);
 }
 
 static void put(const char *name, const void *data, size_t size_bytes)

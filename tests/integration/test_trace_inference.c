@@ -109,7 +109,6 @@ static void check_exchange(const trace_file *in, int step, const char *name, con
 static void steps_of_decoding_are_there(void **state)
 {
     (void)state;
-    size_t bytes = 0;
     json_t *results = inference_measure("2", "traced", FLAGS(PROMPTS, "--ignore-eos"));
     json_t *lines = inference_timings("traced");
     name_out("traced");
@@ -126,7 +125,7 @@ static void steps_of_decoding_are_there(void **state)
         check_exchange(&found, step, "all-reduce of MLP", "MLP");
         check_exchange(&found, step, "all-gather of candidates", NULL);
     }
-    char *report = training_file(&run, "report.html", &bytes);
+    char *report = training_file(&run, "report.html", NULL);
     assert_has(report, "<h2>One step</h2>");
     assert_has(report, "It computes 3 tokens, and draws 3. ");
     assert_has(report, "and is in one of its 4 exchanges for ");

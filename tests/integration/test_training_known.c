@@ -83,22 +83,19 @@ static void a_diverging_learning_rate_ends_the_job(void **state)
 /* Every step exchanges the same gradients, and evaluating is no part of a step. */
 static void assert_steps_send_the_same(const training_run *run, size_t rows)
 {
-    size_t size_bytes = 0;
-    char *text = training_file(run, "timings.jsonl", &size_bytes);
+    json_t *timings = training_timings(run->out);
     json_int_t first = 0;
-    size_t count = 0;
-    char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\n", &rest), count++) {
-        json_t *row = json_loads(line, 0, NULL);
+    size_t i = 0;
+    const json_t *row = NULL;
+    json_array_foreach(timings, i, row)
+    {
         const json_int_t sent = json_integer_value(json_object_get(row, "bytes_sent"));
-        json_decref(row);
-        first = count == 0 ? sent : first;
+        first = i == 0 ? sent : first;
         assert_true(first > 0);
         assert_int_equal(sent, first);
     }
-    assert_int_equal(count, rows);
-    free(text);
+    assert_int_equal(i, rows);
+    json_decref(timings);
 }
 
 /* Learns four corrections by heart. Then answers those, and three that it cannot know. */
@@ -147,21 +144,18 @@ static void a_linear_schedule_ends_at_its_minimum(void **state)
 {
     (void)state;
     static const double rates[] = {5e-4, 1e-3, 1e-3, 7e-4, 4e-4, 1e-4};
-    size_t size_bytes = 0;
-    size_t lines = 0;
+    size_t i = 0;
+    const json_t *step = NULL;
     training_expect(&one, &test_shared_directory, "linear", 0,
                     FLAGS("--ranks", "1", "--schedule", "linear", "--lr", "1e-3", "--lr-min",
                           "1e-4", "--warmup", "2", "--steps", "6"));
-    char *timings = training_file(&one, "timings.jsonl", &size_bytes);
-    for (char *rest = timings, *line = strsep(&rest, "\n"); line != NULL && line[0] != '\0';
-         line = strsep(&rest, "\n"), lines++) {
-        json_t *step = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-        assert_true(lines < sizeof rates / sizeof rates[0]);
-        assert_true(fabs(number(step, "learning_rate") - rates[lines]) < 1e-12);
-        json_decref(step);
+    json_t *timings = training_timings(one.out);
+    assert_int_equal(json_array_size(timings), sizeof rates / sizeof rates[0]);
+    json_array_foreach(timings, i, step)
+    {
+        assert_true(fabs(number(step, "learning_rate") - rates[i]) < 1e-12);
     }
-    assert_int_equal(lines, 6);
-    free(timings);
+    json_decref(timings);
 }
 
 /* The loss of a model, without training it: one step with a learning rate of 0 leaves all bits. */
@@ -209,12 +203,11 @@ static void another_tokenizer_is_named(void **state)
     char own[BASE_PATH_BYTES + 32];
     char warning[2 * BASE_PATH_BYTES + 128];
     base_error error;
-    void *text = NULL;
     size_t text_bytes = 0;
     training_expect(&one, &test_shared_directory, "words", 0, FLAGS("--steps", "1"));
     (void)snprintf(model, sizeof model, "%s", one.out);
     (void)snprintf(own, sizeof own, "%s/tokenizer.json", model);
-    assert_ok(base_file_read(own, BYTES_MAX, &text, &text_bytes, &error), &error);
+    void *text = test_file_read(own, &text_bytes);
     const char *same = test_directory_path(&test_shared_directory, "same.json");
     assert_ok(base_file_write(same, text, text_bytes, &error), &error);
     training_expect(&two, &test_shared_directory, "words-same", 0,

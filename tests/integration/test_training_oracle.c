@@ -54,9 +54,8 @@ static void set_epsilon(const char *path, const char *value)
     static const char key[] = "\"epsilon\":";
     char changed[8192];
     size_t size_bytes = 0;
-    void *data = NULL;
     base_error error;
-    assert_ok(base_file_read(path, sizeof changed / 2, &data, &size_bytes, &error), &error);
+    void *data = test_file_read(path, &size_bytes);
     char *text = data;
     const char *at = memmem(text, size_bytes, key, sizeof key - 1);
     assert_non_null(at);
@@ -131,18 +130,15 @@ static void check_step(const fixture *file, int steps, const json_t *line)
 
 static void check_timings(const fixture *file, int steps)
 {
-    size_t size_bytes = 0;
-    int lines = 0;
-    char *timings = training_file(&run, "timings.jsonl", &size_bytes);
-    for (char *rest = timings, *line = strsep(&rest, "\n"); line != NULL && line[0] != '\0';
-         line = strsep(&rest, "\n"), lines++) {
-        json_t *step = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-        assert_non_null(step);
+    size_t i = 0;
+    const json_t *step = NULL;
+    json_t *timings = training_timings(run.out);
+    json_array_foreach(timings, i, step)
+    {
         check_step(file, steps, step);
-        json_decref(step);
     }
-    assert_int_equal(lines, steps * RANKS);
-    free(timings);
+    assert_int_equal(i, steps * RANKS);
+    json_decref(timings);
 }
 
 static void check_params(const fixture *file, int steps)

@@ -192,8 +192,7 @@ static void prompts_end_as_the_data_do(void **state)
         (void)snprintf(path, sizeof path, "%s", path_of(data[i].name));
         training_expect(&one, &test_shared_directory, "suffix", 0,
                         FLAGS("--ranks", "2", "--data", path, "--steps", "1"));
-        (void)snprintf(path, sizeof path, "%s/generation_config.json", one.out);
-        json_t *written = json_load_file(path, 0, NULL);
+        json_t *written = training_json(&one, "generation_config.json");
         assert_string_equal(json_string_value(json_object_get(written, "prompt_suffix")),
                             data[i].suffix);
         json_decref(written);

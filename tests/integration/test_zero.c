@@ -45,21 +45,17 @@ static void the_bits_are_those_without(void **state)
 /* The losses of all steps together, to the last bit, as rank 0 has reported them. */
 static double losses(const training_run *run)
 {
-    size_t size = 0;
+    size_t i = 0;
+    const json_t *row = NULL;
     double sum = 0.0;
-    char *text = training_file(run, "timings.jsonl", &size);
-    for (char *line = text; line < text + size;) {
-        char *end = memchr(line, '\n', (size_t)(text + size - line));
-        assert_non_null(end);
-        json_t *row = json_loadb(line, (size_t)(end - line), 0, NULL);
-        assert_non_null(row);
+    json_t *rows = training_timings(run->out);
+    json_array_foreach(rows, i, row)
+    {
         if (json_integer_value(json_object_get(row, "rank")) == 0) {
             sum = sum * 2.0 + json_number_value(json_object_get(row, "loss_global"));
         }
-        json_decref(row);
-        line = end + 1;
     }
-    free(text);
+    json_decref(rows);
     assert_true(sum > 1.0);
     return sum;
 }

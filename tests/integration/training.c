@@ -61,11 +61,8 @@ void training_expect_refused(training_run *run, const char *const *flags, const 
 void *training_file(const training_run *run, const char *file, size_t *size_bytes)
 {
     char path[BASE_PATH_BYTES + 64];
-    void *data = NULL;
-    base_error error;
     (void)snprintf(path, sizeof path, "%s/%s", run->out, file);
-    assert_ok(base_file_read(path, FILE_BYTES_MAX, &data, size_bytes, &error), &error);
-    return data;
+    return test_file_read(path, size_bytes);
 }
 
 void training_assert_same_file(const training_run *a, const char *file_a, const training_run *b,
@@ -92,6 +89,18 @@ static int count_file(const char *path, const struct stat *info, int kind, struc
     const bool below = strncmp(name, "/checkpoints/", 13) == 0;
     files += (kind == FTW_F && !below) || (place->level == 1 && strcmp(name, "/checkpoints") == 0);
     return 0;
+}
+
+void training_assert_other_file(const training_run *a, const training_run *b, const char *file)
+{
+    size_t size_a = 0;
+    size_t size_b = 0;
+    void *data_a = training_file(a, file, &size_a);
+    void *data_b = training_file(b, file, &size_b);
+    assert_int_equal(size_a, size_b);
+    assert_memory_not_equal(data_a, data_b, size_a);
+    free(data_a);
+    free(data_b);
 }
 
 void training_assert_files(const test_program *dry, const char *directory)
@@ -124,14 +133,34 @@ void training_assert_same_model(const training_run *a, const training_run *b)
     training_assert_same_file(a, "state-rank-0.safetensors", b, "state-rank-0.safetensors");
 }
 
+json_t *training_json(const training_run *run, const char *file)
+{
+    char *text = training_file(run, file, NULL);
+    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    assert_non_null(object);
+    return object;
+}
+
 json_t *training_manifest(const training_run *run)
 {
-    size_t size_bytes = 0;
-    char *text = training_file(run, "manifest.json", &size_bytes);
-    json_t *manifest = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, NULL);
+    return training_json(run, "manifest.json");
+}
+
+json_t *training_timings(const char *directory)
+{
+    char path[BASE_PATH_BYTES + 64];
+    json_t *rows = json_array();
+    (void)snprintf(path, sizeof path, "%s/timings.jsonl", directory);
+    char *text = test_file_read(path, NULL);
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        assert_int_equal(
+            json_array_append_new(rows, json_loads(line, JSON_REJECT_DUPLICATES, NULL)), 0);
+    }
     free(text);
-    assert_non_null(manifest);
-    return manifest;
+    return rows;
 }
 
 static int list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)

@@ -29,12 +29,15 @@ void training_expect(training_run *run, const test_directory *directory, const c
  * leaves no directory. */
 void training_expect_refused(training_run *run, const char *const *flags, const char *says);
 
-/* The whole of OUT/file; its bytes are the caller's to free. */
+/* The whole of OUT/file, as test_file_read. */
 void *training_file(const training_run *run, const char *file, size_t *size_bytes);
 
 /* Fails unless both runs' files have the same bytes. */
 void training_assert_same_file(const training_run *a, const char *file_a, const training_run *b,
                                const char *file_b);
+
+/* Fails unless both runs' files have other bytes, as many. */
+void training_assert_other_file(const training_run *a, const training_run *b, const char *file);
 
 /* Fails unless the line "files: " of a dry run has exactly what is in the directory now. What is below checkpoints/
  * counts as that. */
@@ -46,7 +49,11 @@ void training_assert_same_model(const training_run *a, const training_run *b);
 /* The process of a rank of a job that runs. */
 pid_t training_rank_pid(const training_run *run, int rank);
 
-/* The manifest; json_decref it. */
+/* OUT/file, and the manifest; json_decref them. */
+json_t *training_json(const training_run *run, const char *file);
 json_t *training_manifest(const training_run *run);
+
+/* The rows of the directory's timings.jsonl as a list; json_decref it. */
+json_t *training_timings(const char *directory);
 
 #endif

@@ -84,11 +84,6 @@ bool fake_job_left(const char *name)
 
 char *fake_job_read(const char *name)
 {
-    void *text = NULL;
-    size_t text_bytes = 0;
-    base_error error;
-    assert_ok(base_file_read(test_directory_path(&test_shared_directory, name), 1 << 20, &text,
-                             &text_bytes, &error),
-              &error);
+    void *text = test_file_read(test_directory_path(&test_shared_directory, name), NULL);
     return text;
 }

@@ -261,18 +261,14 @@ static void unbound_ranks_are_reported(void **state)
 static void output_is_prefixed_and_collapsed(void **state)
 {
     (void)state;
-    void *log = NULL;
-    size_t log_bytes = 0;
-    base_error error;
     const char *logs = test_directory_path(&test_shared_directory, "logs");
     assert_int_equal(fake_job_run(&program,
                                   FLAGS("--ranks", "3", "--steps", "5", "--log-dir", logs),
                                   FLAGS("FAKE_LINES=own")),
                      0);
     assert_has(program.text[TEST_STDOUT], "[rank 2] step 4 of 2\n");
-    assert_ok(base_file_read(test_directory_path(&test_shared_directory, "logs/rank-1.log"), 4096,
-                             &log, &log_bytes, &error),
-              &error);
+    char *log =
+        test_file_read(test_directory_path(&test_shared_directory, "logs/rank-1.log"), NULL);
     assert_string_equal(log, "step 0 of 1\nstep 1 of 1\nstep 2 of 1\nstep 3 of 1\nstep 4 of 1\n");
     free(log);
 

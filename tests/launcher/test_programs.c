@@ -192,16 +192,14 @@ static void any_failure_starts_a_program_again(void **state)
 static void each_attempt_is_in_the_log(void **state)
 {
     (void)state;
-    void *text = NULL;
     size_t text_bytes = 0;
-    base_error error;
     const char *logs = test_directory_path(&test_shared_directory, "attempts");
     for (int twice = 0; twice < 2; twice++) { /* a new launch begins it anew */
         assert_int_equal(RUN("--ranks", "1", "--max-restarts", "1", "--log-dir", logs, "--", "sh",
                              "-c", "echo tried; exit 7"),
                          7);
         const char *log = test_directory_path(&test_shared_directory, "attempts/rank-0.log");
-        assert_ok(base_file_read(log, 1 << 20, &text, &text_bytes, &error), &error);
+        void *text = test_file_read(log, &text_bytes);
         assert_int_equal(text_bytes, 30);
         assert_memory_equal(text, "tried\n--- attempt 2 ---\ntried\n", 30);
         free(text);

@@ -301,10 +301,8 @@ static void the_corpus_is_read(void **state)
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
         base_error error;
         proto_job job;
-        void *text = NULL;
         size_t text_bytes = 0;
-        assert_ok(base_file_read(seeds[i], PROTO_JOB_BYTES_MAX, &text, &text_bytes, &error),
-                  &error);
+        void *text = test_file_read(seeds[i], &text_bytes);
         if (proto_job_parse(text, text_bytes, &job, &error) != BASE_OK) {
             fail_msg("%s: %s", seeds[i], error.message);
         }

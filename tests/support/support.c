@@ -166,13 +166,24 @@ void test_changes_are_refused(const char *text, const test_change *changes, size
     }
 }
 
-void test_file_change(const char *path, const char *from, const char *to)
+void *test_file_read(const char *path, size_t *size_bytes)
 {
     enum { BYTES_MAX = 1 << 26 };
     base_error error;
     void *bytes = NULL;
+    size_t count = 0;
+    assert_ok(base_file_read(path, BYTES_MAX, &bytes, &count, &error), &error);
+    if (size_bytes != NULL) {
+        *size_bytes = count;
+    }
+    return bytes;
+}
+
+void test_file_change(const char *path, const char *from, const char *to)
+{
+    base_error error;
     size_t size_bytes = 0;
-    assert_ok(base_file_read(path, BYTES_MAX, &bytes, &size_bytes, &error), &error);
+    void *bytes = test_file_read(path, &size_bytes);
     void *found = memmem(bytes, size_bytes, from, strlen(from));
     assert_non_null(found);
     assert_int_equal(strlen(from), strlen(to));

@@ -97,6 +97,9 @@ const char *test_directory_path(const test_directory *directory, const char *nam
 /* Makes the file directory/name with this text, and the directories that it needs. */
 void test_directory_put(const test_directory *directory, const char *name, const char *text);
 
+/* The whole file, with a NUL behind it; the caller frees it. size_bytes: NULL: not wanted. */
+void *test_file_read(const char *path, size_t *size_bytes);
+
 /* Replaces the first `from` in the file by `to`, which is as long. */
 void test_file_change(const char *path, const char *from, const char *to);
 

@@ -269,14 +269,10 @@ static void alpha_is_written_as_it_is(void **state)
     open_adapted(&of, &models[0]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         base_error error;
-        char *text = NULL;
-        size_t size_bytes = 0;
         const rank_adapter_about about = {.checkpoint = {.config = &of.config, .prompt_suffix = ""},
                                           .alpha = cases[i].alpha};
         assert_ok(rank_adapter_write(scratch.path, &about, of.adapters, &error), &error);
-        assert_ok(base_file_read(test_directory_path(&scratch, "adapter_config.json"), 4096,
-                                 (void **)&text, &size_bytes, &error),
-                  &error);
+        char *text = test_file_read(test_directory_path(&scratch, "adapter_config.json"), NULL);
         assert_has(text, cases[i].text);
         free(text);
     }

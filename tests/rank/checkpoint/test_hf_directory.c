@@ -101,15 +101,10 @@ static void transformers_finds_what_it_looks_for(void **state)
 static void the_tokenizer_is_copied(void **state)
 {
     (void)state;
-    base_error error;
-    void *ours = NULL;
-    void *theirs = NULL;
     size_t our_bytes = 0;
     size_t their_bytes = 0;
-    assert_ok(base_file_read(test_directory_path(&scratch, "tokenizer.json"), 1 << 24, &ours,
-                             &our_bytes, &error),
-              &error);
-    assert_ok(base_file_read(TOKENIZER, 1 << 24, &theirs, &their_bytes, &error), &error);
+    void *ours = test_file_read(test_directory_path(&scratch, "tokenizer.json"), &our_bytes);
+    void *theirs = test_file_read(TOKENIZER, &their_bytes);
     assert_int_equal(our_bytes, their_bytes);
     assert_memory_equal(ours, theirs, our_bytes);
     free(ours);
@@ -254,11 +249,7 @@ static void what_the_source_says_is_kept(void **state)
                  {"tokenizer_config.json", "chat_template"},
                  {"chat_template.jinja", "b"}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        void *text = NULL;
-        size_t bytes = 0;
-        assert_ok(base_file_read(test_directory_path(&out, files[i].name), 1 << 20, &text, &bytes,
-                                 &error),
-                  &error);
+        void *text = test_file_read(test_directory_path(&out, files[i].name), NULL);
         assert_non_null(strstr(text, files[i].has));
         free(text);
     }

@@ -16,14 +16,6 @@
 #include "small_model.h"
 #include "support.h"
 
-static void load(const char *path, uint8_t **bytes, size_t *size_bytes)
-{
-    base_error error;
-    void *data = NULL;
-    assert_ok(base_file_read(path, 1 << 20, &data, size_bytes, &error), &error);
-    *bytes = data;
-}
-
 static void a_saved_model_reads_back(void **state)
 {
     (void)state;
@@ -55,7 +47,7 @@ static void a_long_header_is_read(void **state)
     assert_non_null(back);
     const char *path = test_directory_path(&scratch, "a.safetensors");
     assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
-    load(path, &bytes, &size_bytes);
+    bytes = test_file_read(path, &size_bytes);
     memcpy(&header_bytes, bytes, sizeof header_bytes);
     const size_t data = sizeof header_bytes + header_bytes;
     uint8_t *longer = malloc(size_bytes + PADDING_BYTES);
@@ -84,7 +76,7 @@ static void the_file_is_laid_out_in_order(void **state)
     size_t size_bytes = 0;
     const char *path = test_directory_path(&scratch, "a.safetensors");
     assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
-    load(path, &bytes, &size_bytes);
+    bytes = test_file_read(path, &size_bytes);
     assert_ok(base_safetensors_parse(bytes, size_bytes, &parsed, &error), &error);
     assert_int_equal((parsed.data - bytes) % 8, 0);
     assert_int_equal(parsed.data_bytes, count * sizeof(float));
@@ -112,7 +104,7 @@ static void the_same_parameters_give_the_same_bytes(void **state)
     for (size_t i = 0; i < 2; i++) {
         const char *path = test_directory_path(&scratch, i == 0 ? "a" : "b");
         assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
-        load(path, &bytes[i], &size_bytes[i]);
+        bytes[i] = test_file_read(path, &size_bytes[i]);
     }
     assert_int_equal(size_bytes[0], size_bytes[1]);
     assert_memory_equal(bytes[0], bytes[1], size_bytes[0]);
@@ -180,7 +172,7 @@ static void append_tensor(const char *path, const char *name, const size_t shape
     uint8_t *bytes = NULL;
     size_t size_bytes = 0;
     uint64_t header_bytes = 0;
-    load(path, &bytes, &size_bytes);
+    bytes = test_file_read(path, &size_bytes);
     memcpy(&header_bytes, bytes, sizeof header_bytes);
     const size_t data_at = sizeof header_bytes + header_bytes;
     const size_t begin = size_bytes - data_at;

@@ -77,12 +77,11 @@ static void write_index(json_t *map)
 static json_t *cut_model(void)
 {
     base_error error;
-    void *bytes = NULL;
     size_t size_bytes = 0;
     base_safetensors parsed;
     json_t *map = json_object();
     assert_ok(rank_safetensors_write(whole, &SMALL, params, "", RANK_FLOAT32, &error), &error);
-    assert_ok(base_file_read(whole, 1 << 20, &bytes, &size_bytes, &error), &error);
+    void *bytes = test_file_read(whole, &size_bytes);
     assert_ok(base_safetensors_parse(bytes, size_bytes, &parsed, &error), &error);
     for (size_t i = 0; i < FILES; i++) {
         write_part(&parsed, i, map);

@@ -237,10 +237,8 @@ static void generating_again_gives_the_same_lines(void **state)
     base_error error;
     corpus_grammar grammar;
     corpus_lines lines;
-    void *data = NULL;
     size_t size_bytes = 0;
-    assert_ok(base_file_read(SHARE_DIRECTORY "/train.jsonl", 1 << 26, &data, &size_bytes, &error),
-              &error);
+    void *data = test_file_read(SHARE_DIRECTORY "/train.jsonl", &size_bytes);
     assert_ok(corpus_grammar_load(&grammar, TABLES_DIRECTORY, &error), &error);
     assert_ok(corpus_generate(&grammar, &lines, &error), &error);
     const char *at = data;

@@ -205,7 +205,6 @@ static void ids_are_those_of_merges_by_rank(void **state)
     enum { TRIALS = 4000, WORDS = 30 };
     static reference self;
     base_error error;
-    void *corpus = NULL;
     size_t corpus_bytes = 0;
     uint64_t random = 35001;
     rank_tokenizer *tokenizer = NULL;
@@ -213,9 +212,7 @@ static void ids_are_those_of_merges_by_rank(void **state)
     static int32_t ids[TEXT_LONG];
     assert_ok(rank_tokenizer_load(SHARE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
     reference_open(&self, SHARE_DIRECTORY "/tokenizer.json");
-    assert_ok(
-        base_file_read(SHARE_DIRECTORY "/train.jsonl", 1 << 26, &corpus, &corpus_bytes, &error),
-        &error);
+    void *corpus = test_file_read(SHARE_DIRECTORY "/train.jsonl", &corpus_bytes);
     const char *end = (const char *)corpus + corpus_bytes;
     for (const char *line = corpus; line < end;) {
         const char *newline = memchr(line, '\n', (size_t)(end - line));
@@ -253,12 +250,9 @@ static void refuse(const test_directory *directory, const char *what, const char
                    const char *reason)
 {
     base_error error;
-    void *data = NULL;
     size_t size_bytes = 0;
     rank_tokenizer *tokenizer = NULL;
-    assert_ok(
-        base_file_read(ORACLE_DIRECTORY "/tokenizer.json", 1 << 20, &data, &size_bytes, &error),
-        &error);
+    void *data = test_file_read(ORACLE_DIRECTORY "/tokenizer.json", &size_bytes);
     char *at = strstr(data, what);
     assert_non_null(at);
     char *changed = malloc(size_bytes + strlen(with) + 1);

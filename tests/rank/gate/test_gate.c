@@ -155,10 +155,9 @@ static void a_token_of_somebody_else_is_refused(void **state)
 
     mint_write_all(&paper, &claims);
     base_error error;
-    void *token = NULL;
     size_t token_bytes = 0;
     const char *path = test_directory_path(&paper.directory, "token");
-    assert_ok(base_file_read(path, BUDGET_TOKEN_BYTES, &token, &token_bytes, &error), &error);
+    void *token = test_file_read(path, &token_bytes);
     ((char *)token)[40] ^= 1; /* inside the payload */
     assert_ok(base_file_write(path, token, token_bytes, &error), &error);
     free(token);

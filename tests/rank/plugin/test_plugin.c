@@ -77,18 +77,14 @@ static void a_driver_without_a_gpu_is_no_gpu(void **state)
 /* The host's own cache has the C library. */
 static void the_linkers_cache_is_read(void **state)
 {
-    base_error error;
     char path[BASE_PATH_BYTES];
     (void)state;
     assert_true(rank_find_library("", "libc.so.6", path));
     assert_int_equal(path[0], '/');
     assert_non_null(strstr(path, "libc.so.6"));
     assert_false(rank_find_library("", "libno-such-library.so.1", path));
-    void *cache = NULL;
     size_t size_bytes = 0;
-    assert_ok(base_file_read("/etc/ld.so.cache", RANK_LINKER_CACHE_BYTES_MAX, &cache, &size_bytes,
-                             &error),
-              &error);
+    void *cache = test_file_read("/etc/ld.so.cache", &size_bytes);
     assert_non_null(rank_linker_cache_find(cache, size_bytes, "libc.so.6"));
     free(cache);
 }

@@ -119,7 +119,6 @@ static void the_order_of_files_does_not_matter(void **state)
     size_t first_bytes = 0;
     for (int turn = 0; turn < TEXTS; turn++) {
         char *turned[TEXTS];
-        void *file = NULL;
         size_t file_bytes = 0;
         for (int i = 0; i < TEXTS; i++) {
             turned[i] = paths[turn == 2 ? TEXTS - 1 - i : (turn + i) % TEXTS];
@@ -127,7 +126,7 @@ static void the_order_of_files_does_not_matter(void **state)
         const char *out = test_directory_path(&test_shared_directory, "turned.json");
         const rank_learn_options options = options_of(out, 700, turned);
         assert_ok(rank_learn_run(&options, &summary, &error), &error);
-        assert_ok(base_file_read(out, FILE_BYTES_MAX, &file, &file_bytes, &error), &error);
+        void *file = test_file_read(out, &file_bytes);
         if (turn == 0) {
             first = file;
             first_bytes = file_bytes;
