@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/grow.h"
 #include "encode.h"
 #include "limits.h"
 #include "lines.h"
@@ -37,36 +38,15 @@ static base_status check_options(const rank_data_options *options, base_error *r
     return BASE_OK;
 }
 
-/* Room for so many more of a list's elements, which is doubled until they fit. */
-static bool reserve(void **list, size_t used, size_t *capacity, size_t more, size_t element_bytes)
-{
-    size_t larger = *capacity == 0 ? LIST_FIRST : *capacity;
-    if (*capacity - used >= more && *capacity > 0) {
-        return true;
-    }
-    while (larger - used < more) {
-        larger *= 2;
-    }
-    void *moved = realloc(*list, larger * element_bytes);
-    if (moved == NULL) {
-        return false;
-    }
-    *list = moved;
-    *capacity = larger;
-    return true;
-}
-
 bool rank_data_make_room(rank_data *data, size_t id_count)
 {
-    void *ids = data->ids;
-    void *sentences = data->sentences;
-    const bool made = (id_count == 0 || reserve(&ids, data->id_count, &data->id_capacity, id_count,
-                                                sizeof *data->ids)) &&
-                      reserve(&sentences, data->sentence_count, &data->sentence_capacity, 1,
-                              sizeof *data->sentences);
-    data->ids = ids;
-    data->sentences = sentences;
-    return made;
+    int32_t *ids = base_reserve(data->ids, data->id_count, id_count, &data->id_capacity, LIST_FIRST,
+                                sizeof *ids);
+    data->ids = ids != NULL ? ids : data->ids;
+    sentence *sentences = base_grow(data->sentences, data->sentence_count, &data->sentence_capacity,
+                                    LIST_FIRST, sizeof *sentences);
+    data->sentences = sentences != NULL ? sentences : data->sentences;
+    return ids != NULL && sentences != NULL;
 }
 
 /* Of the first sentence, for one line. */

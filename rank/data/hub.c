@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
+#include "base/grow.h"
 #include "hub_parts.h"
 #include "hub_spaces.h"
 
@@ -139,16 +139,11 @@ static void merge_parts(rank_tokenizer *self, size_t part_count)
 
 static base_status make_room(rank_tokenizer *self, size_t needed, base_error *reterr)
 {
-    size_t room = self->room > 0 ? self->room : ROOM_MIN;
-    while (room < needed) {
-        room *= 2;
-    }
-    if (room == self->room) {
-        return BASE_OK;
-    }
-    hub_part *parts = realloc(self->parts, room * sizeof *parts);
+    size_t room = self->room;
+    hub_part *parts = base_reserve(self->parts, 0, needed, &room, ROOM_MIN, sizeof *parts);
     self->parts = parts != NULL ? parts : self->parts;
-    hub_candidate *heap = realloc(self->heap, 3 * room * sizeof *heap);
+    room = self->room;
+    hub_candidate *heap = base_reserve(self->heap, 0, needed, &room, ROOM_MIN, 3 * sizeof *heap);
     self->heap = heap != NULL ? heap : self->heap;
     if (parts == NULL || heap == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to tokenize a word of %zu bytes",

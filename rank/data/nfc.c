@@ -11,6 +11,8 @@
 
 #include <utf8proc.h>
 
+#include "base/grow.h"
+
 enum {
     FIRST_CHANGED = 0x300, /* characters below it are in normal form, and begin a cluster */
     FIRST_BYTE = 0xcc,     /* theirs in UTF-8 is below it */
@@ -82,16 +84,11 @@ static void end_cluster(rank_nfc *nfc, size_t *count, size_t *used)
 
 static base_status make_points(rank_nfc *nfc, size_t needed, base_error *reterr)
 {
-    size_t room = nfc->point_room > 0 ? nfc->point_room : ROOM_MIN;
-    while (room < needed) {
-        room *= 2;
-    }
-    if (room == nfc->point_room) {
-        return BASE_OK;
-    }
-    int32_t *points = realloc(nfc->points, room * sizeof *points);
+    size_t room = nfc->point_room;
+    int32_t *points = base_reserve(nfc->points, 0, needed, &room, ROOM_MIN, sizeof *points);
     nfc->points = points != NULL ? points : nfc->points;
-    int32_t *sorted = realloc(nfc->sorted, room * sizeof *sorted);
+    room = nfc->point_room;
+    int32_t *sorted = base_reserve(nfc->sorted, 0, needed, &room, ROOM_MIN, sizeof *sorted);
     nfc->sorted = sorted != NULL ? sorted : nfc->sorted;
     if (points == NULL || sorted == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to normalise %zu characters", needed);

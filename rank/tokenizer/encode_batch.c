@@ -17,40 +17,18 @@ static base_status no_memory(base_error *reterr)
     return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokens of a text");
 }
 
-/* Room for `more` of an array's elements behind those that are used. */
-static bool make_room(void **array, size_t used, size_t *capacity, size_t more, size_t first,
-                      size_t element_bytes)
-{
-    size_t larger = *capacity == 0 ? first : *capacity;
-    while (larger - used < more) {
-        larger *= 2;
-    }
-    if (larger == *capacity) {
-        return true;
-    }
-    void *moved = realloc(*array, larger * element_bytes);
-    if (moved == NULL) {
-        return false;
-    }
-    *array = moved;
-    *capacity = larger;
-    return true;
-}
-
 base_status rank_encode_batch_add(rank_encode_batch *batch, const rank_text_part *part,
                                   base_error *reterr)
 {
-    void *text = batch->text;
-    const bool made =
-        make_room(&text, batch->text_bytes, &batch->text_capacity, part->bytes, TEXT_FIRST, 1);
-    batch->text = text;
-    rank_encode_part *parts = made ? base_grow(batch->parts, batch->part_count,
-                                               &batch->part_capacity, PARTS_FIRST, sizeof *parts)
-                                   : NULL;
-    if (parts == NULL) {
+    char *text = base_reserve(batch->text, batch->text_bytes, part->bytes, &batch->text_capacity,
+                              TEXT_FIRST, 1);
+    batch->text = text != NULL ? text : batch->text;
+    rank_encode_part *parts = base_grow(batch->parts, batch->part_count, &batch->part_capacity,
+                                        PARTS_FIRST, sizeof *parts);
+    batch->parts = parts != NULL ? parts : batch->parts;
+    if (text == NULL || parts == NULL) {
         return no_memory(reterr);
     }
-    batch->parts = parts;
     parts[batch->part_count++] = (rank_encode_part){.offset_bytes = batch->text_bytes,
                                                     .bytes = part->bytes,
                                                     .begins = part->begins,
@@ -62,11 +40,10 @@ base_status rank_encode_batch_add(rank_encode_batch *batch, const rank_text_part
 
 static bool make_ids(rank_encode_batch *batch, size_t more)
 {
-    void *ids = batch->ids;
-    const bool made =
-        make_room(&ids, batch->id_count, &batch->id_capacity, more, IDS_FIRST, sizeof *batch->ids);
-    batch->ids = ids;
-    return made;
+    int32_t *ids = base_reserve(batch->ids, batch->id_count, more, &batch->id_capacity, IDS_FIRST,
+                                sizeof *ids);
+    batch->ids = ids != NULL ? ids : batch->ids;
+    return ids != NULL;
 }
 
 static base_status put_ids(rank_encode_batch *batch, const int32_t *ids, size_t count,

@@ -58,23 +58,11 @@ static bool grow_pieces(rank_piece_table *table, size_t piece_bytes)
 {
     rank_counted_piece *pieces = base_grow(table->pieces, table->piece_count,
                                            &table->piece_capacity, PIECES_FIRST, sizeof *pieces);
-    if (pieces == NULL) {
-        return false;
-    }
-    table->pieces = pieces;
-    size_t capacity = table->bytes_capacity == 0 ? BYTES_FIRST : table->bytes_capacity;
-    while (capacity - table->bytes_used < piece_bytes) {
-        capacity *= 2;
-    }
-    if (capacity != table->bytes_capacity) {
-        uint8_t *bytes = realloc(table->bytes, capacity);
-        if (bytes == NULL) {
-            return false;
-        }
-        table->bytes = bytes;
-        table->bytes_capacity = capacity;
-    }
-    return true;
+    table->pieces = pieces != NULL ? pieces : table->pieces;
+    uint8_t *bytes = base_reserve(table->bytes, table->bytes_used, piece_bytes,
+                                  &table->bytes_capacity, BYTES_FIRST, 1);
+    table->bytes = bytes != NULL ? bytes : table->bytes;
+    return pieces != NULL && bytes != NULL;
 }
 
 base_status rank_piece_table_add(rank_piece_table *table, const uint8_t *piece, size_t piece_bytes,

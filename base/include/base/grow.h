@@ -9,4 +9,8 @@
  * memory, and the array and *capacity are as before. free() takes it. */
 void *base_grow(void *array, size_t count, size_t *capacity, size_t first, size_t item_bytes);
 
+/* The same with room for `more` items: it is doubled until they fit. */
+void *base_reserve(void *array, size_t count, size_t more, size_t *capacity, size_t first,
+                   size_t item_bytes);
+
 #endif
