@@ -2,20 +2,11 @@
 # Chats with a model of Qwen2's kind: --chat, lines with messages and HTTP requests draw the tokens of the
 # same text with its marks written by hand. A checkpoint without a template is refused.
 #   chat.sh BIN TOKENIZER SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 tokenizer=$2
-rm -rf "$3"
-mkdir -p "$3/shape" "$3/model"
-cd "$3"
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$3"
 server=
 trap '[ -z "$server" ] || kill "$server"' EXIT
-
-fail() {
-    echo "chat: $*"
-    exit 1
-}
 
 cat >shape/config.json <<'END_CONFIG'
 {"model_type": "qwen2", "vocab_size": 544, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -29,7 +20,6 @@ cat >model/tokenizer_config.json <<'END_TEMPLATE'
  "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nBe kind.<|im_end|>\\n' }}{% endif %}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}"}]}
 END_TEMPLATE
 
-tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
 run() { # DIRECTORY ARGUMENTS...
     launcher --mode tp-cpu --checkpoint model --max-new-tokens 12 --quiet --no-bind --out "$@" >out 2>err || fail "$*: $(cat err)"
 }

@@ -2,18 +2,9 @@
 # Trains a model of Qwen2's kind on chats and on prompts with completions: it then answers as they do, whatever the
 # ranks, all of it or adapters alone. What is not the assistant's is not learned.
 #   chat_training.sh BIN TOKENIZER SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 tokenizer=$2
-rm -rf "$3"
-mkdir -p "$3/shape" "$3/model"
-cd "$3"
-
-fail() {
-    echo "chat-training: $*"
-    exit 1
-}
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$3"
 
 cat >shape/config.json <<'END_CONFIG'
 {"model_type": "qwen2", "vocab_size": 544, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,

@@ -3,19 +3,11 @@
 # one rank, and a training goes on from a checkpoint with the same bits. Every number of ranks draws the same tokens,
 # alone and beside other prompts, in float32, bfloat16, int8 and int4. What cannot be is refused. Plans have the figures of jobs.
 #   experts.sh BIN TOKENIZER SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 tokenizer=$2
-rm -rf "$3"
-mkdir -p "$3/mixtral-shape" "$3/qwen3-shape"
-cd "$3"
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$3"
 
-fail() {
-    echo "experts: $*"
-    exit 1
-}
-
+mkdir mixtral-shape qwen3-shape
 cat >mixtral-shape/config.json <<'END_CONFIG'
 {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 64,
  "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8, "rms_norm_eps": 1e-5, "rope_theta": 1000000,
@@ -89,7 +81,6 @@ cat >prompts.jsonl <<'END_PROMPTS'
 {"prompt": "i has"}
 END_PROMPTS
 sed -n 2p prompts.jsonl >second.jsonl
-tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
 answer() { # DIRECTORY ARGUMENTS...
     launcher --max-new-tokens 12 --ignore-eos --special-tokens --quiet --no-bind --out "$@" >"$1.text" 2>err || fail "$*: $(cat err)"
 }

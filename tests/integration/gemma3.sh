@@ -3,24 +3,15 @@
 # that transformers has drawn, on texts longer than its window; with a draft, from a cached beginning, and in a batch.
 # Its plan has its weights. What cannot be is refused. A SmolLM3 draws the same tokens on each number of ranks.
 #   gemma3.sh BIN MODEL TOKENIZER SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 model=$2
 tokenizer=$3
-rm -rf "$4"
-mkdir -p "$4/gemma3" "$4/shape"
-cd "$4"
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$4"
 
-fail() {
-    echo "gemma3: $*"
-    exit 1
-}
-
+mkdir gemma3
 cp "$model/config.json" "$model/model.safetensors" gemma3/
 cp "$tokenizer" gemma3/tokenizer.json
 sed 's/"prompt_token_ids.*/}/; s/, }$/}/' "$model/tokens.json" >prompts.jsonl
-ids() { tr -d ' \n' <"$1" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
 ids "$model/tokens.json" >wanted
 [ "$(wc -l <wanted)" -eq 6 ] || fail "the fixture has $(wc -l <wanted) lists of tokens"
 
@@ -52,7 +43,6 @@ printf '%s\n%s\n' "$prompt" "$prompt" | launcher --mode tp-cpu --ranks 2 --check
 [ "$(ids cached/results.json | tail -n 1)" = "$(tail -n 1 wanted)" ] || fail "from the cache: $(ids cached/results.json)"
 grep -qE '"cached_tokens": ?[1-9]' events || fail "nothing was cached: $(grep cached events)"
 
-said() { tr -d ' \n' <"$1" | grep -oE "\"$2\":[0-9]*" | head -1 | cut -d: -f2; }
 for ranks in 1 4; do
     launcher plan --checkpoint gemma3 --decode --ranks "$ranks" --tensor "$ranks" --precision bfloat16 --json >plan.json || fail "no plan"
     [ -n "$(said plan.json parameters)" ] && [ "$(said plan.json parameters)" = "$(said of-1/results.json parameters)" ] ||

@@ -2,18 +2,9 @@
 # A Llama, and a tokenizer of Llama 3's kind, through the launcher: every number of ranks draws the same
 # tokens, and what cannot be is refused.
 #   llama.sh BIN TOKENIZER SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 tokenizer=$2
-rm -rf "$3"
-mkdir -p "$3/shape" "$3/model"
-cd "$3"
-
-fail() {
-    echo "llama: $*"
-    exit 1
-}
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$3"
 
 cat >shape/config.json <<'END'
 {"model_type": "llama", "vocab_size": 544, "hidden_size": 50, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -25,7 +16,6 @@ cat >prompts.jsonl <<'END'
 {"prompt": "The quick brown fox"}
 {"prompt": "<|im_start|>user\n  two  lines? 1234567\n<|im_end|>"}
 END
-tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
 run() { # DIRECTORY ARGUMENTS...
     launcher --checkpoint model --prompts prompts.jsonl --max-new-tokens 12 --ignore-eos --quiet --no-bind --out "$@" >/dev/null
     [ "$(tokens "$1" | wc -l)" -eq 4 ] || fail "$1 does not have the tokens of two prompts and two answers"
@@ -38,12 +28,11 @@ run four --mode tp-cpu --ranks 4
 
 # The plan has the job's parameters, exchanges and cache: 16 texts of 256 tokens on each of two ranks.
 launcher plan --checkpoint model --decode --ranks 2 --tensor 2 --batch 16 --precision float32 --json >plan.json || fail "no plan"
-said() { grep -oE "\"$1\": [0-9.]*" plan.json | head -1 | cut -d' ' -f2; }
-held() { grep -oE "\"$1\": [0-9.]*" two/results.json | head -1 | cut -d' ' -f2; }
-[ -n "$(held parameters)" ] && [ "$(said parameters)" = "$(held parameters)" ] || fail "$(said parameters) parameters are planned, not $(held parameters)"
-[ "$(said cache)" = "$(held cache_bytes).0" ] || fail "a cache of $(said cache) bytes is planned, not $(held cache_bytes)"
-awk "BEGIN { exit $(said times) != 2 * $(held all_reduces_per_token) }" || # two texts share a step
-    fail "$(said times) all-reduces a step are planned, not twice $(held all_reduces_per_token)"
+[ -n "$(said two/results.json parameters)" ] && [ "$(said plan.json parameters)" = "$(said two/results.json parameters)" ] ||
+    fail "$(said plan.json parameters) parameters are planned, not $(said two/results.json parameters)"
+[ "$(said plan.json cache)" = "$(said two/results.json cache_bytes).0" ] || fail "a cache of $(said plan.json cache) bytes is planned, not $(said two/results.json cache_bytes)"
+awk "BEGIN { exit $(said plan.json times) != 2 * $(said two/results.json all_reduces_per_token) }" || # two texts share a step
+    fail "$(said plan.json times) all-reduces a step are planned, not twice $(said two/results.json all_reduces_per_token)"
 
 # The template's token stands before each prompt. Special tokens in a prompt are letters, unless asked.
 run special --mode tp-cpu --ranks 2 --special-tokens

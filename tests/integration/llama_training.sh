@@ -2,18 +2,9 @@
 # A Llama is trained through the launcher: data-parallel, as a pipeline, and going on from a checkpoint; and
 # the directory that comes out is a model like the one that went in.
 #   llama_training.sh BIN TOKENIZER SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 tokenizer=$2
-rm -rf "$3"
-mkdir -p "$3/shape" "$3/model"
-cd "$3"
-
-fail() {
-    echo "llama-training: $*"
-    exit 1
-}
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$3"
 
 # Heads that share keys and values, and are together wider than the stream; an output of its own.
 cat >shape/config.json <<'END'

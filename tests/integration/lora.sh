@@ -3,19 +3,10 @@
 # rank, what is exchanged is theirs alone, a training goes on with the same bits, and also after a rank was killed. Then
 # every number of ranks draws the same tokens with them. What cannot be is refused.
 #   lora.sh BIN TOKENIZER SCRATCH
-set -euo pipefail
-
 bin=$1
-PATH=$bin:$PATH
 tokenizer=$2
-rm -rf "$3"
-mkdir -p "$3/shape"
-cd "$3"
-
-fail() {
-    echo "lora: $*"
-    exit 1
-}
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$3"
 
 cat >shape/config.json <<'END_CONFIG'
 {"model_type": "qwen3", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -154,7 +145,6 @@ head -n 20 "$bin/../share/ringfence/heldout.jsonl" >heldout.jsonl
 train qwen3 merged --ranks 2 --steps 20 --lora 8 --lora-alpha 8 --lora-targets all-linear --lora-merge --heldout heldout.jsonl \
     --eval-every 10
 of_manifest merged '"eval":{"loss":[0-9.]*,"sentences":20,'
-tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"token_ids":\[[0-9,]*\]'; }
 answer() { # OUT ARGUMENTS...
     launcher --mode tp-cpu --max-new-tokens 12 --ignore-eos --quiet --no-bind --prompt "he goed to school" --prompt "she have" \
         --out "$@" >"$1.text" || fail "$*"

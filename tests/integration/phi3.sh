@@ -2,23 +2,15 @@
 # A Phi-3, whose files have queries, keys and values as one matrix, and gate and up as another: on each number of ranks
 # it draws the tokens that transformers has drawn, and so does what is trained of it, which is a Llama.
 #   phi3.sh BIN MODEL TOKENIZER SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 model=$2
-rm -rf "$4"
-mkdir -p "$4/phi3"
-cp "$3" "$4/phi3/tokenizer.json"
-cd "$4"
+tokenizer=$3
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$4"
 
-fail() {
-    echo "phi3: $*"
-    exit 1
-}
-
+mkdir phi3
+cp "$tokenizer" phi3/tokenizer.json
 cp "$model/config.json" "$model/model.safetensors" phi3/
 sed 's/, "prompt_token_ids.*/}/' "$model/tokens.json" >prompts.jsonl
-ids() { tr -d ' \n' <"$1" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
 ids "$model/tokens.json" >wanted
 [ "$(wc -l <wanted)" -eq 4 ] || fail "the fixture has $(wc -l <wanted) lists of tokens"
 
@@ -46,21 +38,13 @@ launcher --mode generate --checkpoint strips --chat --prompt a --max-new-tokens 
 launcher --checkpoint strips --data chats.jsonl --context 64 --batch 1 --steps 1 --no-scaling --quiet --no-bind --out none >out 2>err && fail "a chat is learned"
 grep -q 'no chats are learned with a tokenizer' err || fail "no chats are learned: $(cat err)"
 
-said() { grep -oE '"parameters": [0-9.]*' "$1" | head -1 | cut -d' ' -f2; }
 launcher plan --checkpoint phi3 --decode --json >plan.json || fail "no plan"
-[ -n "$(said plan.json)" ] && [ "$(said plan.json)" = "$(said of-1/results.json)" ] ||
-    fail "$(said plan.json) parameters are planned, not $(said of-1/results.json)"
+[ -n "$(said plan.json parameters)" ] && [ "$(said plan.json parameters)" = "$(said of-1/results.json parameters)" ] ||
+    fail "$(said plan.json parameters) parameters are planned, not $(said of-1/results.json parameters)"
 
-refused() { # WHAT CHANGE
-    rm -rf changed
-    cp -r phi3 changed
-    sed -i "$2" changed/config.json
-    launcher --mode generate --checkpoint changed --prompt hello --quiet >out 2>err && fail "not refused: $2"
-    grep -q -- "$1" err || fail "not refused with \"$1\", but: $(cat err)"
-}
-refused 'partial_rotary_factor must be 1' 's/"partial_rotary_factor": 1.0/"partial_rotary_factor": 0.75/'
-refused 'rope_type "longrope" is none of' 's/^{/{"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]},/'
-refused 'layers.0.self_attn.qkv_proj.weight has another shape' 's/"num_key_value_heads": 2/"num_key_value_heads": 4/'
-refused 'layers.0.self_attn.qkv_proj.weight has another shape' 's/"num_key_value_heads": 2/"num_key_value_heads": 1/'
-refused 'changed/model.safetensors: tensor model.layers.0.mlp.gate_up_proj.weight has another shape' 's/"intermediate_size": 48/"intermediate_size": 24/'
+refused_changed phi3 'partial_rotary_factor must be 1' 's/"partial_rotary_factor": 1.0/"partial_rotary_factor": 0.75/'
+refused_changed phi3 'rope_type "longrope" is none of' 's/^{/{"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]},/'
+refused_changed phi3 'layers.0.self_attn.qkv_proj.weight has another shape' 's/"num_key_value_heads": 2/"num_key_value_heads": 4/'
+refused_changed phi3 'layers.0.self_attn.qkv_proj.weight has another shape' 's/"num_key_value_heads": 2/"num_key_value_heads": 1/'
+refused_changed phi3 'changed/model.safetensors: tensor model.layers.0.mlp.gate_up_proj.weight has another shape' 's/"intermediate_size": 48/"intermediate_size": 24/'
 echo "phi3: passed"

@@ -2,18 +2,9 @@
 # A Qwen2, and a tokenizer of its kind, through the launcher: it is trained, so that its biases are not zero;
 # then every number of ranks draws the same tokens. Texts are normalised, and what cannot be is refused.
 #   qwen2.sh BIN TOKENIZER SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 tokenizer=$2
-rm -rf "$3"
-mkdir -p "$3/shape" "$3/model"
-cd "$3"
-
-fail() {
-    echo "qwen2: $*"
-    exit 1
-}
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$3"
 
 cat >shape/config.json <<'END_CONFIG'
 {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": 544, "hidden_size": 64, "intermediate_size": 128,
@@ -38,7 +29,6 @@ cat >prompts.jsonl <<'END_PROMPTS'
 {"prompt": "The quick brown fox"}
 {"prompt": "<|im_start|>user\n  \u00e9t\u00e9? 1234567\n<|im_end|>"}
 END_PROMPTS
-tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
 run() { # DIRECTORY ARGUMENTS...
     launcher --checkpoint trained --max-new-tokens 12 --ignore-eos --special-tokens --quiet --no-bind --out "$@" >/dev/null
     [ "$(tokens "$1" | wc -l)" -eq 4 ] || fail "$1 does not have the tokens of two prompts and two answers"
@@ -52,14 +42,7 @@ sed 's/\\u00e9/e\\u0301/g' prompts.jsonl >marks.jsonl
 run marks --mode tp-cpu --ranks 2 --prompts marks.jsonl
 [ "$(tokens alone)" = "$(tokens marks)" ] || fail "a letter and a mark behind it are other tokens than the letter with the mark"
 
-refused() { # WHAT CHANGE
-    rm -rf changed
-    cp -r trained changed
-    sed -i "$2" changed/config.json
-    launcher --mode tp-cpu --checkpoint changed --prompt hello --quiet --no-bind --out none >out 2>err && fail "not refused: $2"
-    grep -q -- "$1" err || fail "not refused with \"$1\", but: $(cat err)"
-}
-refused "use_sliding_window must be false" 's/"use_sliding_window": false/"use_sliding_window": true/'
-refused "27 tensors in it, the model has 21" 's/"model_type": "qwen2"/"model_type": "llama"/'
-refused "attention_bias must be false" 's/"model_type": "qwen2"/"model_type": "qwen2", "attention_bias": true/'
+refused_changed trained "use_sliding_window must be false" 's/"use_sliding_window": false/"use_sliding_window": true/'
+refused_changed trained "27 tensors in it, the model has 21" 's/"model_type": "qwen2"/"model_type": "llama"/'
+refused_changed trained "attention_bias must be false" 's/"model_type": "qwen2"/"model_type": "qwen2", "attention_bias": true/'
 echo "qwen2: passed"

@@ -3,19 +3,10 @@
 # norms among them; then every number of ranks draws the same tokens. A chat loses the thoughts of earlier answers.
 # What cannot be is refused.
 #   qwen3.sh BIN TOKENIZER TEMPLATE SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 tokenizer=$2
 template=$3
-rm -rf "$4"
-mkdir -p "$4/shape" "$4/model" "$4/half"
-cd "$4"
-
-fail() {
-    echo "qwen3: $*"
-    exit 1
-}
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$4"
 
 # Heads that are together wider than the stream, and share keys and values; more ids than the tokenizer has, as in Qwen3.
 cat >shape/config.json <<'END_CONFIG'
@@ -70,7 +61,6 @@ cat >prompts.jsonl <<'END_PROMPTS'
 {"prompt": "The quick brown fox"}
 {"prompt": "<|im_start|>user\n  two lines? 1234567\n<|im_end|>"}
 END_PROMPTS
-tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
 answer() { # DIRECTORY ARGUMENTS...
     launcher --max-new-tokens 12 --ignore-eos --special-tokens --quiet --no-bind --prompts prompts.jsonl --out "$@" >"$1.text"
 }
@@ -126,19 +116,11 @@ chat none --no-thinking --prompts - <switched.jsonl 2>err && fail "--no-thinking
 grep -q "no switch for it" err || fail "not refused for its switch, but: $(cat err)"
 
 launcher plan --checkpoint trained --decode --ranks 2 --tensor 2 --batch 16 --precision float32 --json >plan.json || fail "no plan"
-said() { grep -oE "\"parameters\": [0-9.]*" "$1" | head -1 | cut -d' ' -f2; }
-[ -n "$(said trained-2/results.json)" ] && [ "$(said plan.json)" = "$(said trained-2/results.json)" ] ||
-    fail "$(said plan.json) parameters are planned, not $(said trained-2/results.json)"
+[ -n "$(said trained-2/results.json parameters)" ] && [ "$(said plan.json parameters)" = "$(said trained-2/results.json parameters)" ] ||
+    fail "$(said plan.json parameters) parameters are planned, not $(said trained-2/results.json parameters)"
 
-refused() { # WHAT CHANGE
-    rm -rf changed
-    cp -r trained changed
-    sed -i "$2" changed/config.json
-    launcher --mode tp-cpu --checkpoint changed --prompt hello --quiet --no-bind --out none >out 2>err && fail "not refused: $2"
-    grep -q -- "$1" err || fail "not refused with \"$1\", but: $(cat err)"
-}
-refused "use_sliding_window must be false" 's/"use_sliding_window": false/"use_sliding_window": true/'
-refused "attention_bias must be false" 's/"attention_bias": false/"attention_bias": true/'
-refused "layer_types has another one" 's/"model_type": "qwen3"/"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]/'
-refused "24 tensors in it, the model has 20" 's/"model_type": "qwen3"/"model_type": "llama"/'
+refused_changed trained "use_sliding_window must be false" 's/"use_sliding_window": false/"use_sliding_window": true/'
+refused_changed trained "attention_bias must be false" 's/"attention_bias": false/"attention_bias": true/'
+refused_changed trained "layer_types has another one" 's/"model_type": "qwen3"/"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]/'
+refused_changed trained "24 tensors in it, the model has 20" 's/"model_type": "qwen3"/"model_type": "llama"/'
 echo "qwen3: passed"

@@ -1,18 +1,11 @@
 #!/usr/bin/env bash
 # random-checkpoint: what it refuses before it draws, and what its directory says of a tokenizer of Llama 3's kind.
 #   random_checkpoint.sh BIN TOKENIZER SCRATCH
-set -euo pipefail
-
-PATH=$1:$PATH
 oracle=$(dirname "$2")
-rm -rf "$3"
-mkdir -p "$3/like"
-cd "$3"
+# shellcheck source=tests/integration/models.sh
+. "${0%/*}/models.sh" "$1" "$3"
+mkdir like
 
-fail() {
-    echo "random-checkpoint: $*"
-    exit 1
-}
 refused() { # SAYS ARGUMENTS...
     says=$1
     shift
