@@ -1,6 +1,5 @@
 /* launch/options.h: a flag, or a member of a job's file, goes with the modes that use it. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "job_set.h"
@@ -134,15 +133,8 @@ static const struct {
 static void a_flag_goes_with_the_modes_that_use_it(void **state)
 {
     (void)state;
-    static launch_options options;
     for (size_t i = 0; i < sizeof flags_of_modes / sizeof flags_of_modes[0]; i++) {
-        base_error error = {.message = ""};
-        const char *wanted = flags_of_modes[i].message;
-        const base_status status = parse(&options, flags_of_modes[i].words, &error);
-        if (status != (wanted == NULL ? BASE_OK : BASE_ERR_INVALID) ||
-            (wanted != NULL && strcmp(error.message, wanted) != 0)) {
-            fail_msg("case %zu: '%s', not '%s'", i, error.message, wanted != NULL ? wanted : "");
-        }
+        assert_refused(flags_of_modes[i].words, flags_of_modes[i].message);
     }
 }
 
@@ -168,9 +160,7 @@ static void a_file_does_not_ask_a_mode_for_what_it_does_not_do(void **state)
         {"ddp-cpu", "infer.prompts", "/p",
          "infer.prompts goes with modes that answer: mode ddp-cpu does not"},
     };
-    test_directory directory;
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "JOB.json");
+    const char *path = test_directory_path(&test_shared_directory, "JOB.json");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         base_error error = {.message = ""};
         proto_job job;
@@ -185,14 +175,13 @@ static void a_file_does_not_ask_a_mode_for_what_it_does_not_do(void **state)
         assert_status(parse(&options, WORDS("--job", path), &error), BASE_ERR_INVALID);
         assert_has(error.message, cases[i].says);
     }
-    test_directory_remove(&directory);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flag_goes_with_the_modes_that_use_it),
-        cmocka_unit_test(a_file_does_not_ask_a_mode_for_what_it_does_not_do),
+        TEST_IN_DIRECTORY(a_file_does_not_ask_a_mode_for_what_it_does_not_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,20 @@ static inline base_status parse(launch_options *options, const char *const *give
     return launch_options_parse(count, arguments, options, error);
 }
 
+/* "launcher WORDS…" is refused with the message; where that is NULL, it is accepted. */
+static inline void assert_refused(const char *const *given, const char *message)
+{
+    static launch_options options;
+    base_error error = {.message = ""};
+    const base_status status = parse(&options, given, &error);
+    if (message == NULL) {
+        assert_ok(status, &error);
+    } else {
+        assert_status(status, BASE_ERR_INVALID);
+        assert_string_equal(error.message, message);
+    }
+}
+
 #define WORDS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
 #endif
