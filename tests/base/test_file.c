@@ -15,14 +15,12 @@
 static void only_regular_files_are_read_as_such(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "a");
-    const char *link = test_directory_path(&directory, "link");
-    const char *pipe = test_directory_path(&directory, "pipe");
+    const char *path = test_directory_path(&test_shared_directory, "a");
+    const char *link = test_directory_path(&test_shared_directory, "link");
+    const char *pipe = test_directory_path(&test_shared_directory, "pipe");
     assert_ok(base_file_write(path, "text", 4, &error), &error);
     assert_int_equal(symlink("a", link), 0);
     assert_ok(base_file_read_regular(link, 4, &data, &size_bytes, &error), &error);
@@ -30,16 +28,15 @@ static void only_regular_files_are_read_as_such(void **state)
     free(data);
     assert_status(base_file_read_regular(path, 3, &data, &size_bytes, &error), BASE_ERR_LIMIT);
     assert_int_equal(mkfifo(pipe, 0600), 0); /* nobody writes to it */
-    const char *const others[] = {pipe, directory.path, "/dev/zero"};
+    const char *const others[] = {pipe, test_shared_directory.path, "/dev/zero"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         assert_status(base_file_read_regular(others[i], 4, &data, &size_bytes, &error),
                       BASE_ERR_INVALID);
         assert_non_null(strstr(error.message, "is not a regular file"));
     }
-    assert_status(base_file_read_regular(test_directory_path(&directory, "none"), 4, &data,
-                                         &size_bytes, &error),
+    assert_status(base_file_read_regular(test_directory_path(&test_shared_directory, "none"), 4,
+                                         &data, &size_bytes, &error),
                   BASE_ERR_NOTFOUND);
-    test_directory_remove(&directory);
 }
 
 static _Atomic mode_t renamed_mode; /* of the file that was renamed last */
@@ -55,12 +52,10 @@ __attribute__((visibility("default"))) int rename(const char *old, const char *n
 static void a_file_comes_back(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "a");
+    const char *path = test_directory_path(&test_shared_directory, "a");
 
     static char big[200 * 1024];
     memset(big, 'b', sizeof big);
@@ -71,47 +66,42 @@ static void a_file_comes_back(void **state)
     free(data);
 
     assert_status(base_file_read(path, sizeof big - 1, &data, &size_bytes, &error), BASE_ERR_LIMIT);
-    assert_status(
-        base_file_read(test_directory_path(&directory, "none"), 1, &data, &size_bytes, &error),
-        BASE_ERR_NOTFOUND);
-    assert_status(base_file_read(directory.path, 1, &data, &size_bytes, &error), BASE_ERR_INVALID);
+    assert_status(base_file_read(test_directory_path(&test_shared_directory, "none"), 1, &data,
+                                 &size_bytes, &error),
+                  BASE_ERR_NOTFOUND);
+    assert_status(base_file_read(test_shared_directory.path, 1, &data, &size_bytes, &error),
+                  BASE_ERR_INVALID);
     assert_int_equal(error.status, BASE_ERR_INVALID);
-    assert_status(
-        base_file_read(test_directory_path(&directory, "a/b"), 1, &data, &size_bytes, &error),
-        BASE_ERR_INVALID);
-    test_directory_remove(&directory);
+    assert_status(base_file_read(test_directory_path(&test_shared_directory, "a/b"), 1, &data,
+                                 &size_bytes, &error),
+                  BASE_ERR_INVALID);
 }
 
 static void nothing_appears_before_commit(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     struct stat info;
     base_file_writer *writer = NULL;
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "a");
+    const char *path = test_directory_path(&test_shared_directory, "a");
 
     assert_ok(base_file_writer_open(path, &writer, &error), &error);
     assert_ok(base_file_writer_put(writer, "x", 1, &error), &error);
     assert_int_not_equal(stat(path, &info), 0);
     base_file_writer_abandon(writer);
     assert_int_not_equal(stat(path, &info), 0);
-    assert_int_not_equal(stat(test_directory_path(&directory, "a.tmp"), &info), 0);
-    test_directory_remove(&directory);
+    assert_int_not_equal(stat(test_directory_path(&test_shared_directory, "a.tmp"), &info), 0);
 }
 
 /* Also what is still in the writer's buffer; the end stays where it was. */
 static void a_beginning_is_written_last(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     base_file_writer *writer = NULL;
     void *data = NULL;
     size_t size_bytes = 0;
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "a");
+    const char *path = test_directory_path(&test_shared_directory, "a");
     assert_ok(base_file_writer_open(path, &writer, &error), &error);
     base_file_writer_make_durable(writer);
     assert_ok(base_file_writer_put(writer, "____-", 5, &error), &error);
@@ -127,20 +117,17 @@ static void a_beginning_is_written_last(void **state)
     assert_status(base_file_writer_put_at(writer, 0, "a", 1, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "/dev/null"));
     base_file_writer_abandon(writer);
-    test_directory_remove(&directory);
 }
 
 /* Also if a writer that was killed left a file that is more open. */
 static void a_mode_is_there_before_the_name(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     struct stat info;
     const base_file_kind kind = {.mode_max = 0600};
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "a");
-    const char *temporary = test_directory_path(&directory, "a.tmp");
+    const char *path = test_directory_path(&test_shared_directory, "a");
+    const char *temporary = test_directory_path(&test_shared_directory, "a.tmp");
     const mode_t mask = umask(0);
     assert_ok(base_file_write(temporary, "", 0, &error), &error);
     renamed_mode = 0;
@@ -149,7 +136,6 @@ static void a_mode_is_there_before_the_name(void **state)
     (void)umask(mask);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 07777, 0600);
-    test_directory_remove(&directory);
 }
 
 typedef struct rival {
@@ -175,14 +161,12 @@ static void *write_often(void *user)
 static void writers_of_one_path_take_turns(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     pthread_t thread;
     struct stat info;
     void *text = NULL;
     size_t size_bytes = 0;
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "a");
+    const char *path = test_directory_path(&test_shared_directory, "a");
     rival one = {.path = path, .letter = '1'};
     rival two = {.path = path, .letter = '2'};
     assert_int_equal(pthread_create(&thread, NULL, write_often, &one), 0);
@@ -193,8 +177,7 @@ static void writers_of_one_path_take_turns(void **state)
     assert_int_equal(size_bytes, 100);
     assert_int_equal(strspn(text, *(char *)text == '1' ? "1" : "2"), size_bytes);
     free(text);
-    assert_int_not_equal(stat(test_directory_path(&directory, "a.tmp"), &info), 0);
-    test_directory_remove(&directory);
+    assert_int_not_equal(stat(test_directory_path(&test_shared_directory, "a.tmp"), &info), 0);
 }
 
 static void expect_in_the_way(const char *path, const char *why)
@@ -210,14 +193,12 @@ static void expect_in_the_way(const char *path, const char *why)
 static void a_strange_temporary_file_is_not_taken_over(void **state)
 {
     enum { NOBODY = 65534 };
-    test_directory directory;
     base_error error;
     struct stat info;
     (void)state;
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "a");
-    const char *temporary = test_directory_path(&directory, "a.tmp");
-    const char *other = test_directory_path(&directory, "other");
+    const char *path = test_directory_path(&test_shared_directory, "a");
+    const char *temporary = test_directory_path(&test_shared_directory, "a.tmp");
+    const char *other = test_directory_path(&test_shared_directory, "other");
 
     assert_int_equal(mkfifo(temporary, 0600), 0);
     expect_in_the_way(path, "not a plain file");
@@ -241,7 +222,6 @@ static void a_strange_temporary_file_is_not_taken_over(void **state)
         assert_int_equal(chown(temporary, NOBODY, NOBODY), 0);
         expect_in_the_way(path, "another user");
     }
-    test_directory_remove(&directory);
 }
 
 static void a_full_disk_is_reported(void **state)
@@ -259,43 +239,39 @@ static void a_full_disk_is_reported(void **state)
 static void a_path_is_checked_before_it_is_written(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     struct stat info;
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "a");
+    const char *path = test_directory_path(&test_shared_directory, "a");
     assert_ok(base_file_check_writable(path, &error), &error);
     assert_int_not_equal(stat(path, &info), 0);
-    assert_int_not_equal(stat(test_directory_path(&directory, "a.tmp"), &info), 0);
+    assert_int_not_equal(stat(test_directory_path(&test_shared_directory, "a.tmp"), &info), 0);
     assert_ok(base_file_write(path, "old", 3, &error), &error);
     assert_ok(base_file_check_writable(path, &error), &error);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_size, 3);
 
-    const char *pipe = test_directory_path(&directory, "pipe");
+    const char *pipe = test_directory_path(&test_shared_directory, "pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
     assert_ok(base_file_check_writable(pipe, &error),
               &error); /* without a reader it does not wait */
-    assert_status(base_file_check_writable(directory.path, &error), BASE_ERR_INVALID);
+    assert_status(base_file_check_writable(test_shared_directory.path, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "is a directory"));
     assert_int_not_equal(
-        base_file_check_writable(test_directory_path(&directory, "none/a"), &error), BASE_OK);
+        base_file_check_writable(test_directory_path(&test_shared_directory, "none/a"), &error),
+        BASE_OK);
     assert_non_null(strstr(error.message, "cannot write "));
-    test_directory_remove(&directory);
 }
 
 /* For root a rename over them would succeed. */
 static void devices_and_pipes_stay(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     struct stat info;
     char got[8] = "";
     base_file_writer *writer = NULL;
-    test_directory_make(&directory);
 
-    const char *pipe = test_directory_path(&directory, "pipe");
+    const char *pipe = test_directory_path(&test_shared_directory, "pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
     const int reader = open(pipe, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     assert_true(reader >= 0);
@@ -314,20 +290,17 @@ static void devices_and_pipes_stay(void **state)
     assert_non_null(strstr(error.message, "/dev/full"));
     assert_int_equal(lstat("/dev/full", &info), 0);
     assert_true(S_ISCHR(info.st_mode));
-    test_directory_remove(&directory);
 }
 
 /* As for /dev/stdout, when output goes to a file. */
 static void links_of_the_system_are_followed(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
     char name[64];
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "out");
+    const char *path = test_directory_path(&test_shared_directory, "out");
     const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(write(fd, "a", 1), 1);
     (void)snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
@@ -337,21 +310,19 @@ static void links_of_the_system_are_followed(void **state)
     assert_int_equal(size_bytes, 2);
     assert_memory_equal(data, "ab", 2);
     free(data);
-    test_directory_remove(&directory);
 }
 
 /* Also if the path to them leads through the system's own names. */
 static void other_links_are_replaced(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
     char name[PATH_MAX];
-    test_directory_make(&directory);
-    const char *link = test_directory_path(&directory, "link");
-    assert_ok(base_file_write(test_directory_path(&directory, "old"), "a", 1, &error), &error);
+    const char *link = test_directory_path(&test_shared_directory, "link");
+    assert_ok(base_file_write(test_directory_path(&test_shared_directory, "old"), "a", 1, &error),
+              &error);
     assert_int_equal(symlink("old", link), 0);
     (void)snprintf(name, sizeof name, "/proc/self/root%s", link);
     assert_ok(base_file_write(name, "b", 1, &error), &error);
@@ -359,41 +330,39 @@ static void other_links_are_replaced(void **state)
     assert_int_equal(size_bytes, 1);
     assert_memory_equal(data, "b", 1);
     free(data);
-    test_directory_remove(&directory);
 }
 
 static void directories_are_made_with_parents(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
-    test_directory_make(&directory);
-    const char *path = test_directory_path(&directory, "a/b/c");
+    const char *path = test_directory_path(&test_shared_directory, "a/b/c");
     assert_ok(base_mkdirs(path, &error), &error);
     assert_ok(base_mkdirs(path, &error), &error);
-    assert_ok(base_file_write(test_directory_path(&directory, "a/f"), "", 0, &error), &error);
-    assert_status(base_mkdirs(test_directory_path(&directory, "a/f"), &error), BASE_ERR_IO);
+    assert_ok(base_file_write(test_directory_path(&test_shared_directory, "a/f"), "", 0, &error),
+              &error);
+    assert_status(base_mkdirs(test_directory_path(&test_shared_directory, "a/f"), &error),
+                  BASE_ERR_IO);
     assert_status(base_mkdirs("", &error), BASE_ERR_INVALID);
     assert_string_equal(error.message, "a directory has no name");
-    test_directory_remove(&directory);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_comes_back),
-        cmocka_unit_test(only_regular_files_are_read_as_such),
-        cmocka_unit_test(nothing_appears_before_commit),
-        cmocka_unit_test(a_beginning_is_written_last),
-        cmocka_unit_test(a_mode_is_there_before_the_name),
-        cmocka_unit_test(writers_of_one_path_take_turns),
-        cmocka_unit_test(a_strange_temporary_file_is_not_taken_over),
+        TEST_IN_DIRECTORY(a_file_comes_back),
+        TEST_IN_DIRECTORY(only_regular_files_are_read_as_such),
+        TEST_IN_DIRECTORY(nothing_appears_before_commit),
+        TEST_IN_DIRECTORY(a_beginning_is_written_last),
+        TEST_IN_DIRECTORY(a_mode_is_there_before_the_name),
+        TEST_IN_DIRECTORY(writers_of_one_path_take_turns),
+        TEST_IN_DIRECTORY(a_strange_temporary_file_is_not_taken_over),
         cmocka_unit_test(a_full_disk_is_reported),
-        cmocka_unit_test(a_path_is_checked_before_it_is_written),
-        cmocka_unit_test(devices_and_pipes_stay),
-        cmocka_unit_test(links_of_the_system_are_followed),
-        cmocka_unit_test(other_links_are_replaced),
-        cmocka_unit_test(directories_are_made_with_parents),
+        TEST_IN_DIRECTORY(a_path_is_checked_before_it_is_written),
+        TEST_IN_DIRECTORY(devices_and_pipes_stay),
+        TEST_IN_DIRECTORY(links_of_the_system_are_followed),
+        TEST_IN_DIRECTORY(other_links_are_replaced),
+        TEST_IN_DIRECTORY(directories_are_made_with_parents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

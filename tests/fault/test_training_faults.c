@@ -201,10 +201,8 @@ static void a_stage_that_fails_in_an_evaluation_is_named(void **state)
 static void a_stopped_rank_ends_the_job(void **state)
 {
     (void)state;
-    test_directory directory;
     char named[64];
-    test_directory_make(&directory);
-    training_start(&run, &directory, "out",
+    training_start(&run, &test_shared_directory, "out",
                    (const char *const[]){"--steps", endless, "--timeout", "0.5", NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
     const pid_t pid = training_rank_pid(&run, 1);
@@ -214,7 +212,6 @@ static void a_stopped_rank_ends_the_job(void **state)
     /* whether the launcher's time for it or its peer's runs out first */
     (void)snprintf(named, sizeof named, "error: rank 1 (pid %d) has been stopped", pid);
     assert_has(run.program.text[TEST_STDERR], named);
-    test_directory_remove(&directory);
 }
 
 /* As systemd and Slurm end a service or a step: the step is finished, and the record is whole. */
@@ -245,14 +242,12 @@ static void a_signal_to_all_processes_is_the_launchers(void **state)
 static void ranks_die_with_their_launcher(void **state)
 {
     (void)state;
-    test_directory directory;
-    test_directory_make(&directory);
-    training_start(&run, &directory, "out", (const char *const[]){"--steps", endless, NULL});
+    training_start(&run, &test_shared_directory, "out",
+                   (const char *const[]){"--steps", endless, NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
     assert_int_equal(kill(run.program.pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&run.program), 137);
     test_program_wait_no_children();
-    test_directory_remove(&directory);
 }
 
 enum { EXIT_NO_DISK = 77 };
@@ -364,9 +359,7 @@ static void one_rank_of_many_is_one_cause(void **state)
 {
     (void)state;
     /* more ranks than cores, and a rank that fails among many: still one line for the cause */
-    test_directory directory;
-    test_directory_make(&directory);
-    training_start(&run, &directory, "out",
+    training_start(&run, &test_shared_directory, "out",
                    (const char *const[]){"--ranks", "6", "--steps", endless, NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
     assert_int_equal(kill(training_rank_pid(&run, 3), SIGABRT),
@@ -377,7 +370,6 @@ static void one_rank_of_many_is_one_cause(void **state)
     assert_non_null(first);
     assert_null(strstr(first + 1, "launcher: error: "));
     assert_says("rank 3 (pid");
-    test_directory_remove(&directory);
 }
 
 int main(void)
@@ -387,14 +379,14 @@ int main(void)
         cmocka_unit_test(a_killed_stage_ends_the_job),
         cmocka_unit_test(a_stage_that_hangs_is_named),
         cmocka_unit_test(a_stage_that_fails_in_an_evaluation_is_named),
-        cmocka_unit_test(a_stopped_rank_ends_the_job),
+        TEST_IN_DIRECTORY(a_stopped_rank_ends_the_job),
         cmocka_unit_test(a_signal_to_all_processes_is_the_launchers),
-        cmocka_unit_test(ranks_die_with_their_launcher),
+        TEST_IN_DIRECTORY(ranks_die_with_their_launcher),
         cmocka_unit_test(a_disk_that_fills_up_is_named),
         cmocka_unit_test(a_small_disk_is_named_at_the_start),
         cmocka_unit_test(half_a_checkpoint_is_removed),
         cmocka_unit_test(a_job_that_goes_on_needs_no_more_room),
-        cmocka_unit_test(one_rank_of_many_is_one_cause),
+        TEST_IN_DIRECTORY(one_rank_of_many_is_one_cause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

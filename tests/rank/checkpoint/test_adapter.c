@@ -199,9 +199,7 @@ static void check_cut(const adapted *of, const float *merged, const char *path, 
 static void ranks_read_parts_of_the_merged_model(void **state)
 {
     (void)state;
-    test_directory scratch;
-    test_directory_make(&scratch);
-    const char *path = test_directory_path(&scratch, "model.safetensors");
+    const char *path = test_directory_path(&test_shared_directory, "model.safetensors");
     for (int i = 0; i < MODELS; i++) {
         base_error error;
         adapted of;
@@ -219,7 +217,6 @@ static void ranks_read_parts_of_the_merged_model(void **state)
         free(merged);
         close_adapted(&of);
     }
-    test_directory_remove(&scratch);
 }
 
 static void ours_are_read_back(void **state)
@@ -263,21 +260,20 @@ static void alpha_is_written_as_it_is(void **state)
         {0.1 + 0.2, "\"lora_alpha\": 0.30000000000000004,"},
     };
     (void)state;
-    test_directory scratch;
     adapted of;
-    test_directory_make(&scratch);
     open_adapted(&of, &models[0]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         base_error error;
         const rank_adapter_about about = {.checkpoint = {.config = &of.config, .prompt_suffix = ""},
                                           .alpha = cases[i].alpha};
-        assert_ok(rank_adapter_write(scratch.path, &about, of.adapters, &error), &error);
-        char *text = test_file_read(test_directory_path(&scratch, "adapter_config.json"), NULL);
+        assert_ok(rank_adapter_write(test_shared_directory.path, &about, of.adapters, &error),
+                  &error);
+        char *text = test_file_read(
+            test_directory_path(&test_shared_directory, "adapter_config.json"), NULL);
         assert_has(text, cases[i].text);
         free(text);
     }
     close_adapted(&of);
-    test_directory_remove(&scratch);
 }
 
 /* The saved configuration with one member that is another; value NULL: without it. */
@@ -346,33 +342,31 @@ static void other_adapters_are_refused(void **state)
         {"target_modules", "[\"q_proj\", \"k_proj\", \"o_proj\", \"down_proj\"]", "q_proj"},
     };
     (void)state;
-    test_directory scratch;
     char weights[PATH_BYTES];
     char command[3 * PATH_BYTES];
-    test_directory_make(&scratch);
     (void)snprintf(weights, sizeof weights, "%s/adapter_model.safetensors", saved("qwen3"));
-    (void)snprintf(command, sizeof command, "cp '%s' '%s'", weights, scratch.path);
+    (void)snprintf(command, sizeof command, "cp '%s' '%s'", weights, test_shared_directory.path);
     assert_int_equal(system(command), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         base_error error = {.message = ""};
-        const base_status status = load_with(&scratch, cases[i].key, cases[i].value, &error);
+        const base_status status =
+            load_with(&test_shared_directory, cases[i].key, cases[i].value, &error);
         if ((status == BASE_OK) != (cases[i].says == NULL) ||
             (cases[i].says != NULL && strstr(error.message, cases[i].says) == NULL)) {
             fail_msg("%s %s: %s", cases[i].key, cases[i].value != NULL ? cases[i].value : "-",
                      error.message);
         }
     }
-    test_directory_remove(&scratch);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_peft_saves_is_what_it_computes),
-        cmocka_unit_test(ranks_read_parts_of_the_merged_model),
+        TEST_IN_DIRECTORY(ranks_read_parts_of_the_merged_model),
         cmocka_unit_test(ours_are_read_back),
-        cmocka_unit_test(alpha_is_written_as_it_is),
-        cmocka_unit_test(other_adapters_are_refused),
+        TEST_IN_DIRECTORY(alpha_is_written_as_it_is),
+        TEST_IN_DIRECTORY(other_adapters_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

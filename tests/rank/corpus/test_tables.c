@@ -39,14 +39,14 @@ static const table_text SMALL[] = {
 enum { TABLES = sizeof SMALL / sizeof *SMALL };
 
 /* Writes the small grammar, with one table replaced. */
-static void write_tables(const test_directory *directory, const char *name, const char *text)
+static void write_tables(const char *name, const char *text)
 {
     base_error error;
     for (int i = 0; i < TABLES; i++) {
         const char *content =
             name != NULL && strcmp(name, SMALL[i].name) == 0 ? text : SMALL[i].text;
-        assert_ok(base_file_write(test_directory_path(directory, SMALL[i].name), content,
-                                  strlen(content), &error),
+        assert_ok(base_file_write(test_directory_path(&test_shared_directory, SMALL[i].name),
+                                  content, strlen(content), &error),
                   &error);
     }
 }
@@ -60,14 +60,12 @@ static void a_small_grammar_gives_its_sentences(void **state)
         {"negation", "he dont go home", "he doesn't go home"},
         {"question", "did he went home?", "did he go home?"},
     };
-    test_directory directory;
     base_error error;
     corpus_grammar grammar;
     corpus_lines lines;
     int held_out = 0;
-    test_directory_make(&directory);
-    write_tables(&directory, NULL, NULL);
-    assert_ok(corpus_grammar_load(&grammar, directory.path, &error), &error);
+    write_tables(NULL, NULL);
+    assert_ok(corpus_grammar_load(&grammar, test_shared_directory.path, &error), &error);
     assert_ok(corpus_generate(&grammar, &lines, &error), &error);
     assert_true(lines.count >= 4);
     for (size_t i = 0; i < lines.count; i++) {
@@ -86,7 +84,6 @@ static void a_small_grammar_gives_its_sentences(void **state)
     assert_int_equal(held_out, 2);
     corpus_lines_fini(&lines);
     corpus_grammar_fini(&grammar);
-    test_directory_remove(&directory);
 }
 
 /* Every sentence that the seeds make of a pattern is one of the two, and both occur. */
@@ -113,13 +110,10 @@ static void assert_either(const corpus_grammar *grammar, const char *pattern, co
 static void empty_placeholders_leave_no_space(void **state)
 {
     (void)state;
-    test_directory directory;
     base_error error;
     corpus_grammar grammar;
-    test_directory_make(&directory);
-    write_tables(&directory, "verbs.tsv",
-                 "go\tgoes\twent\tgone\tgoing\tirregular\tyes\tdaily\t-|home\t-\t-\n");
-    assert_ok(corpus_grammar_load(&grammar, directory.path, &error), &error);
+    write_tables("verbs.tsv", "go\tgoes\twent\tgone\tgoing\tirregular\tyes\tdaily\t-|home\t-\t-\n");
+    assert_ok(corpus_grammar_load(&grammar, test_shared_directory.path, &error), &error);
     assert_either(&grammar, "{subject} {past} {object}", "he went", "he went home");
     assert_either(&grammar, "{subject} {past} {object} {when}", "he went yesterday",
                   "he went home yesterday");
@@ -127,7 +121,6 @@ static void empty_placeholders_leave_no_space(void **state)
     assert_either(&grammar, "did {subject} {base} {when?}?", "did he go?", "did he go yesterday?");
     assert_either(&grammar, "{when?} {subject} {past}", "he went", "yesterday he went");
     corpus_grammar_fini(&grammar);
-    test_directory_remove(&directory);
 }
 
 static void common_verbs_get_lines_of_their_own(void **state)
@@ -158,13 +151,10 @@ static void dressed_sentences_have_capitals_and_a_full_stop(void **state)
         {"did i went to rome?", "Did I went to Rome?"},
         {"i", "I."},
     };
-    test_directory directory;
     base_error error;
     corpus_grammar grammar;
-    test_directory_make(&directory);
-    write_tables(&directory, "words.tsv",
-                 "when\tdaily\tyesterday\ncapital\tany\ti\ncapital\tany\trome\n");
-    assert_ok(corpus_grammar_load(&grammar, directory.path, &error), &error);
+    write_tables("words.tsv", "when\tdaily\tyesterday\ncapital\tany\ti\ncapital\tany\trome\n");
+    assert_ok(corpus_grammar_load(&grammar, test_shared_directory.path, &error), &error);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char sentence[CORPUS_SENTENCE_BYTES];
         (void)snprintf(sentence, sizeof sentence, "%s", cases[i][0]);
@@ -177,17 +167,15 @@ static void dressed_sentences_have_capitals_and_a_full_stop(void **state)
     corpus_dress(&grammar, full);
     assert_int_equal(strlen(full), sizeof full - 1);
     corpus_grammar_fini(&grammar);
-    test_directory_remove(&directory);
 }
 
-static void refuse(const test_directory *directory, const char *name, const char *text,
-                   const char *reason)
+static void refuse(const char *name, const char *text, const char *reason)
 {
     base_error error = {.status = BASE_OK};
     corpus_grammar grammar;
     corpus_lines lines;
-    write_tables(directory, name, text);
-    base_status status = corpus_grammar_load(&grammar, directory->path, &error);
+    write_tables(name, text);
+    base_status status = corpus_grammar_load(&grammar, test_shared_directory.path, &error);
     if (status == BASE_OK) {
         status = corpus_generate(&grammar, &lines, &error);
         if (status == BASE_OK) {
@@ -243,12 +231,9 @@ static void malformed_rows_are_refused_with_file_and_line(void **state)
         {"errors.tsv", "past\tover\t{over}\tpast\n", "errors.tsv:1: not form=form"},
         {"errors.tsv", "past\tover\t{over}\tpast=perfect\n", "errors.tsv:1: not form=form"},
     };
-    test_directory directory;
-    test_directory_make(&directory);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        refuse(&directory, cases[i].name, cases[i].text, cases[i].reason);
+        refuse(cases[i].name, cases[i].text, cases[i].reason);
     }
-    test_directory_remove(&directory);
 }
 
 #define THREE_TIMES(text) text " " text " " text
@@ -261,35 +246,30 @@ static void malformed_rows_are_refused_with_file_and_line(void **state)
 static void patterns_that_mislead_are_refused(void **state)
 {
     (void)state;
-    test_directory directory;
-    test_directory_make(&directory);
-    refuse(&directory, "errors.tsv", "past\tover\t{subject} {nothing} {object}\t-\n" OTHER_ERRORS,
+    refuse("errors.tsv", "past\tover\t{subject} {nothing} {object}\t-\n" OTHER_ERRORS,
            "errors.tsv:1: unknown placeholder");
-    refuse(&directory, "errors.tsv", "past\tover\t{subject {over}\t-\n" OTHER_ERRORS,
+    refuse("errors.tsv", "past\tover\t{subject {over}\t-\n" OTHER_ERRORS,
            "errors.tsv:1: unknown placeholder");
-    refuse(&directory, "errors.tsv", "past\tover\t{when!} {over}\t-\n" OTHER_ERRORS,
+    refuse("errors.tsv", "past\tover\t{when!} {over}\t-\n" OTHER_ERRORS,
            "errors.tsv:1: unknown placeholder");
-    refuse(&directory, "errors.tsv", "past\tover\t" LONG_PATTERN "\t-\n" OTHER_ERRORS,
-           "errors.tsv:1:");
+    refuse("errors.tsv", "past\tover\t" LONG_PATTERN "\t-\n" OTHER_ERRORS, "errors.tsv:1:");
     /* The wrong sentence of two frames, with a correction in each. */
-    refuse(&directory, "errors.tsv",
-           "past\tover\t{subject} {over} {object} {when}\t-\n" OTHER_ERRORS, "has two corrections");
+    refuse("errors.tsv", "past\tover\t{subject} {over} {object} {when}\t-\n" OTHER_ERRORS,
+           "has two corrections");
     /* A sentence that is right in the next frame. */
-    refuse(&directory, "errors.tsv",
-           "past\tover\t{subject} {past} {object} {when}\t-\n" OTHER_ERRORS,
+    refuse("errors.tsv", "past\tover\t{subject} {past} {object} {when}\t-\n" OTHER_ERRORS,
            "is right in past-time and wrong in past");
-    test_directory_remove(&directory);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_small_grammar_gives_its_sentences),
-        cmocka_unit_test(empty_placeholders_leave_no_space),
+        TEST_IN_DIRECTORY(a_small_grammar_gives_its_sentences),
+        TEST_IN_DIRECTORY(empty_placeholders_leave_no_space),
         cmocka_unit_test(common_verbs_get_lines_of_their_own),
-        cmocka_unit_test(dressed_sentences_have_capitals_and_a_full_stop),
-        cmocka_unit_test(malformed_rows_are_refused_with_file_and_line),
-        cmocka_unit_test(patterns_that_mislead_are_refused),
+        TEST_IN_DIRECTORY(dressed_sentences_have_capitals_and_a_full_stop),
+        TEST_IN_DIRECTORY(malformed_rows_are_refused_with_file_and_line),
+        TEST_IN_DIRECTORY(patterns_that_mislead_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

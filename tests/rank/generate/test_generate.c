@@ -91,14 +91,12 @@ static void a_part_of_the_answers_gives_no_accuracy(void **state)
 {
     (void)state;
     base_error error;
-    test_directory directory;
     rank_pairs *pairs = NULL;
     rank_evaluation result;
     int looks = 0;
     fixture f;
-    test_directory_make(&directory);
     fixture_open(&f);
-    const char *path = test_directory_path(&directory, "pairs.jsonl");
+    const char *path = test_directory_path(&test_shared_directory, "pairs.jsonl");
     assert_ok(base_file_write(path, pairs_text, sizeof pairs_text - 1, &error), &error);
     assert_ok(rank_pairs_open(path, 0, 1, &pairs, &error), &error);
     assert_ok(rank_evaluate(&f.options, pairs, &result, &error), &error);
@@ -112,7 +110,6 @@ static void a_part_of_the_answers_gives_no_accuracy(void **state)
     assert_int_equal(result.correct, 0);
     rank_pairs_close(pairs);
     untrained_close(&f.model);
-    test_directory_remove(&directory);
 }
 
 /* As in training: a sentence that no model of this context takes is not counted. */
@@ -125,13 +122,11 @@ static void sentences_that_do_not_fit_are_left_out(void **state)
         "cats\",\"right\":\"c\"}\n"
         "{\"wrong\":\"a b\",\"right\":\"c\"}\n";
     base_error error;
-    test_directory directory;
     rank_pairs *pairs = NULL;
     rank_evaluation result;
     fixture f;
-    test_directory_make(&directory);
     fixture_open(&f);
-    const char *path = test_directory_path(&directory, "pairs.jsonl");
+    const char *path = test_directory_path(&test_shared_directory, "pairs.jsonl");
     assert_ok(base_file_write(path, text, sizeof text - 1, &error), &error);
     assert_ok(rank_pairs_open(path, 0, 1, &pairs, &error), &error);
     assert_ok(rank_evaluate(&f.options, pairs, &result, &error), &error);
@@ -139,7 +134,6 @@ static void sentences_that_do_not_fit_are_left_out(void **state)
     assert_int_equal(result.left_out, 1);
     rank_pairs_close(pairs);
     untrained_close(&f.model);
-    test_directory_remove(&directory);
 }
 
 static void a_model_that_does_not_fit_has_a_reason(void **state)
@@ -189,8 +183,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_prompt_is_answered),
         cmocka_unit_test(generating_stops_when_asked),
-        cmocka_unit_test(a_part_of_the_answers_gives_no_accuracy),
-        cmocka_unit_test(sentences_that_do_not_fit_are_left_out),
+        TEST_IN_DIRECTORY(a_part_of_the_answers_gives_no_accuracy),
+        TEST_IN_DIRECTORY(sentences_that_do_not_fit_are_left_out),
         cmocka_unit_test(a_model_that_does_not_fit_has_a_reason),
         cmocka_unit_test(warm_up_is_in_no_figure),
     };
