@@ -1,10 +1,7 @@
 /* Trainings whose ranks share the tokens of each batch: the same bits over every transport, with shards of the
  * state, with activations computed again, with models that are cut, and in parts. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "training.h"
 
@@ -111,22 +108,6 @@ static void a_training_in_parts_has_the_bits_of_the_whole(void **state)
     training_assert_same_model(&one, &two);
 }
 
-/* The last value of a key in timings.jsonl. */
-static double last_of(const training_run *run, const char *key)
-{
-    size_t i = 0;
-    const json_t *row = NULL;
-    double last = NAN;
-    json_t *rows = training_timings(run->out);
-    json_array_foreach(rows, i, row)
-    {
-        const json_t *value = json_object_get(row, key);
-        last = json_is_number(value) ? json_number_value(value) : last;
-    }
-    json_decref(rows);
-    return last;
-}
-
 /* Ranks that share batches also share the held-out ones, whose loss is that of one rank. */
 static void held_out_sentences_are_shared(void **state)
 {
@@ -135,22 +116,12 @@ static void held_out_sentences_are_shared(void **state)
                     FLAGS("--ranks", "1", "--eval-every", "3"));
     training_expect(&two, &test_shared_directory, "held-out", 0,
                     FLAGS("--ranks", "2", "--context-ranks", "2", "--eval-every", "3", "--eval"));
-    assert_true(last_of(&one, "heldout_sentences") == last_of(&two, "heldout_sentences"));
-    assert_true(fabs(last_of(&one, "heldout_loss") - last_of(&two, "heldout_loss")) < 1e-5);
-    assert_true(fabs(last_of(&one, "loss_global") - last_of(&two, "loss_global")) < 1e-5);
-}
-
-static double exchanged(const json_t *rank, const char *key)
-{
-    size_t i = 0;
-    const json_t *row = NULL;
-    json_array_foreach(json_object_get(rank, "exchanges"), i, row)
-    {
-        if (strcmp(json_string_value(json_object_get(row, "kind")), "alltoall") == 0) {
-            return json_number_value(json_object_get(row, key));
-        }
-    }
-    return NAN;
+    assert_true(training_last(&one, "heldout_sentences") ==
+                training_last(&two, "heldout_sentences"));
+    assert_true(fabs(training_last(&one, "heldout_loss") - training_last(&two, "heldout_loss")) <
+                1e-5);
+    assert_true(fabs(training_last(&one, "loss_global") - training_last(&two, "loss_global")) <
+                1e-5);
 }
 
 /* Of T tokens, C ranks, width W and L layers each rank exchanges 8 T/C W floats in a layer: q, k and v,
@@ -174,11 +145,13 @@ static void the_record_has_the_bill(void **state)
     assert_int_equal(json_integer_value(json_object_get(training, "context_ranks")), RANKS);
     for (size_t i = 0; i < RANKS; i++) {
         const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), i);
-        assert_true(exchanged(rank, "calls") == 4.0 * LAYERS);
-        assert_true(exchanged(rank, "bytes") == 8.0 * BLOCK * WIDTH * LAYERS * 4);
+        const json_t *row = training_row(rank, "exchanges", "kind", "alltoall");
+        assert_true(json_number_value(json_object_get(row, "calls")) == 4.0 * LAYERS);
+        assert_true(json_number_value(json_object_get(row, "bytes")) ==
+                    8.0 * BLOCK * WIDTH * LAYERS * 4);
     }
-    assert_true(last_of(&one, "context_ms") > 0.0);
-    assert_true(last_of(&one, "tokens") == BLOCK);
+    assert_true(training_last(&one, "context_ms") > 0.0);
+    assert_true(training_last(&one, "tokens") == BLOCK);
     json_decref(manifest);
 }
 
@@ -187,11 +160,7 @@ static void a_killed_rank_is_named(void **state)
     (void)state;
     training_start(&one, &test_shared_directory, "killed",
                    FLAGS("--ranks", "4", "--context-ranks", "2", "--steps", "100000"));
-    test_program_wait_text(&one.program, TEST_STDERR, "step ");
-    assert_int_equal(kill(training_rank_pid(&one, 3), SIGKILL), 0);
-    assert_int_equal(test_program_wait(&one.program), 128 + SIGKILL);
-    test_program_assert_no_children();
-    assert_has(one.program.text[TEST_STDERR], "rank 3");
+    training_expect_killed(&one, 3);
 }
 
 static void what_cannot_be_shared_is_refused(void **state)

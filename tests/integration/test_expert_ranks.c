@@ -1,7 +1,6 @@
 /* Trainings whose ranks share out the experts of a model: the bits of ranks that have all of them, over every
  * transport, in parts, at the end of an epoch, and however rows are spread. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -257,26 +256,8 @@ static void rows_may_all_go_to_one_rank(void **state)
 /* A value of a rank's list in the manifest. */
 static double of_rank(const json_t *rank, const char *list, const char *name, const char *key)
 {
-    size_t i = 0;
-    const json_t *row = NULL;
     const char *named = strcmp(list, "state") == 0 ? "purpose" : "kind";
-    json_array_foreach(json_object_get(rank, list), i, row)
-    {
-        if (strcmp(json_string_value(json_object_get(row, named)), name) == 0) {
-            return json_number_value(json_object_get(row, key));
-        }
-    }
-    return NAN;
-}
-
-/* The last value of a key in timings.jsonl. */
-static double last_of(const training_run *run, const char *key)
-{
-    json_t *rows = training_timings(run->out);
-    const json_t *value = json_object_get(json_array_get(rows, json_array_size(rows) - 1), key);
-    const double last = json_is_number(value) ? json_number_value(value) : NAN;
-    json_decref(rows);
-    return last;
+    return json_number_value(json_object_get(training_row(rank, list, named, name), key));
 }
 
 enum {
@@ -299,7 +280,7 @@ static void check_bill(const json_t *rank, double held_params)
     enum { LOSSES = 5 * 8, NORM = 4 };
     assert_true(of_rank(rank, "exchanges", "alltoall", "calls") == 7.0 * BILL_LAYERS);
     assert_true(of_rank(rank, "exchanges", "alltoall", "bytes") == bytes);
-    const double sums = last_of(&two, "bytes_sent") - bytes - 4 * (held_params - experts);
+    const double sums = training_last(&two, "bytes_sent") - bytes - 4 * (held_params - experts);
     assert_true(sums > LOSSES + NORM);
     assert_true(sums < 1000); /* the norm's parts, losses and counts */
 }
@@ -336,12 +317,12 @@ static void the_record_has_the_bill(void **state)
         assert_true(of_rank(rank, "state", "parameters", "planned_bytes") == held);
         check_bill(rank, held / 4);
     }
-    assert_true(last_of(&two, "tokens") == BILL_TOKENS);
-    assert_true(last_of(&two, "expert_ms") > 0.0);
-    assert_true(last_of(&two, "expert_rows") == BILL_LAYERS * BILL_TOKENS * BILL_EXPERTS);
-    assert_true(last_of(&two, "busiest_expert") == 1.0);
-    assert_true(isnan(last_of(&one, "expert_ms")));
-    assert_true(isnan(last_of(&one, "expert_rows")));
+    assert_true(training_last(&two, "tokens") == BILL_TOKENS);
+    assert_true(training_last(&two, "expert_ms") > 0.0);
+    assert_true(training_last(&two, "expert_rows") == BILL_LAYERS * BILL_TOKENS * BILL_EXPERTS);
+    assert_true(training_last(&two, "busiest_expert") == 1.0);
+    assert_true(isnan(training_last(&one, "expert_ms")));
+    assert_true(isnan(training_last(&one, "expert_rows")));
     json_decref(manifests[0]);
     json_decref(manifests[1]);
 }
@@ -401,11 +382,7 @@ static void a_killed_rank_is_named(void **state)
     training_start(
         &one, &test_shared_directory, "killed",
         FLAGS("--ranks", "4", "--experts", "4", "--expert-ranks", "2", "--steps", "100000"));
-    test_program_wait_text(&one.program, TEST_STDERR, "step ");
-    assert_int_equal(kill(training_rank_pid(&one, 3), SIGKILL), 0);
-    assert_int_equal(test_program_wait(&one.program), 128 + SIGKILL);
-    test_program_assert_no_children();
-    assert_has(one.program.text[TEST_STDERR], "rank 3");
+    training_expect_killed(&one, 3);
 }
 
 static void what_does_not_go_together_is_refused(void **state)

@@ -97,9 +97,7 @@ static void every_transport_gives_the_same_bits(void **state)
                               transports[i % 3], "--bucket-bytes", buckets[i % 3], "--timing",
                               i % 3 == 1 ? "bracketed" : "overlapped",
                               i % 3 == 2 ? "--recompute" : "--no-scaling"));
-        json_t *manifest = training_manifest(run);
-        assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
-        json_decref(manifest);
+        training_assert_equivalent(run);
         training_assert_same_file(run, STATE, run, "state-rank-1.safetensors");
         if (run == &two) {
             training_assert_same_file(&one, STATE, &two, STATE);
@@ -117,21 +115,6 @@ static void rounds_of_one_step_are_plain_training(void **state)
     training_expect(&two, &test_shared_directory, "rounds", 0,
                     FLAGS("--ranks", "2", "--local-steps", "3"));
     training_assert_other_file(&one, &two, STATE);
-}
-
-/* A row of a list, whose `key` is `name`. */
-static const json_t *row_of(const json_t *of, const char *list, const char *key, const char *name)
-{
-    size_t i = 0;
-    const json_t *row = NULL;
-    json_array_foreach(json_object_get(of, list), i, row)
-    {
-        if (strcmp(json_string_value(json_object_get(row, key)), name) == 0) {
-            return row;
-        }
-    }
-    fail_msg("no %s in %s", name, list);
-    return NULL;
 }
 
 static double real_of(const json_t *row, const char *key)
@@ -153,12 +136,12 @@ static void the_plan_and_the_record_have_one_exchange_in_a_round(void **state)
     json_t *manifest = training_manifest(&one);
     const double params = real_of(manifest, "model_params");
     const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 1);
-    const double bytes = real_of(row_of(rank, "exchanges", "kind", "all_reduce"), "bytes");
+    const double bytes = real_of(training_row(rank, "exchanges", "kind", "all_reduce"), "bytes");
     assert_true(fabs(bytes - (4.0 * params / 5.0 + SUMS_BYTES)) < 1e-6);
-    const json_t *outer = row_of(rank, "state", "purpose", "outer");
+    const json_t *outer = training_row(rank, "state", "purpose", "outer");
     assert_true(real_of(outer, "planned_bytes") == 8.0 * params);
     assert_true(real_of(outer, "allocated_bytes") == 8.0 * params);
-    const json_t *arena = row_of(rank, "state", "purpose", "arena");
+    const json_t *arena = training_row(rank, "state", "purpose", "arena");
     assert_true(real_of(arena, "allocated_bytes") == 4.0 * params);
     const json_t *training = json_object_get(manifest, "training");
     assert_int_equal(json_integer_value(json_object_get(training, "local_steps")), 5);
@@ -171,7 +154,7 @@ static void the_plan_and_the_record_have_one_exchange_in_a_round(void **state)
                        NULL);
     assert_int_equal(test_program_wait(&program), 0);
     json_t *plan = json_loads(program.text[TEST_STDOUT], JSON_REJECT_DUPLICATES, NULL);
-    const json_t *row = row_of(plan, "bill", "what", "changes");
+    const json_t *row = training_row(plan, "bill", "what", "changes");
     assert_int_equal(json_array_size(json_object_get(plan, "bill")), 1);
     assert_true(fabs(real_of(row, "times") * real_of(row, "payload_bytes") - (bytes - SUMS_BYTES)) <
                 1e-6);
@@ -376,7 +359,8 @@ static void it_goes_with_experts_and_adapters(void **state)
     training_assert_same_file(&one, STATE, &two, "state-rank-1.safetensors");
     json_t *manifest = training_manifest(&two);
     const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 0);
-    const double outer = real_of(row_of(rank, "state", "purpose", "outer"), "allocated_bytes");
+    const double outer =
+        real_of(training_row(rank, "state", "purpose", "outer"), "allocated_bytes");
     assert_true(outer > 0.0 && outer < 8.0 * real_of(manifest, "model_params") / 4.0);
     json_decref(manifest);
 }

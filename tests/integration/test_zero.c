@@ -1,5 +1,4 @@
 /* Trainings with --zero: the bits of those without, and checkpoints that fit both. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,24 +106,9 @@ static void checkpoints_fit_both(void **state)
     }
 }
 
-/* A row of a list of the rank, whose `key` is `name`. */
-static const json_t *row_of(const json_t *rank, const char *list, const char *key, const char *name)
-{
-    size_t i = 0;
-    const json_t *row = NULL;
-    json_array_foreach(json_object_get(rank, list), i, row)
-    {
-        if (strcmp(json_string_value(json_object_get(row, key)), name) == 0) {
-            return row;
-        }
-    }
-    fail_msg("no %s in %s", name, list);
-    return NULL;
-}
-
 static json_int_t bytes_of(const json_t *rank, const char *purpose)
 {
-    const json_t *row = row_of(rank, "state", "purpose", purpose);
+    const json_t *row = training_row(rank, "state", "purpose", purpose);
     const json_int_t allocated = json_integer_value(json_object_get(row, "allocated_bytes"));
     assert_int_equal(json_integer_value(json_object_get(row, "planned_bytes")), allocated);
     return allocated;
@@ -132,7 +116,7 @@ static json_int_t bytes_of(const json_t *rank, const char *purpose)
 
 static double real_of(const json_t *rank, const char *kind, const char *key)
 {
-    return json_number_value(json_object_get(row_of(rank, "exchanges", "kind", kind), key));
+    return json_number_value(json_object_get(training_row(rank, "exchanges", "kind", kind), key));
 }
 
 /* The moments of all ranks together are those of one without --zero, and nobody has more than its part
@@ -181,7 +165,7 @@ static void later_stages_take_less(void **state)
         json_t *manifest = training_manifest(&one);
         const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 1);
         const json_int_t params = json_integer_value(json_object_get(manifest, "model_params"));
-        const json_t *arena = row_of(rank, "state", "purpose", "arena");
+        const json_t *arena = training_row(rank, "state", "purpose", "arena");
         in_use[stage][0] = json_integer_value(json_object_get(arena, "allocated_bytes"));
         in_use[stage][1] = bytes_of(rank, "parameters");
         assert_true(in_use[stage][0] <=
@@ -224,12 +208,7 @@ static void kill_one(const char *stage)
 {
     training_start(&one, &test_shared_directory, "killed",
                    FLAGS("--ranks", "3", "--zero", stage, "--steps", "100000"));
-    test_program_wait_text(&one.program, TEST_STDERR, "step ");
-    const pid_t pid = training_rank_pid(&one, 1);
-    assert_int_equal(kill(pid, SIGKILL), 0);
-    assert_int_equal(test_program_wait(&one.program), 128 + SIGKILL);
-    test_program_assert_no_children();
-    assert_has(one.program.text[TEST_STDERR], "rank 1");
+    training_expect_killed(&one, 1);
 }
 
 static void a_killed_rank_is_named(void **state)

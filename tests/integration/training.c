@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +149,27 @@ json_t *training_manifest(const training_run *run)
     return training_json(run, "manifest.json");
 }
 
+void training_assert_equivalent(const training_run *run)
+{
+    json_t *manifest = training_manifest(run);
+    assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
+    json_decref(manifest);
+}
+
+const json_t *training_row(const json_t *of, const char *list, const char *key, const char *name)
+{
+    size_t i = 0;
+    const json_t *row = NULL;
+    json_array_foreach(json_object_get(of, list), i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, key)), name) == 0) {
+            return row;
+        }
+    }
+    fail_msg("no %s in %s", name, list);
+    return NULL;
+}
+
 json_t *training_timings(const char *directory)
 {
     char path[BASE_PATH_BYTES + 64];
@@ -161,6 +184,21 @@ json_t *training_timings(const char *directory)
     }
     free(text);
     return rows;
+}
+
+double training_last(const training_run *run, const char *key)
+{
+    size_t i = 0;
+    const json_t *row = NULL;
+    double last = NAN;
+    json_t *rows = training_timings(run->out);
+    json_array_foreach(rows, i, row)
+    {
+        const json_t *value = json_object_get(row, key);
+        last = json_is_number(value) ? json_number_value(value) : last;
+    }
+    json_decref(rows);
+    return last;
 }
 
 static int list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)
@@ -192,4 +230,15 @@ pid_t training_rank_pid(const training_run *run, int rank)
     pid_t ranks[8] = {0};
     assert_true(list_ranks(run->program.pid, ranks, 8) > rank);
     return ranks[rank];
+}
+
+void training_expect_killed(training_run *run, int rank)
+{
+    char name[32];
+    test_program_wait_text(&run->program, TEST_STDERR, "step ");
+    assert_int_equal(kill(training_rank_pid(run, rank), SIGKILL), 0);
+    assert_int_equal(test_program_wait(&run->program), 128 + SIGKILL);
+    test_program_assert_no_children();
+    (void)snprintf(name, sizeof name, "rank %d", rank);
+    assert_has(run->program.text[TEST_STDERR], name);
 }

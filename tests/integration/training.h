@@ -49,11 +49,23 @@ void training_assert_same_model(const training_run *a, const training_run *b);
 /* The process of a rank of a job that runs. */
 pid_t training_rank_pid(const training_run *run, int rank);
 
+/* Kills the rank once the job takes steps. The launcher ends with 137, and names the rank. */
+void training_expect_killed(training_run *run, int rank);
+
 /* OUT/file, and the manifest; json_decref them. */
 json_t *training_json(const training_run *run, const char *file);
 json_t *training_manifest(const training_run *run);
 
+/* Fails unless the manifest says that the ranks have the same bytes. */
+void training_assert_equivalent(const training_run *run);
+
+/* The row of a list whose `key` is `name`; without one the test fails. */
+const json_t *training_row(const json_t *of, const char *list, const char *key, const char *name);
+
 /* The rows of the directory's timings.jsonl as a list; json_decref it. */
 json_t *training_timings(const char *directory);
+
+/* The last number there under this key; NaN: there is none. */
+double training_last(const training_run *run, const char *key);
 
 #endif
