@@ -8,16 +8,16 @@
 #include "model/normal.h"
 
 enum { TENSORS_MAX = BASE_SAFETENSORS_TENSORS_MAX - 1 /* beside the file's metadata */ };
+static const double EPSILON_MIN = 1e-30; /* norms add it as a float32, of which it must not be 0 */
 
 /* Frequencies must be in 0 … 1, so that an angle is what backend/turn.h takes. */
 static base_status check_numbers(const rank_model_config *config, base_error *reterr)
 {
     const double *of = config->settings;
     const llama_scaling scaling = (llama_scaling)of[LLAMA_SCALING];
-    if (!(of[LLAMA_EPSILON] > 0.0 && of[LLAMA_EPSILON] <= 1.0)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "model: rms_norm_eps is %g, it must be above 0, and 1 at most",
-                         of[LLAMA_EPSILON]);
+    if (!(of[LLAMA_EPSILON] >= EPSILON_MIN && of[LLAMA_EPSILON] <= 1.0)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "model: rms_norm_eps is %g, it must be %g … 1",
+                         of[LLAMA_EPSILON], EPSILON_MIN);
     }
     if (!(of[LLAMA_THETA] >= 1.0)) {
         return base_fail(reterr, BASE_ERR_INVALID, "model: rope_theta is %g, it must be 1 or more",

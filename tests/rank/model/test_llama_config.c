@@ -147,6 +147,7 @@ static void numbers_without_sense_are_refused(void **state)
         {LLAMA3("8", "4", "1"), "low_freq_factor is not below"},
         {"{\"rms_norm_eps\":1e300}", "rms_norm_eps is 1e+300"},
         {"{\"rms_norm_eps\":0}", "rms_norm_eps"},
+        {"{\"rms_norm_eps\":1e-60}", "rms_norm_eps is 1e-60, it must be 1e-30 … 1"},
         {"{\"num_key_value_heads\":4}", "10 heads are not a multiple of 4"},
         {"{\"head_dim\":5}", "heads of 5 elements"},
         {"{\"head_dim\":514}", "heads of 514 elements"},
