@@ -8,15 +8,16 @@
 
 #include "cli/checkpoint_shape.h"
 
-/* An integer that is `otherwise` if it is missing or null. */
-static base_status read_optional(const json_t *config, const char *key, int64_t otherwise,
-                                 int64_t *value, base_error *reterr)
+/* Positive, as rank/model/config_read.c has it; `otherwise` if it is missing or null, where that is not 0. */
+static base_status read_integer(const json_t *config, const char *key, int64_t otherwise,
+                                int64_t *value, base_error *reterr)
 {
     const json_t *entry = json_object_get(config, key);
-    *value = json_is_integer(entry) ? json_integer_value(entry) : otherwise;
-    return entry == NULL || json_is_null(entry) || json_is_integer(entry)
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is no integer", key);
+    const bool missing = entry == NULL || json_is_null(entry);
+    *value = missing ? otherwise : json_integer_value(entry);
+    return *value > 0 ? BASE_OK
+                      : base_fail(reterr, BASE_ERR_INVALID,
+                                  "\"%s\" is missing or no positive integer", key);
 }
 
 /* If the file does not say. */
@@ -28,23 +29,13 @@ enum {
     GEMMA3_PATTERN = 6,
 };
 
-static base_status read_needed(const json_t *config, const char *key, int64_t *value,
-                               base_error *reterr)
-{
-    const json_t *entry = json_object_get(config, key);
-    *value = json_integer_value(entry);
-    return json_is_integer(entry)
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is not there, or no number", key);
-}
-
 /* Every block has them. Newer files call those of a Qwen3 as those of a Mixtral. */
 static base_status read_experts(const json_t *config, bool mixtral, launch_model *model,
                                 base_error *reterr)
 {
     static const char local[] = "num_local_experts";
     int64_t step = 1;
-    base_status status = read_optional(config, "decoder_sparse_step", 1, &step, reterr);
+    base_status status = read_integer(config, "decoder_sparse_step", 1, &step, reterr);
     if (status == BASE_OK && step != 1) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "decoder_sparse_step must be 1");
     }
@@ -55,16 +46,11 @@ static base_status read_experts(const json_t *config, bool mixtral, launch_model
     }
     if (status == BASE_OK) {
         const bool is_local = mixtral || json_object_get(config, local) != NULL;
-        status = read_needed(config, is_local ? local : "num_experts", &model->experts, reterr);
+        status = read_integer(config, is_local ? local : "num_experts", 0, &model->experts, reterr);
     }
-    if (status == BASE_OK) {
-        status = read_needed(config, "num_experts_per_tok", &model->chosen, reterr);
-    }
-    return status != BASE_OK || (model->experts > 0 && model->chosen > 0)
-               ? status
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " experts",
-                           (json_int_t)model->chosen, (json_int_t)model->experts);
+    return status == BASE_OK
+               ? read_integer(config, "num_experts_per_tok", 0, &model->chosen, reterr)
+               : status;
 }
 
 /* What a Llama's shape has beside the common numbers. `model->heads` is not 0. */
@@ -81,8 +67,8 @@ static base_status read_llama(const json_t *config, const char *type, launch_mod
     const bool sparse_qwen3 = strcmp(type, "qwen3_moe") == 0;
     const bool qwen3 = strcmp(type, "qwen3") == 0;
     base_status status =
-        read_needed(config, sparse_qwen3 ? "moe_intermediate_size" : "intermediate_size",
-                    &model->hidden, reterr);
+        read_integer(config, sparse_qwen3 ? "moe_intermediate_size" : "intermediate_size", 0,
+                     &model->hidden, reterr);
     if (status == BASE_OK && (mixtral || sparse_qwen3)) {
         status = read_experts(config, mixtral, model, reterr);
     }
@@ -98,11 +84,11 @@ static base_status read_llama(const json_t *config, const char *type, launch_mod
     }
     if (status == BASE_OK) {
         status =
-            read_optional(config, "num_key_value_heads", model->heads, &model->kv_heads, reterr);
+            read_integer(config, "num_key_value_heads", model->heads, &model->kv_heads, reterr);
     }
     const int64_t head_width = qwen3 ? QWEN3_HEAD_WIDTH : model->width / model->heads;
     return status == BASE_OK
-               ? read_optional(config, "head_dim", head_width, &model->head_width, reterr)
+               ? read_integer(config, "head_dim", head_width, &model->head_width, reterr)
                : status;
 }
 
@@ -114,7 +100,7 @@ static base_status read_full_every(const json_t *config, launch_model *model, ba
                           ? "sliding_window_pattern"
                           : "_sliding_window_pattern";
     if (!json_is_array(types)) {
-        return read_optional(config, key, GEMMA3_PATTERN, &model->full_every, reterr);
+        return read_integer(config, key, GEMMA3_PATTERN, &model->full_every, reterr);
     }
     model->full_every = 0;
     for (size_t i = json_array_size(types); i-- > 0;) {
@@ -139,16 +125,16 @@ static base_status read_gemma3(const json_t *config, launch_model *model, base_e
     if (model->context > LAUNCH_MODEL_CONTEXT) {
         model->context = LAUNCH_MODEL_CONTEXT;
     }
-    base_status status = read_needed(config, "intermediate_size", &model->hidden, reterr);
+    base_status status = read_integer(config, "intermediate_size", 0, &model->hidden, reterr);
     if (status == BASE_OK) {
         status =
-            read_optional(config, "num_key_value_heads", GEMMA3_KV_HEADS, &model->kv_heads, reterr);
+            read_integer(config, "num_key_value_heads", GEMMA3_KV_HEADS, &model->kv_heads, reterr);
     }
     if (status == BASE_OK) {
-        status = read_optional(config, "head_dim", GEMMA3_HEAD_WIDTH, &model->head_width, reterr);
+        status = read_integer(config, "head_dim", GEMMA3_HEAD_WIDTH, &model->head_width, reterr);
     }
     if (status == BASE_OK) {
-        status = read_optional(config, "sliding_window", GEMMA3_WINDOW, &model->window, reterr);
+        status = read_integer(config, "sliding_window", GEMMA3_WINDOW, &model->window, reterr);
     }
     return status == BASE_OK ? read_full_every(config, model, reterr) : status;
 }

@@ -260,6 +260,29 @@ static void a_llamas_config_gives_its_shape(void **state)
     (void)unlink(plan_path("config.json"));
 }
 
+/* A window of no tokens has no figures. */
+static void what_is_not_positive_in_a_config_is_refused(void **state)
+{
+#define GEMMA "\"model_type\": \"gemma3_text\", \"intermediate_size\": 96, "
+    static const char *const members[] = {"sliding_window", "_sliding_window_pattern"};
+    static char text[PLAN_TEXT_BYTES];
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        for (int value = -1; value <= 1; value++) {
+            char more[128];
+            char wanted[128];
+            (void)snprintf(more, sizeof more, GEMMA "\"%s\": %d", members[i], value);
+            (void)snprintf(wanted, sizeof wanted, "\"%s\" is missing or no positive integer",
+                           members[i]);
+            write_llama(more);
+            assert_int_equal(plan_run(PLAN_WORDS("--checkpoint", plan_directory, "--decode"), text),
+                             value > 0 ? BASE_EXIT_DONE : BASE_EXIT_USAGE);
+            assert_true(value > 0 || strstr(plan_warnings, wanted) != NULL);
+        }
+    }
+    (void)unlink(plan_path("config.json"));
+}
+
 /* A plan needs the shape alone, but the user wants to know that no rank takes the model. */
 static void what_no_rank_runs_is_planned_with_a_warning(void **state)
 {
@@ -452,6 +475,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_ends_with_1),
         cmocka_unit_test(own_figures_replace_the_devices),
         cmocka_unit_test(a_checkpoint_gives_its_shape),
+        cmocka_unit_test(what_is_not_positive_in_a_config_is_refused),
         cmocka_unit_test(what_no_rank_runs_is_planned_with_a_warning),
         cmocka_unit_test(a_llamas_config_gives_its_shape),
         cmocka_unit_test(flags_change_a_llamas_shape),
