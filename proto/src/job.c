@@ -40,8 +40,9 @@ void proto_job_defaults(proto_job *job)
     };
 }
 
-static base_status check_sampling(const proto_job_infer *infer, base_error *reterr)
+static base_status check_sampling(const proto_job *job, base_error *reterr)
 {
+    const proto_job_infer *infer = &job->infer;
     const bool narrowed = infer->top_k != 0 || infer->top_p != 1.0 || infer->min_p != 0.0;
     if (infer->temperature == 0.0 && narrowed) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -59,6 +60,9 @@ static base_status check_sampling(const proto_job_infer *infer, base_error *rete
 static base_status check_requests(const proto_job *job, base_error *reterr)
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    if (!job->infer.requests && !job->infer.unrecorded) {
+        return BASE_OK;
+    }
     if (!mode->tensor_parallel) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "prompts can come while a job runs only if its ranks hold "
@@ -254,6 +258,12 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
 /* Checks what several fields must have in common. */
 static base_status check_together(const proto_job *job, base_error *reterr)
 {
+    static base_status (*const checks[])(const proto_job *, base_error *) = {
+        check_requests,       check_algorithm,       check_gpu,
+        check_precision,      check_decoding,        proto_job_check_layout,
+        proto_job_check_lora, proto_job_check_local, proto_job_check_experts,
+        check_sampling,
+    };
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
     if (job->job.world_size < mode->ranks_min || job->job.world_size > mode->ranks_max) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -295,33 +305,11 @@ static base_status check_together(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID,
                          "infer.baseline compares with one rank, and one rank is all there is");
     }
-    base_status status =
-        job->infer.requests || job->infer.unrecorded ? check_requests(job, reterr) : BASE_OK;
-    if (status == BASE_OK) {
-        status = check_algorithm(job, reterr);
+    base_status status = BASE_OK;
+    for (size_t i = 0; status == BASE_OK && i < sizeof checks / sizeof checks[0]; i++) {
+        status = checks[i](job, reterr);
     }
-    if (status == BASE_OK) {
-        status = check_gpu(job, reterr);
-    }
-    if (status == BASE_OK) {
-        status = check_precision(job, reterr);
-    }
-    if (status == BASE_OK) {
-        status = check_decoding(job, reterr);
-    }
-    if (status == BASE_OK) {
-        status = proto_job_check_layout(job, reterr);
-    }
-    if (status == BASE_OK) {
-        status = proto_job_check_lora(job, reterr);
-    }
-    if (status == BASE_OK) {
-        status = proto_job_check_local(job, reterr);
-    }
-    if (status == BASE_OK) {
-        status = proto_job_check_experts(job, reterr);
-    }
-    return status == BASE_OK ? check_sampling(&job->infer, reterr) : status;
+    return status;
 }
 
 base_status proto_job_check(const proto_job *job, base_error *reterr)
