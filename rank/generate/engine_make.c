@@ -267,6 +267,9 @@ static base_status check_backend(const rank_engine_options *options, base_error 
 
 static base_status make(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
 {
+    static base_status (*const steps[])(rank_engine *, const rank_engine_options *,
+                                        base_error *) = {make_schedule, check_room,   load,
+                                                         make_run,      make_drafter, make_tables};
     const rank_schedule_options schedule = schedule_options(options);
     const int ranks = options->comm != NULL ? coll_comm_size(options->comm) : 1;
     rank_shape *shape = &engine->run.shape;
@@ -299,20 +302,10 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
         .leaf_width = rank_tp_leaf_width(options->config->vocab_size),
         .world_size = ranks,
     };
-    status = make_schedule(engine, options, reterr);
-    if (status == BASE_OK) {
-        status = check_room(engine, options, reterr);
+    for (size_t i = 0; status == BASE_OK && i < sizeof steps / sizeof steps[0]; i++) {
+        status = steps[i](engine, options, reterr);
     }
-    if (status == BASE_OK) {
-        status = load(engine, options, reterr);
-    }
-    if (status == BASE_OK) {
-        status = make_run(engine, options, reterr);
-    }
-    if (status == BASE_OK) {
-        status = make_drafter(engine, options, reterr);
-    }
-    return status == BASE_OK ? make_tables(engine, options, reterr) : status;
+    return status;
 }
 
 base_status rank_engine_create(const rank_engine_options *options, rank_engine **engine,
