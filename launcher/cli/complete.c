@@ -286,6 +286,30 @@ static base_status complete_adapter(proto_job *job, base_error *reterr)
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--adapter");
 }
 
+/* Mode generate reads the model out of an earlier record, which --out names. Beside --checkpoint, --out is where this
+ * run's own record goes. */
+static base_status complete_out_of_answers(launch_options *options, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    if (job->model.checkpoint[0] != '\0' && launch_options_given(options, "out")) {
+        return BASE_OK;
+    }
+    if (options->trace_given && job->output.trace > 0) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "--trace: mode %s keeps a record only with --checkpoint and --out, its own "
+            "directory",
+            proto_mode_name((int)job->job.mode));
+    }
+    if (job->model.checkpoint[0] == '\0') {
+        (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s",
+                       job->output.directory);
+    }
+    job->output.directory[0] = '\0';
+    job->output.trace = 0;
+    return BASE_OK;
+}
+
 static base_status complete_out(launch_options *options, base_error *reterr)
 {
     proto_job *job = &options->job;
@@ -305,13 +329,11 @@ static base_status complete_out(launch_options *options, base_error *reterr)
     if (launch_path_resolve(job->output.directory, reterr) != BASE_OK) {
         return base_error_prepend(reterr, BASE_ERR_INVALID, "--out");
     }
-    if (mode->record == PROTO_RECORD_NONE) {
-        /* such a mode reads the model out of an earlier record */
-        if (job->model.checkpoint[0] == '\0') {
-            (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s",
-                           job->output.directory);
+    if (mode->answers && mode->checkpoint == NULL) {
+        const base_status kept = complete_out_of_answers(options, reterr);
+        if (kept != BASE_OK) {
+            return kept;
         }
-        job->output.directory[0] = '\0';
     }
     if (mode->checkpoint != NULL && job->model.checkpoint[0] == '\0') {
         return base_path_join(directory, mode->checkpoint, job->model.checkpoint, reterr);

@@ -107,7 +107,7 @@ static void print_training(const proto_job *job, FILE *stream)
 static void print_files(const launch_options *options, FILE *stream)
 {
     const proto_job *job = &options->job;
-    const bool inference = proto_mode_get(job->job.mode)->record == PROTO_RECORD_INFERENCE;
+    const bool inference = proto_job_record(job) == PROTO_RECORD_INFERENCE;
     if (options->log_dir[0] != '\0') {
         (void)fprintf(stream, "logs: %s/rank-0.log … rank-%" PRId64 ".log\n", options->log_dir,
                       job->job.world_size - 1);
@@ -189,8 +189,7 @@ base_status launch_dry_run_print(const launch_options *options, const char *rank
     size_t text_bytes = 0;
     int points[LAUNCH_SCALING_POINTS_MAX];
     base_status status = proto_job_write(job, options->root, &text, &text_bytes, reterr);
-    if (status == BASE_OK && job->output.directory[0] != '\0' &&
-        proto_mode_get(job->job.mode)->record == PROTO_RECORD_INFERENCE) {
+    if (status == BASE_OK && proto_job_record(job) == PROTO_RECORD_INFERENCE) {
         status = launch_inference_check_out(job->output.directory, reterr);
     }
     if (status == BASE_OK && options->bind) {

@@ -287,7 +287,7 @@ static int run_whole(launch_cli_run *run)
     base_error error = {0};
     int lock_fd = -1; /* of --out; a record of training has its own */
     launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
-    const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
+    const bool infers = proto_job_record(&options->job) == PROTO_RECORD_INFERENCE;
     const bool stood = access(options->job.output.directory, F_OK) == 0;
     if (options->hosts.nodes > 1 && options->program == NULL &&
         list_files(run, &error) != BASE_OK) {

@@ -41,7 +41,7 @@ static void say_checkpoint(const launch_cli_run *run)
 base_status launch_cli_open_record(launch_cli_run *run, base_error *reterr)
 {
     const launch_options *options = run->options;
-    if (proto_mode_get(options->job.job.mode)->record != PROTO_RECORD_TRAINING) {
+    if (proto_job_record(&options->job) != PROTO_RECORD_TRAINING) {
         return BASE_OK; /* the ranks write all there is */
     }
     const launch_record_options record_options = {

@@ -212,16 +212,23 @@ static base_status check_decoding(const proto_job *job, base_error *reterr)
                            "model.draft drafts tokens: infer.speculate 0 asks for none");
 }
 
-/* Only some modes trace their steps. */
-static base_status check_trace(const proto_job *job, base_error *reterr)
+/* Only some modes trace their steps. A record of answers is rank 0's, which has to have all of them. */
+static base_status check_output(const proto_job *job, base_error *reterr)
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    if (mode->answers && !mode->tensor_parallel && job->job.world_size > 1 &&
+        job->output.directory[0] != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--out: each of several ranks in mode %s answers prompts of its own, and "
+                         "none has a record of all: take --ranks 1, or --mode tp-cpu",
+                         mode->name);
+    }
     if (job->output.trace == 0 || mode->trace > 0) {
         return BASE_OK;
     }
     return base_fail(reterr, BASE_ERR_INVALID,
                      "output.trace %" PRId64 " goes with modes whose steps are traced (ddp-cpu, "
-                     "pp-cpu, tp-cpu), not with %s",
+                     "pp-cpu, generate, tp-cpu), not with %s",
                      job->output.trace, mode->name);
 }
 
@@ -252,7 +259,7 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "gpu.shared is for tests, of at most %d steps",
                          PROTO_SHARED_GPU_STEPS_MAX);
     }
-    return check_trace(job, reterr);
+    return check_output(job, reterr);
 }
 
 /* Checks what several fields must have in common. */

@@ -46,7 +46,8 @@ static const base_field rows[] = {
      .help = "where the record goes (experiments/35-ddp-cpu; other modes have their own)"},
     {JOB(INT, output.trace), .optional = true, .least = 0, .most = PROTO_TRACE_STEPS_MAX,
      .option = "trace", .value = "N",
-     .help = "ddp-cpu, pp-cpu, tp-cpu: OUT/trace.json has a timeline of the last N steps, for "
+     .help = "ddp-cpu, pp-cpu, generate, tp-cpu: OUT/trace.json has a timeline of the last N "
+             "steps, for "
              "ui.perfetto.dev (3; 0: none)",
      .marks = PROTO_FIELD_TRACE},
     {JOB(PATH, model.checkpoint), .option = "checkpoint", .value = "DIR",

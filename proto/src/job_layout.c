@@ -39,6 +39,12 @@ int64_t proto_job_replicas(const proto_job *job)
     return proto_job_copies(job) / proto_job_context_ranks(job);
 }
 
+proto_record_kind proto_job_record(const proto_job *job)
+{
+    return job->output.directory[0] != '\0' ? proto_mode_get(job->job.mode)->record
+                                            : PROTO_RECORD_NONE;
+}
+
 bool proto_job_cuts_windows(const proto_job *job)
 {
     return job->data.windows || job->data.plain || job->data.tokens;

@@ -26,6 +26,9 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
         {
             .name = "generate",
             .answers = true,
+            .record = PROTO_RECORD_INFERENCE,
+            .lab = "02-tp-inference-cloud",
+            .trace = TRACE_STEPS,
             .out = "experiments/35-ddp-cpu", /* the model is read from there */
             .seed = 35200,
             .ranks = 1,

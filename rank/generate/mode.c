@@ -195,8 +195,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         answering.on_token = rank_progress_token;
         answering.token_user = &progress;
     }
-    /* Replicas step each for itself. */
-    if (all.results != NULL && (options->comm != NULL || worker->identity.world_size == 1)) {
+    if (all.results != NULL) {
         answering.on_steps = rank_results_steps;
         answering.steps_user = all.results;
     }

@@ -18,7 +18,6 @@ int inference_make_model(void **state)
 int inference_run(test_program *program, const char *mode, const char *ranks, const char *name,
                   const char *const *flags)
 {
-    const char *out = test_directory_path(&test_shared_directory, name);
     const char *arguments[TEST_PROGRAM_ARGS_MAX] = {LAUNCHER_PATH,
                                                     "--mode",
                                                     mode,
@@ -26,12 +25,14 @@ int inference_run(test_program *program, const char *mode, const char *ranks, co
                                                     ranks,
                                                     "--checkpoint",
                                                     inference_model.out,
-                                                    "--out",
-                                                    out,
                                                     "--no-bind",
                                                     "--max-new-tokens",
                                                     "12"};
-    size_t count = 12;
+    size_t count = 10;
+    if (name != NULL) {
+        arguments[count++] = "--out";
+        arguments[count++] = test_directory_path(&test_shared_directory, name);
+    }
     for (size_t i = 0; flags[i] != NULL; i++) {
         arguments[count++] = flags[i];
     }

@@ -101,10 +101,9 @@ static void a_draft_is_recorded(void **state)
     assert_has(program.text[TEST_STDERR], line);
     assert_has(program.text[TEST_STDERR], ", draft model ");
     json_decref(manifest);
-    assert_int_equal(inference_run(&plain, "generate", "2", "replicas", FLAGS(DRAWN)), 0);
+    assert_int_equal(inference_run(&plain, "generate", "2", NULL, FLAGS(DRAWN)), 0);
     assert_int_equal(
-        inference_run(&program, "generate", "2", "replicas", FLAGS(DRAWN, "--draft", other.out)),
-        0);
+        inference_run(&program, "generate", "2", NULL, FLAGS(DRAWN, "--draft", other.out)), 0);
     assert_string_equal(program.text[TEST_STDOUT], plain.text[TEST_STDOUT]);
 }
 

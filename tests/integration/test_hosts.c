@@ -90,12 +90,26 @@ static void answer(const char *mode, const char *prompts, const char *checkpoint
 {
     static test_program alone;
     char out[SEVERAL_PATH_BYTES];
+    const bool records = strcmp(mode, "generate") != 0;
     (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, mode));
-    const char *flags[] = {"--speculate",  "0",         "--mode",           mode,
-                           "--ranks",      "2",         "--checkpoint",     checkpoint,
-                           "--out",        out,         "--prompts",        prompts,
-                           "--quiet",      "--no-bind", "--max-new-tokens", "40",
-                           "--ignore-eos", NULL};
+    const char *flags[] = {"--speculate",
+                           "0",
+                           "--mode",
+                           mode,
+                           "--ranks",
+                           "2",
+                           "--checkpoint",
+                           checkpoint,
+                           "--prompts",
+                           prompts,
+                           "--quiet",
+                           "--no-bind",
+                           "--max-new-tokens",
+                           "40",
+                           "--ignore-eos",
+                           records ? "--out" : NULL,
+                           out,
+                           NULL};
     const char *all[TEST_PROGRAM_ARGS_MAX] = {LAUNCHER_PATH};
     memcpy(&all[1], flags, sizeof flags);
     test_program_start(&alone, all, NULL);

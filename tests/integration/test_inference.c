@@ -47,9 +47,9 @@ static void replicas_draw_the_same(void **state)
     char out[BASE_PATH_BYTES];
     (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "dealt"));
     assert_int_equal(inference_run(&split, "tp-cpu", "2", out, FLAGS(DRAWN)), 0);
-    assert_int_equal(inference_run(&dealt, "generate", "2", out, FLAGS(DRAWN)), 0);
+    assert_int_equal(inference_run(&dealt, "generate", "2", NULL, FLAGS(DRAWN)), 0);
     assert_string_equal(split.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
-    assert_int_equal(inference_run(&dealt, "generate", "2", out, FLAGS(DRAWN, "--speculate", "5")),
+    assert_int_equal(inference_run(&dealt, "generate", "2", NULL, FLAGS(DRAWN, "--speculate", "5")),
                      0);
     assert_string_equal(split.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
 }
@@ -79,7 +79,7 @@ static void a_small_cache_changes_no_text(void **state)
     free(whole);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
-            inference_run(&program, i == 0 ? "tp-cpu" : "generate", "2", "cache-none",
+            inference_run(&program, i == 0 ? "tp-cpu" : "generate", "2", NULL,
                           FLAGS(PROMPTS, "--max-new-tokens", "20", "--cache-tokens", "16")),
             2);
         assert_has(program.text[TEST_STDERR], "do not fit into the cache, which has room for 16");

@@ -284,7 +284,8 @@ static void modes_that_are_not_traced_refuse(void **state)
     (void)state;
     training_expect_refused(
         &one, FLAGS("--mode", "ddp-nccl", "--trace", "3"),
-        "--trace goes with modes whose steps are traced (ddp-cpu, tp-cpu, pp-cpu)");
+        "--trace goes with modes whose steps are traced (ddp-cpu, generate, tp-cpu, "
+        "pp-cpu)");
     training_expect_refused(&one, FLAGS("--ranks", "2", "--trace", "1001"), "--trace");
 }
 

@@ -174,22 +174,51 @@ static void logits_are_exchanged_in_drawing(void **state)
     trace_file_free(&found);
 }
 
+/* A whole model on one rank leaves the same record in both modes. */
 static void one_rank_has_no_exchange(void **state)
 {
     (void)state;
-    json_decref(inference_measure("1", "alone", FLAGS(PROMPTS, "--trace", "1")));
-    name_out("alone");
-    trace_file found = trace_file_read(&run);
-    trace_file_check_nesting(&found);
-    assert_int_equal(found.step_count, 1);
-    (void)part_of(&found, 0, found.steps[0], "attention");
-    for (size_t i = 0; i < found.count; i++) {
-        assert_false(trace_file_is(&found.spans[i], "exchange"));
-        assert_false(
-            trace_file_is(&found.spans[i], "operation")); /* steps are too short for that */
-        assert_false(trace_file_is(&found.spans[i], "waiting"));
+    static test_program program;
+    static const char *const modes[] = {"tp-cpu", "generate"};
+    for (size_t mode = 0; mode < 2; mode++) {
+        size_t bytes = 0;
+        assert_int_equal(
+            inference_run(&program, modes[mode], "1", "alone", FLAGS(PROMPTS, "--ignore-eos")), 0);
+        name_out("alone");
+        json_t *lines = inference_timings("alone");
+        trace_file found = trace_file_read(&run);
+        trace_file_check_steps(&found, 1, (int)json_array_size(lines), 3);
+        trace_file_check_nesting(&found);
+        check_parts(&found, 0, found.steps[2], json_array_get(lines, (size_t)found.steps[2]));
+        for (size_t i = 0; i < found.count; i++) {
+            assert_false(trace_file_is(&found.spans[i], "exchange"));
+            assert_false(
+                trace_file_is(&found.spans[i], "operation")); /* steps are too short for that */
+            assert_false(trace_file_is(&found.spans[i], "waiting"));
+        }
+        char *report = training_file(&run, "report.html", &bytes);
+        assert_has(report, "<h2>One step</h2>");
+        free(report);
+        trace_file_free(&found);
+        json_decref(lines);
+        assert_int_equal(unlink(test_directory_path(&test_shared_directory, "alone/trace.json")),
+                         0);
     }
-    trace_file_free(&found);
+}
+
+/* What has no directory of its own has no record: the model's is not written to. */
+static void answers_without_a_record_have_no_trace(void **state)
+{
+    (void)state;
+    static test_program program;
+    assert_int_equal(inference_run(&program, "generate", "1", NULL, FLAGS(PROMPTS, "--quiet")), 0);
+    assert_int_equal(inference_run(&program, "generate", "1", NULL, FLAGS(PROMPTS, "--trace", "2")),
+                     2);
+    assert_has(program.text[TEST_STDERR], "--trace: mode generate keeps a record only with");
+    assert_int_equal(inference_run(&program, "generate", "2", "dealt", FLAGS(PROMPTS)), 2);
+    assert_has(program.text[TEST_STDERR], "none has a record of all: take --ranks 1");
+    assert_int_equal(inference_run(&program, "generate", "1", "model", FLAGS(PROMPTS)), 1);
+    assert_has(program.text[TEST_STDERR], "holds the record of a training");
 }
 
 /* The log-probabilities of all prompts' tokens, as one text, which the caller frees. */
@@ -278,6 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_of_decoding_are_there),
         cmocka_unit_test(one_rank_has_no_exchange),
+        cmocka_unit_test(answers_without_a_record_have_no_trace),
         cmocka_unit_test(drafts_are_there),
         cmocka_unit_test(logits_are_exchanged_in_drawing),
         cmocka_unit_test(a_trace_changes_no_bit),

@@ -23,7 +23,7 @@ int fake_job_teardown(void **state)
     return test_shared_directory_remove(state);
 }
 
-/* Only a training reads data. */
+/* Only a training reads data, and has a record without what a rank writes. */
 static bool trains(const char *const *flags)
 {
     for (int i = 0; flags[i] != NULL; i++) {
@@ -44,11 +44,11 @@ void fake_job_start_in_shell(test_program *program, const char *script, const ch
     if (trains(flags)) {
         arguments[count++] = "--data";
         arguments[count++] = test_directory_path(&test_shared_directory, "data.jsonl");
+        arguments[count++] = "--out";
+        arguments[count++] = test_directory_path(&test_shared_directory, "out");
     }
     arguments[count++] = "--tokenizer";
     arguments[count++] = test_directory_path(&test_shared_directory, "tokenizer.json");
-    arguments[count++] = "--out";
-    arguments[count++] = test_directory_path(&test_shared_directory, "out");
     for (int i = 0; flags[i] != NULL && count < TEST_PROGRAM_ARGS_MAX - 1; i++) {
         arguments[count++] = flags[i];
     }

@@ -94,8 +94,11 @@ static const struct {
     {WORDS("--mode", "pp-cpu", "--ranks", "4", "--layers", "2", "--stages", "2", "--bucket-bytes",
            "5000"),
      NULL},
-    {WORDS(ASKED, "--overwrite"), "--overwrite goes with modes that leave a record (ddp-cpu, "
-                                  "tp-cpu, ddp-nccl, tp-nccl, pp-cpu)"},
+    {WORDS("--mode", "gate-check", "--overwrite"),
+     "--overwrite goes with modes that leave a record (ddp-cpu, generate, tp-cpu, ddp-nccl, "
+     "tp-nccl, pp-cpu)"},
+    {WORDS("--mode", "gate-check", "--trace", "1"),
+     "--trace goes with modes whose steps are traced (ddp-cpu, generate, tp-cpu, pp-cpu)"},
     {WORDS("--mode", "tp-cpu", "--eval", "--overwrite"), NULL},
     {WORDS(ASKED, "--seed", "1", "--loss-on", "all", "--context", "5", "--tokenizer", "/t",
            "--timeout", "5", "--quiet", "--no-scaling", "--threads-per-rank", "2", "--out", "/o",

@@ -367,6 +367,9 @@ int64_t proto_job_expert_ranks(const proto_job *job);
 int64_t proto_job_copies(const proto_job *job); /* of the model: replicas × context ranks */
 int64_t proto_job_replicas(const proto_job *job);
 
+/* What the job leaves in its output directory; without one nothing. */
+proto_record_kind proto_job_record(const proto_job *job);
+
 /* Whether a held-out loss is measured: of a training with --eval. */
 bool proto_job_measures_loss(const proto_job *job);
 

@@ -41,15 +41,16 @@ typedef struct proto_mode_row {
     bool tensor_parallel;     /* all ranks hold one model together; false: each has its own */
     bool pipelined;           /* each rank holds some layers: a stage of one model that trains */
     bool may_restart;         /* --max-restarts: starting again loses nothing */
-    proto_record_kind record; /* kept in --out */
+    proto_record_kind record; /* kept in --out; proto_job_record says whether a job keeps it */
     const char *lab;          /* "lab" in the record; NULL: the mode has no record */
     const char *out;          /* the default of --out; NULL: the mode reads and writes none */
-    const char *checkpoint;   /* the default of --checkpoint; NULL: none, or what --out says */
-    int64_t seed;             /* the default of --seed; 0: the job's (proto_job_defaults) */
-    int64_t bucket_bytes;     /* of --bucket-bytes; 0: the job's */
-    int64_t trace;            /* of --trace; 0: the mode's steps are not traced */
-    int ranks;                /* the default of --ranks */
-    int ranks_min;            /* world sizes allowed */
+    const char
+        *checkpoint; /* the default of --checkpoint; NULL: none, or of a mode that answers --out */
+    int64_t seed;    /* the default of --seed; 0: the job's (proto_job_defaults) */
+    int64_t bucket_bytes; /* of --bucket-bytes; 0: the job's */
+    int64_t trace;        /* of --trace; 0: the mode's steps are not traced */
+    int ranks;            /* the default of --ranks */
+    int ranks_min;        /* world sizes allowed */
     int ranks_max;
 } proto_mode_row;
 
