@@ -1,5 +1,5 @@
-/* Writes lesson_notes of an inference run from its own figures. Called by inference.c for the
- * manifest and the report. */
+/* Writes lesson_notes of an inference run from its own figures. What the ranks gain comes first, because the page folds
+ * all but the first sentences. Called by inference.c for the manifest and the report. */
 #include "record/inference_lesson.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ void launch_inference_put_reduces(const launch_inference_figures *figures, base_
 static void put_token(const launch_inference_figures *of, base_buffer *text)
 {
     const launch_inference_rank *mean = &of->mean;
-    base_buffer_printf(text, "A token of this model (%.2f M parameters) takes %d %s ",
+    base_buffer_printf(text, " A token of this model (%.2f M parameters) takes %d %s ",
                        of->parameters / 1e6, of->rank_count,
                        of->rank_count == 1 ? "rank" : "ranks");
     put_ms(text, mean->step_ms);
@@ -51,7 +51,13 @@ static void put_token(const launch_inference_figures *of, base_buffer *text)
         put_ms(text, mean->reduce_waiting_ms + mean->gather_waiting_ms);
         base_buffer_put(text, " are waiting for another rank");
     }
-    base_buffer_put(text, ". There are ");
+    base_buffer_put(text, ".");
+}
+
+/* What ranks exchange for a token, and who is late. */
+static void put_exchanges(const launch_inference_figures *of, base_buffer *text)
+{
+    base_buffer_put(text, " There are ");
     launch_inference_put_reduces(of, text);
     base_buffer_printf(text, ": for each token %.0f bytes.", of->all_reduce_bytes);
     if (of->slowest >= 0) {
@@ -65,17 +71,9 @@ static void put_token(const launch_inference_figures *of, base_buffer *text)
     }
 }
 
-/* The speed-up: cutting the model saves computing, and exchanging costs time. */
+/* How many times as fast the ranks are as one. */
 static void put_speedup(const launch_inference_figures *of, base_buffer *text)
 {
-    const double single_ms = 1000 / of->single.first_tokens_per_s;
-    const double saved_ms = single_ms - of->mean.compute_ms;
-    const double cost_ms = of->mean.all_reduce_ms + of->mean.gather_ms;
-    if (!isfinite(of->speedup)) {
-        base_buffer_put(text, " Without --baseline nothing says whether that is faster than one "
-                              "rank.");
-        return;
-    }
     const bool even = fabs(of->speedup - 1) < EVEN;
     const bool faster = of->speedup > 1;
     base_buffer_put(text, " The time from one token of a text to the next is ");
@@ -91,7 +89,15 @@ static void put_speedup(const launch_inference_figures *of, base_buffer *text)
         base_buffer_printf(text, ": the ranks together are %.2f times as %s.",
                            faster ? of->speedup : 1 / of->speedup, faster ? "fast" : "slow");
     }
-    if (!isfinite(saved_ms) || of->rank_count < 2) {
+}
+
+/* Why: cutting the model saves computing, and exchanging costs time. */
+static void put_saving(const launch_inference_figures *of, base_buffer *text)
+{
+    const double single_ms = 1000 / of->single.first_tokens_per_s;
+    const double saved_ms = single_ms - of->mean.compute_ms;
+    const double cost_ms = of->mean.all_reduce_ms + of->mean.gather_ms;
+    if (!isfinite(saved_ms)) {
         return;
     }
     base_buffer_put(text, of->rounds > 1 ? " In the first round a rank alone spends "
@@ -180,14 +186,28 @@ static void tell_machine(const launch_run_info *info, base_buffer *text)
 void launch_inference_lesson(const launch_inference_figures *figures, const char *suspect,
                              const launch_run_info *info, base_buffer *text)
 {
-    put_token(figures, text);
-    put_speedup(figures, text);
-    if (figures->rank_count > 1) {
-        put_curve(figures, text);
-        put_replicas(figures, text);
+    const bool several = figures->rank_count > 1;
+    const bool compared = several && isfinite(figures->speedup);
+    base_buffer body = {0};
+    if (compared) {
+        put_speedup(figures, &body);
+        put_saving(figures, &body);
     }
-    tell_machine(info, text);
+    put_token(figures, &body);
+    tell_machine(info, &body);
     if (suspect != NULL) {
-        base_buffer_printf(text, " The speed-up is suspect: %s", suspect);
+        base_buffer_printf(&body, " The speed-up is suspect: %s", suspect);
     }
+    if (several && !compared) {
+        base_buffer_put(&body,
+                        " Without --baseline nothing says whether that is faster than one rank.");
+    }
+    if (several) {
+        put_exchanges(figures, &body);
+        put_curve(figures, &body);
+        put_replicas(figures, &body);
+    }
+    base_buffer_put(text, body.data != NULL ? body.data + 1 : ""); /* without the first space */
+    text->failed = text->failed || body.failed;
+    base_buffer_fini(&body);
 }

@@ -60,7 +60,6 @@ static void put_head(const launch_inference_view *view, base_buffer *text)
 
 static void put_speed_cards(const launch_inference_figures *of, base_buffer *text)
 {
-    char more[96];
     const double shown_ms = of->tp.per_token_ms.median;
     launch_report_card_begin(text, "Token");
     launch_report_ms(text, shown_ms, shown_ms < 1 ? 3 : 2);
@@ -73,6 +72,15 @@ static void put_speed_cards(const launch_inference_figures *of, base_buffer *tex
     launch_report_card_begin(text, "Speed");
     base_buffer_number(text, of->tp.tokens_per_s.median, 0);
     launch_report_card_end(text, "tokens per second, of all texts");
+}
+
+/* Of several ranks over one. */
+static void put_speedup_card(const launch_inference_figures *of, base_buffer *text)
+{
+    char more[96];
+    if (of->rank_count < 2) {
+        return;
+    }
     launch_report_card_begin(text, "Speed-up");
     base_buffer_number(text, of->speedup, 2);
     base_buffer_put(text, isfinite(of->speedup) ? "×" : "");
@@ -409,6 +417,7 @@ base_status launch_inference_report(const launch_inference_view *view, base_buff
     put_head(view, text);
     base_buffer_put(text, "<div class=\"cards\">\n");
     put_speed_cards(view->figures, text);
+    put_speedup_card(view->figures, text);
     put_exchange_cards(view->figures, text);
     if (view->run->job->infer.speculate > 0) {
         put_draft_card(&view->figures->mean, text);

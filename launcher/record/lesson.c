@@ -1,5 +1,5 @@
-/* Writes lesson_notes: a paragraph that explains this run's speed from its own figures. Called by
- * record.c. */
+/* Writes lesson_notes: a paragraph that explains this run's speed from its own figures. What the run gained and why
+ * no more comes first, because the page folds all but the first sentences. Called by record.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -61,10 +61,6 @@ static void put_step(const launch_run *run, base_buffer *text)
         first = false;
     }
     base_buffer_put(text, ". ");
-    if (launch_steps_are_uneven(run->summary)) {
-        launch_uneven_steps_put(run->summary, text);
-        base_buffer_put(text, " ");
-    }
     if (!stages && step->others_waiting_ms > 0) {
         base_buffer_printf(text, "The other rank%s waited for it in the all-reduce, ",
                            run->job->job.world_size > 2 ? "s" : "");
@@ -181,13 +177,10 @@ static void put_speed(base_buffer *text, const launch_scaling_point *point)
     }
 }
 
-/* The comparison with one process: speed-up, efficiency, and what each rank's step gained. Only the
- * speeds if the machine was disturbed. */
-static void put_scaling(const comparison *found, bool is_suspect, base_buffer *text)
+/* The comparison with one process: speed-up and efficiency. Only the speeds if the machine was disturbed. */
+static void put_speedup(const comparison *found, bool is_suspect, base_buffer *text)
 {
     const int ranks = found->all->ranks;
-    const launch_breakdown *one = &found->one->mean_step;
-    const launch_breakdown *all = &found->all->mean_step;
     base_buffer_put(text, found->all->rounds > 0 ? "Measured in turns, " : "");
     base_buffer_printf(text, "%d processes handled ", ranks);
     put_speed(text, found->all);
@@ -199,6 +192,13 @@ static void put_scaling(const comparison *found, bool is_suspect, base_buffer *t
     }
     base_buffer_printf(text, ": %.2f times as many, %.0f %% of the ideal %d. ", found->speedup,
                        100 * found->speedup / ranks, ranks);
+}
+
+/* What each rank's step gained in length. */
+static void put_longer(const comparison *found, base_buffer *text)
+{
+    const launch_breakdown *one = &found->one->mean_step;
+    const launch_breakdown *all = &found->all->mean_step;
     if (!isfinite(found->longer_ms)) {
         return;
     }
@@ -350,12 +350,18 @@ static bool put_cause(const launch_run *run, const comparison *found, base_buffe
     return is_contended(run);
 }
 
-/* Removes a space at the end: sentences end with one, but the last need not. */
+/* Between two sentences there is one space, and none at the end of the last. */
 static void trim(base_buffer *text)
 {
     while (text->length_bytes > 0 && text->data[text->length_bytes - 1] == ' ') {
         text->data[--text->length_bytes] = '\0';
     }
+}
+
+static void put_space(base_buffer *text)
+{
+    trim(text);
+    base_buffer_put(text, text->length_bytes > 0 ? " " : "");
 }
 
 /* Why there is no comparison. */
@@ -379,36 +385,44 @@ static void put_not_measured(const launch_run *run, base_buffer *text)
     }
 }
 
-/* Returns whether other work on the machine was named as the cause. */
-static bool put_against_one(const launch_run *run, base_buffer *text)
-{
-    const launch_scaling_point *one = launch_summary_point(run->summary, 1);
-    if (one == NULL || !(one->tokens_per_second > 0)) {
-        put_not_measured(run, text);
-        return false;
-    }
-    const comparison found = compare(run, one);
-    const bool is_suspect = run->summary->suspect[0] != '\0';
-    put_scaling(&found, is_suspect, text);
-    return is_suspect ? false : put_cause(run, &found, text);
-}
-
 /* A warning if other work had the machine, unless the text says so already. */
 static void put_load(const launch_run *run, base_buffer *text)
 {
     const double load = run->info->load_before;
     if (run->end->cpus_taken) {
         base_buffer_printf(text,
-                           " The ranks had no CPUs of their own, which other jobs held (%s), so "
-                           "these times say less than they could.",
+                           "The ranks had no CPUs of their own, which other jobs held (%s), so "
+                           "these times say less than they could. ",
                            run->end->unbound);
     }
     if (load > BUSY_SHARE * run->info->cpus_online) {
-        base_buffer_printf(
-            text,
-            " The machine was busy with other work when this run began (load %.1f on "
-            "%d core%s), so these times say less than they could.",
-            load, run->info->cpus_online, run->info->cpus_online == 1 ? "" : "s");
+        base_buffer_printf(text,
+                           "The machine was busy with other work when this run began (load %.1f on "
+                           "%d core%s), so these times say less than they could. ",
+                           load, run->info->cpus_online, run->info->cpus_online == 1 ? "" : "s");
+    }
+}
+
+/* What several ranks gained over one, and why no more; then what that took of a step. */
+static void put_against_one(const launch_run *run, base_buffer *text)
+{
+    const launch_scaling_point *one = launch_summary_point(run->summary, 1);
+    if (one == NULL || !(one->tokens_per_second > 0)) {
+        put_not_measured(run, text);
+        put_space(text);
+        put_load(run, text);
+        return;
+    }
+    const comparison found = compare(run, one);
+    const bool is_suspect = run->summary->suspect[0] != '\0';
+    put_speedup(&found, is_suspect, text);
+    const bool named = !is_suspect && put_cause(run, &found, text);
+    put_space(text);
+    if (!named) {
+        put_load(run, text);
+    }
+    if (!is_suspect) {
+        put_longer(&found, text);
     }
 }
 
@@ -416,32 +430,34 @@ void launch_lesson_write(const launch_run *run, base_buffer *text)
 {
     const launch_summary *summary = run->summary;
     const int ranks = (int)run->job->job.world_size;
-    bool named = false;
     if (summary->steps_done == 0 || !isfinite(summary->tokens_per_second)) {
         base_buffer_put(text, "No step was finished by every rank, so nothing was measured.");
         return;
     }
     base_buffer_put(text, summary->suspect);
-    base_buffer_put(text, summary->suspect[0] != '\0' ? " " : "");
-    put_step(run, text);
+    put_space(text);
+    if (launch_steps_are_uneven(summary)) {
+        launch_uneven_steps_put(summary, text);
+        put_space(text);
+    }
     if (proto_mode_get(run->job->job.mode)->pipelined) {
         launch_stages_lesson(run, text);
+        put_space(text);
         put_load(run, text);
-        return;
-    }
-    if (ranks == 1) {
+        put_step(run, text);
+    } else if (ranks == 1) {
         base_buffer_printf(text,
                            "One process alone handled %.0f tokens/s; it has nobody to exchange "
-                           "gradients with. --ranks 2 shows what a second process adds.",
+                           "gradients with. --ranks 2 shows what a second process adds. ",
                            summary->tokens_per_second);
+        put_load(run, text);
+        put_step(run, text);
     } else {
+        put_against_one(run, text);
+        put_step(run, text);
         put_context_ranks(run, text);
         put_expert_ranks(run, text);
         put_overlap(run, text);
-        named = put_against_one(run, text);
     }
     trim(text);
-    if (!named) {
-        put_load(run, text);
-    }
 }

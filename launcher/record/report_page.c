@@ -4,8 +4,11 @@
 
 #include "chart/style.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
+
+enum { SENTENCES_SHOWN = 3 }; /* of what a run shows; the others are folded */
 
 /* The last component of a path, which names the run. */
 static const char *name_of(const char *out)
@@ -91,19 +94,33 @@ static size_t sentence_length(const char *text)
     return text[length] == '\0' ? length : length + 1;
 }
 
-void launch_report_lesson(base_buffer *text, const char *lesson_notes)
+/* Puts so many sentences of a text into a list, and returns the rest. */
+static const char *put_sentences(base_buffer *text, const char *at, int count)
 {
-    base_buffer escaped = {0};
-    base_buffer_html(&escaped, lesson_notes);
-    base_buffer_put(text, "<section class=\"lesson\"><h2>What this run shows</h2><ul>\n");
-    const char *at = escaped.data != NULL ? escaped.data : "";
-    while (*at != '\0') {
+    base_buffer_put(text, "<ul>\n");
+    for (int i = 0; i < count && *at != '\0'; i++) {
         const size_t length = sentence_length(at);
         base_buffer_printf(text, "<li>%.*s</li>\n", (int)length, at);
         at += length;
         at += strspn(at, " ");
     }
-    base_buffer_put(text, "</ul></section>\n");
+    base_buffer_put(text, "</ul>");
+    return at;
+}
+
+void launch_report_lesson(base_buffer *text, const char *lesson_notes)
+{
+    base_buffer escaped = {0};
+    base_buffer_html(&escaped, lesson_notes);
+    base_buffer_put(text, "<section class=\"lesson\"><h2>What this run shows</h2>");
+    const char *rest =
+        put_sentences(text, escaped.data != NULL ? escaped.data : "", SENTENCES_SHOWN);
+    if (*rest != '\0') {
+        base_buffer_put(text, "<details><summary>In more detail</summary>");
+        (void)put_sentences(text, rest, INT_MAX);
+        base_buffer_put(text, "</details>");
+    }
+    base_buffer_put(text, "</section>\n");
     text->failed = text->failed || escaped.failed;
     base_buffer_fini(&escaped);
 }

@@ -41,6 +41,7 @@ const char LAUNCH_REPORT_STYLE[] =
     ".pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:16px}"
     "@media(max-width:500px){.pair{grid-template-columns:1fr}section{padding:16px}}"
     ".lesson ul{max-width:78ch;margin:6px 0 0;padding:0 0 0 20px}.lesson li{margin:0 0 4px}"
+    ".lesson summary{font-size:14.5px;color:var(--soft);margin-top:4px}"
     "summary{cursor:pointer}summary h2{display:inline}summary+p{margin-top:8px}"
     ".chart{display:block;width:100%;height:auto;overflow:visible}"
     ".scroll .chart{min-width:640px}.pair .chart{max-width:600px}"
