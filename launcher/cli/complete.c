@@ -172,6 +172,12 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
             "DIR), or take a model of Hugging Face",
             job->model.checkpoint);
     }
+    struct stat info;
+    if (stat(job->model.checkpoint, &info) == 0 && !S_ISDIR(info.st_mode)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--checkpoint: %s is a file: give the directory that it is in",
+                         job->model.checkpoint);
+    }
     base_status status = launch_checkpoint_shape(&job->model, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--checkpoint");

@@ -78,6 +78,13 @@ static base_status wrong_operand(const char *word, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'; did you mean --%s?",
                          word, word);
     }
+    for (int mode = 0; mode < PROTO_MODE_COUNT; mode++) {
+        const char *name = proto_mode_name(mode);
+        if (strcmp(word, name) == 0 || (mode == PROTO_MODE_DDP_CPU && strcmp(word, "train") == 0)) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "unexpected argument '%s'; did you mean --mode %s?", word, name);
+        }
+    }
     if (strcmp(word, "plan") == 0) { /* read before all others: cli.c */
         return base_fail(reterr, BASE_ERR_INVALID, "plan comes first: launcher plan [FLAGS]");
     }

@@ -43,7 +43,8 @@ static const base_field rows[] = {
      .help = "of the parameters, the data's order and what is drawn; generate, tp-*: 35200",
      .marks = PROTO_FIELD_SEED},
     {JOB(PATH, output.directory), .option = "out", .value = "DIR",
-     .help = "where the record goes (experiments/35-ddp-cpu; other modes have their own)"},
+     .help = "where the record goes (experiments/35-ddp-cpu; other modes have their own; generate "
+             "has one beside --checkpoint only)"},
     {JOB(INT, output.trace), .optional = true, .least = 0, .most = PROTO_TRACE_STEPS_MAX,
      .option = "trace", .value = "N",
      .help = "ddp-cpu, pp-cpu, generate, tp-cpu: OUT/trace.json has a timeline of the last N "

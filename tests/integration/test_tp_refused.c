@@ -346,6 +346,18 @@ static void a_checkpoint_without_a_tokenizer_is_refused(void **state)
     assert_has(program.text[TEST_STDERR], "tokenizer.json (tokenizer.model");
 }
 
+static void a_checkpoint_is_a_directory(void **state)
+{
+    (void)state;
+    write_checkpoint();
+    test_program_start(&program,
+                       FLAGS(LAUNCHER_PATH, "--mode", "generate", "--checkpoint",
+                             test_directory_path(&directory, "config.json"), "--prompt", "he"),
+                       FLAGS());
+    assert_int_equal(test_program_wait(&program), BASE_EXIT_USAGE);
+    assert_has(program.text[TEST_STDERR], "is a file: give the directory that it is in");
+}
+
 /* A server whose port another program has leaves no empty directory behind. */
 static void a_port_that_is_taken_leaves_nothing(void **state)
 {
@@ -385,6 +397,7 @@ int main(void)
         cmocka_unit_test(prompts_that_cannot_be),
         cmocka_unit_test(worlds_that_do_not_fit),
         cmocka_unit_test(a_checkpoint_without_a_tokenizer_is_refused),
+        cmocka_unit_test(a_checkpoint_is_a_directory),
         cmocka_unit_test(a_port_that_is_taken_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -48,6 +48,8 @@ static void mistyped_words_get_a_suggestion(void **state)
         {{"--recompute-granularity=full"}, "; did you mean --recompute?"},
         {{"--json", "plan"}, "plan comes first: launcher plan [FLAGS]"},
         {{"gpus", "x"}, "gpus takes no arguments: launcher gpus [--json]"},
+        {{"generate"}, "unexpected argument 'generate'; did you mean --mode generate?"},
+        {{"train"}, "unexpected argument 'train'; did you mean --mode ddp-cpu?"},
         {{"plann"}, "unexpected argument 'plann'; did you mean plan?"},
         {{"compar"}, "unexpected argument 'compar'; did you mean compare?"},
     };
