@@ -264,6 +264,7 @@ void rank_data_get_info(const rank_data *data, rank_data_info *info)
                              .sentences_long = data->long_count,
                              .records = data->records,
                              .pairs = data->pairs,
+                             .other_encoding = data->other_encoding,
                              .first_sentence = data->first_text != NULL ? data->first_text : ""};
 }
 

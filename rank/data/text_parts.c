@@ -30,11 +30,21 @@ static base_status fill_block(const char *path, int fd, char *block, size_t *byt
     return got >= 0 ? BASE_OK : base_fail_errno(reterr, errno, "cannot read %s", path);
 }
 
+/* Whether the file begins as editors on Windows begin UTF-16. */
+static bool is_utf16(const char *block, size_t bytes)
+{
+    return bytes > 1 && (memcmp(block, "\xff\xfe", 2) == 0 || memcmp(block, "\xfe\xff", 2) == 0);
+}
+
 /* Refuses what is no text, as a compressed file. `before`: the file's bytes in front of the block. */
 static base_status check_block(const char *path, const char *block, size_t bytes, uint64_t before,
                                base_error *reterr)
 {
     const char *nul = memchr(block, '\0', bytes);
+    if (nul != NULL && before == 0 && is_utf16(block, bytes)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s is UTF-16: save it as UTF-8, as by iconv -f UTF-16 -t UTF-8", path);
+    }
     return nul == NULL
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID, "%s is no text: byte %" PRIu64 " is a NUL",

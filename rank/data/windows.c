@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/utf8.h"
 #include "limits.h"
 #include "lines.h"
 #include "text_parts.h"
@@ -120,6 +121,8 @@ static base_status put_part(void *user, const rank_text_part *part, base_error *
     if (status == BASE_OK) {
         status = put_text(self, part, reterr);
     }
+    self->data->other_encoding =
+        self->data->other_encoding || !base_utf8_valid(part->at, part->bytes);
     self->data->records += part->ends ? 1 : 0;
     self->data->pairs += part->is_pair ? 1 : 0;
     return status == BASE_OK && part->ends ? end_text(self, reterr) : status;

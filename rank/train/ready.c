@@ -42,6 +42,13 @@ static void report_ready(const trainer *self)
     (void)printf("%" PRIu64 " of %" PRIu64 " %s, the first: %s\n", info.sentences_shard,
                  info.sentences_total, windows ? "windows" : "sentences", shown);
     (void)fflush(stdout);
+    if (info.other_encoding && worker->identity.rank == 0) {
+        base_log(
+            BASE_LOG_WARNING,
+            "--data %s is no UTF-8: its bytes are learned as they are; if it is Latin-1: iconv "
+            "-f LATIN1 -t UTF-8",
+            self->job->data.train);
+    }
     if (info.sentences_long > 0) {
         base_log(BASE_LOG_WARNING,
                  "%" PRIu64 " sentences are longer than the context of %d tokens and are left out",

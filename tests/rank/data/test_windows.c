@@ -233,6 +233,35 @@ static void a_text_has_no_nul_and_no_mark(void **state)
     assert_non_null(strstr(error.message, "has no text"));
 }
 
+/* Latin-1 is learned as it is, and is said. What cuts a text in blocks cuts no character. */
+static void other_encodings_are_found(void **state)
+{
+    const data_fixture *fixture = *state;
+    const rank_data_options options = options_of(fixture, 1, 0, true);
+    static const char utf16[] = "\xff\xfeh\0e\0";
+    base_error error;
+    rank_data *data = NULL;
+    rank_data_info info;
+    const size_t bytes = (size_t)BLOCK + 101;
+    char *text = malloc(bytes + 1);
+    assert_non_null(text);
+    for (int latin1 = 0; latin1 < 2; latin1++) {
+        for (size_t i = 0; i < bytes; i++) {
+            text[i] = i % 2 == 0 ? '\xc3' : '\xb6';
+        }
+        text[bytes - 1] = latin1 ? '\xf6' : 'a';
+        assert_ok(base_file_write(fixture->path, text, bytes, &error), &error);
+        assert_ok(rank_data_open(&options, &data, &error), &error);
+        rank_data_get_info(data, &info);
+        assert_int_equal(info.other_encoding, latin1);
+        rank_data_close(data);
+    }
+    free(text);
+    assert_ok(base_file_write(fixture->path, utf16, sizeof utf16 - 1, &error), &error);
+    assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "is UTF-16: save it as UTF-8"));
+}
+
 /* What is shown of a rank's windows is one line. */
 static void the_first_one_is_shown(void **state)
 {
@@ -284,6 +313,7 @@ int main(void)
         cmocka_unit_test(characters_stay_whole),
         cmocka_unit_test(what_cannot_be_cut_is_refused),
         cmocka_unit_test(a_text_has_no_nul_and_no_mark),
+        cmocka_unit_test(other_encodings_are_found),
         cmocka_unit_test(the_first_one_is_shown),
         cmocka_unit_test(pairs_are_counted),
     };
