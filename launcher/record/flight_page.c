@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@
 #include "record/report.h"
 
 enum { ROWS_MAX = 48, COMMS_MAX = 16, KEY_BYTES = 20 };
+
+static const double US_PER_MS = 1000;
 
 /* All ranks' records, parsed; ranks[i] is NULL where there is none. */
 typedef struct flight_page {
@@ -218,6 +221,14 @@ static bool same_call(const json_t *a, const json_t *b)
            number_of(a, "root") == number_of(b, "root");
 }
 
+/* "4.5 µs", "52.1 ms"; of a difference with its sign. */
+static void put_time(double us, bool difference, base_buffer *text)
+{
+    const bool in_ms = fabs(us) >= US_PER_MS;
+    base_buffer_printf(text, difference ? "%+.*f %s" : "%.*f %s", difference && !in_ms ? 0 : 1,
+                       in_ms ? us / US_PER_MS : us, in_ms ? "ms" : "µs");
+}
+
 static void put_cell(const json_t *entry, bool pending, const json_t *first, base_buffer *text)
 {
     const bool agrees = same_call(entry, first);
@@ -230,12 +241,13 @@ static void put_cell(const json_t *entry, bool pending, const json_t *first, bas
     if (pending) {
         base_buffer_put(text, "pending");
     } else {
-        base_buffer_number(text, json_number_value(json_object_get(entry, "took_us")), 1);
-        base_buffer_put(text, " µs");
+        put_time(json_number_value(json_object_get(entry, "took_us")), false, text);
     }
     const int64_t later_us = number_of(entry, "began_unix_us") - number_of(first, "began_unix_us");
     if (later_us != 0) {
-        base_buffer_printf(text, " <span class=\"none\">(began %+" PRId64 " µs)</span>", later_us);
+        base_buffer_put(text, " <span class=\"none\">(began ");
+        put_time((double)later_us, true, text);
+        base_buffer_put(text, ")</span>");
     }
     base_buffer_put(text, "</td>");
 }

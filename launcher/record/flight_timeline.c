@@ -237,7 +237,7 @@ void launch_flight_timeline(json_t *const *ranks, int rank_count, base_buffer *t
                           "Clocks of different hosts may differ.</p>\n");
     if (made.any) {
         base_buffer_put(text, KEY);
-        base_buffer_put(text, "<div class=\"scroll\">");
+        base_buffer_put(text, "<div class=\"scroll wide\">");
         draw(&made, ranks, text);
         base_buffer_put(text, "</div>");
     } else {
