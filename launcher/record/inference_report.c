@@ -11,7 +11,11 @@
 #include "record/report.h"
 #include "record/trace_timeline.h"
 
-enum { PROMPTS_SHOWN = 256, PARTS = 5 };
+enum {
+    PROMPTS_SHOWN = 256,
+    PARTS = 5,
+    TERMS_OF_ONE_RANK = 5, /* the first ones; the others are of exchanges */
+};
 
 /* The parts of a token's time on a rank, and the colour of each. */
 static const struct {
@@ -157,34 +161,45 @@ static void put_bars(const launch_inference_figures *of, base_buffer *text)
     free(figure);
 }
 
+/* What a rank alone does not do. */
+static void put_exchange_cells(const launch_inference_rank *rank, base_buffer *text)
+{
+    put_ms_cell(text, rank->reduce_transfer_ms);
+    put_ms_cell(text, rank->reduce_waiting_ms);
+    put_ms_cell(text, rank->gather_ms);
+    base_buffer_put(text, "<td class=\"n\">");
+    if (isfinite(rank->slowest_in_steps)) {
+        base_buffer_printf(text, "%.0f of %.0f steps", rank->slowest_in_steps, rank->steps);
+    } else {
+        base_buffer_put(text, "–");
+    }
+    base_buffer_put(text, "</td>");
+    put_ms_cell(text, rank->held_up_ms);
+}
+
 static void put_rank_rows(const launch_inference_view *view, base_buffer *text)
 {
     const launch_inference_figures *of = view->figures;
+    const bool several = of->rank_count > 1;
     base_buffer_put(text,
                     "<div class=\"scroll wide parts\"><table><thead><tr><th class=\"n\">rank</th>"
                     "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
-                    "<th class=\"n\">computing</th><th class=\"n\">moving bytes</th>"
-                    "<th class=\"n\">waiting</th><th class=\"n\">candidates</th>"
-                    "<th class=\"n\">slowest in</th><th class=\"n\">cost to others</th>"
-                    "<th class=\"n\">weights</th><th class=\"n\">cache</th>"
-                    "<th class=\"n\">peak memory</th></tr></thead><tbody>\n");
+                    "<th class=\"n\">computing</th>");
+    base_buffer_put(text, several ? "<th class=\"n\">moving bytes</th><th class=\"n\">waiting</th>"
+                                    "<th class=\"n\">candidates</th><th class=\"n\">slowest in</th>"
+                                    "<th class=\"n\">cost to others</th>"
+                                  : "");
+    base_buffer_put(text, "<th class=\"n\">weights</th><th class=\"n\">cache</th>"
+                          "<th class=\"n\">peak memory</th></tr></thead><tbody>\n");
     for (int r = 0; r < of->rank_count; r++) {
         const launch_inference_rank *rank = &of->ranks[r];
         base_buffer_printf(text, "<tr><td class=\"n\">%d</td>", r);
         put_ms_cell(text, rank->ttft_ms);
         put_ms_cell(text, rank->per_token_ms);
         put_ms_cell(text, rank->compute_ms);
-        put_ms_cell(text, rank->reduce_transfer_ms);
-        put_ms_cell(text, rank->reduce_waiting_ms);
-        put_ms_cell(text, rank->gather_ms);
-        base_buffer_put(text, "<td class=\"n\">");
-        if (isfinite(rank->slowest_in_steps)) {
-            base_buffer_printf(text, "%.0f of %.0f steps", rank->slowest_in_steps, rank->steps);
-        } else {
-            base_buffer_put(text, "–");
+        if (several) {
+            put_exchange_cells(rank, text);
         }
-        base_buffer_put(text, "</td>");
-        put_ms_cell(text, rank->held_up_ms);
         base_buffer_printf(text,
                            "<td class=\"n\">%.2f MB</td><td class=\"n\">%.2f MB</td>"
                            "<td class=\"n\">%.0f MB</td></tr>\n",
@@ -399,6 +414,12 @@ base_status launch_inference_report(const launch_inference_view *view, base_buff
         {"Rank", "One of the processes that hold the model together, numbered from 0."},
         {"Step", "All ranks compute the next token of every text that is being drawn, or a piece "
                  "of a prompt."},
+        {"First token", "From the first step that computes for a prompt to its first token."},
+        {"Drafts",
+         "Tokens that were guessed from the text so far (--speculate), or by a small model "
+         "(--draft). One that is right saves a step."},
+        {"p50, p95", "50 %, and 95 %, of the values are below."},
+        /* TERMS_OF_ONE_RANK */
         {"All-reduce", "Each rank has a part of a sum; after it every rank has the whole. Two for "
                        "each layer, and one for the embedding."},
         {"Waiting", "From a rank's entering an exchange until the last rank has entered it."},
@@ -407,12 +428,7 @@ base_status launch_inference_report(const launch_inference_view *view, base_buff
                                    "tokens, with the waiting for that."},
         {"Slowest rank", "The one that enters exchanges last: in a step, the one for which the "
                          "others have waited longest."},
-        {"Drafts",
-         "Tokens that were guessed from the text so far (--speculate), or by a small model "
-         "(--draft). One that is right saves a step."},
-        {"First token", "From the first step that computes for a prompt to its first token."},
         {"Crossover", "The width from which on all ranks together draw a token sooner than one."},
-        {"p50, p95", "50 %, and 95 %, of the values are below."},
     };
     put_head(view, text);
     base_buffer_put(text, "<div class=\"cards\">\n");
@@ -429,7 +445,9 @@ base_status launch_inference_report(const launch_inference_view *view, base_buff
     launch_trace_timeline(view->run->job, view->trace, text);
     put_comparison(view, text);
     put_curve(view, text);
-    launch_report_terms(text, terms, sizeof terms / sizeof terms[0]);
+    launch_report_terms(text, terms,
+                        view->figures->rank_count > 1 ? sizeof terms / sizeof terms[0]
+                                                      : TERMS_OF_ONE_RANK);
     const base_status status = launch_report_manifest(view->manifest, text, reterr);
     launch_report_end(text, view->info);
     return status;

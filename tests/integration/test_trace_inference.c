@@ -198,6 +198,9 @@ static void one_rank_has_no_exchange(void **state)
         }
         char *report = training_file(&run, "report.html", &bytes);
         assert_has(report, "<h2>One step</h2>");
+        assert_null(strstr(report, "Speed-up</span>"));
+        assert_null(strstr(report, "cost to others"));
+        assert_null(strstr(report, "<dt>Crossover"));
         free(report);
         trace_file_free(&found);
         json_decref(lines);
