@@ -265,6 +265,7 @@ void rank_data_get_info(const rank_data *data, rank_data_info *info)
                              .records = data->records,
                              .pairs = data->pairs,
                              .other_encoding = data->other_encoding,
+                             .has_returns = data->has_returns,
                              .first_sentence = data->first_text != NULL ? data->first_text : ""};
 }
 

@@ -43,7 +43,8 @@ struct rank_data {
     uint64_t long_count;
     uint64_t records;
     uint64_t pairs;
-    bool other_encoding; /* as in rank_data_info */
+    bool other_encoding; /* as in rank_data_info, */
+    bool has_returns;    /* the same */
     uint64_t handed_out; /* in this epoch */
     uint64_t epoch;
     slot_state *slots; /* (slots_here) */

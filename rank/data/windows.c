@@ -123,6 +123,8 @@ static base_status put_part(void *user, const rank_text_part *part, base_error *
     }
     self->data->other_encoding =
         self->data->other_encoding || !base_utf8_valid(part->at, part->bytes);
+    self->data->has_returns =
+        self->data->has_returns || memmem(part->at, part->bytes, "\r\n", 2) != NULL;
     self->data->records += part->ends ? 1 : 0;
     self->data->pairs += part->is_pair ? 1 : 0;
     return status == BASE_OK && part->ends ? end_text(self, reterr) : status;

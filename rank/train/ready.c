@@ -10,6 +10,24 @@
 #include "control.pb-c.h"
 #include "train/trainer.h"
 
+/* A text that is learned as it is, but perhaps not as it was meant. */
+static void warn_of_text(const rank_data_info *info, const char *path)
+{
+    if (info->other_encoding) {
+        base_log(
+            BASE_LOG_WARNING,
+            "--data %s is no UTF-8: its bytes are learned as they are; if it is Latin-1: iconv "
+            "-f LATIN1 -t UTF-8",
+            path);
+    }
+    if (info->has_returns) {
+        base_log(BASE_LOG_WARNING,
+                 "--data %s has lines that end with CR LF, as on Windows, and the model learns to "
+                 "end lines so: tr -d '\\r' leaves the CR out",
+                 path);
+    }
+}
+
 static void report_ready(const trainer *self)
 {
     const rank_worker *worker = self->worker;
@@ -42,12 +60,8 @@ static void report_ready(const trainer *self)
     (void)printf("%" PRIu64 " of %" PRIu64 " %s, the first: %s\n", info.sentences_shard,
                  info.sentences_total, windows ? "windows" : "sentences", shown);
     (void)fflush(stdout);
-    if (info.other_encoding && worker->identity.rank == 0) {
-        base_log(
-            BASE_LOG_WARNING,
-            "--data %s is no UTF-8: its bytes are learned as they are; if it is Latin-1: iconv "
-            "-f LATIN1 -t UTF-8",
-            self->job->data.train);
+    if (worker->identity.rank == 0) {
+        warn_of_text(&info, self->job->data.train);
     }
     if (info.sentences_long > 0) {
         base_log(BASE_LOG_WARNING,

@@ -63,7 +63,8 @@ typedef struct rank_data_info {
     uint64_t sentences_long;  /* those of them that are longer than the context, and left out */
     uint64_t records;    /* texts that were read: the shard's, or with windows all; of tokens 1 */
     uint64_t pairs;      /* those of them with "wrong" and "right" */
-    bool other_encoding; /* a plain text has bytes that are no UTF-8 */
+    bool other_encoding; /* a text in windows has bytes that are no UTF-8, */
+    bool has_returns;    /* or lines that end with CR LF, as on Windows */
     /* the text of this shard's first sentence in file order; "": it has none; owned by the data */
     const char *first_sentence;
 } rank_data_info;

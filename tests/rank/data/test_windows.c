@@ -233,7 +233,7 @@ static void a_text_has_no_nul_and_no_mark(void **state)
     assert_non_null(strstr(error.message, "has no text"));
 }
 
-/* Latin-1 is learned as it is, and is said. What cuts a text in blocks cuts no character. */
+/* Latin-1 and line ends of Windows are learned as they are, and that is said. What cuts a text in blocks cuts no character. */
 static void other_encodings_are_found(void **state)
 {
     const data_fixture *fixture = *state;
@@ -257,6 +257,13 @@ static void other_encodings_are_found(void **state)
         rank_data_close(data);
     }
     free(text);
+    for (int returns = 0; returns < 2; returns++) {
+        data_write(fixture, returns == 1 ? "he goes\r\nshe goes\r\n" : "he goes\nshe\rgoes\n");
+        assert_ok(rank_data_open(&options, &data, &error), &error);
+        rank_data_get_info(data, &info);
+        assert_int_equal(info.has_returns, returns);
+        rank_data_close(data);
+    }
     assert_ok(base_file_write(fixture->path, utf16, sizeof utf16 - 1, &error), &error);
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "is UTF-16: save it as UTF-8"));
