@@ -76,6 +76,13 @@ static inline bool coll_reduce_takes(coll_reduce reduce, coll_type type)
     return !coll_reduce_is_bitwise(reduce) || !coll_type_is_float(type);
 }
 
+/* Whether the name of a reduction of the program's own may have it. */
+static inline bool coll_reduction_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+}
+
 /* Whether the kind has such a reduction. Scans would divide each prefix by another number. */
 static inline bool coll_kind_takes(coll_kind kind, coll_reduce reduce)
 {

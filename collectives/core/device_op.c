@@ -124,6 +124,10 @@ static coll_status check_support(const coll_comm *comm, const coll_op_desc *desc
         return coll_fail(reterr, COLL_ERR_UNSUPPORTED,
                          "streams are for contexts with a backend, on GPU ranks");
     }
+    if (desc->reduction != NULL) {
+        return coll_fail(reterr, COLL_ERR_UNSUPPORTED,
+                         "operations on streams have no reductions of the program's own");
+    }
     const bool knows = has(backend->kinds, (int)desc->kind) &&
                        (desc->kind == COLL_BARRIER || has(backend->types, (int)desc->type)) &&
                        (!coll_kind_reduces(desc->kind) || has(backend->reduces, (int)desc->reduce));

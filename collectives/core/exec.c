@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "common/neutral.h"
 #include "core/arrival.h"
 #include "core/exec.h"
 #include "core/failure.h"
 #include "core/parts.h"
+#include "core/take.h"
 #include "kernels/tree_order.h"
 
 typedef struct byte_range {
@@ -86,6 +86,12 @@ static bool is_released(const coll_op *op, const coll_step *step, size_t begin, 
            range.begin + other->offset_bytes >= (end < range.end ? end : range.end);
 }
 
+/* Whether chunks are as long as frames can be, so that a transport cuts a run of them as the plan does. */
+static bool fills_frames(const coll_op *op)
+{
+    return op->plan.chunk_bytes == op->comm->chunk_bytes;
+}
+
 /* Sends of the bytes [at, end) what is released, and as much as there is credit for, or one chunk;
  * returns how much. */
 static size_t send_bytes(coll_op *op, const coll_step *step, size_t at, size_t end)
@@ -94,9 +100,9 @@ static size_t send_bytes(coll_op *op, const coll_step *step, size_t at, size_t e
     const coll_transport_table *table = comm->table;
     const void *source = address_in(op, step, step->source, at);
     const size_t left = end - at;
-    size_t sent = left < comm->chunk_bytes ? left : comm->chunk_bytes;
+    size_t sent = coll_smaller(left, op->plan.chunk_bytes);
     if (table->send_from != NULL) {
-        const bool all = left > sent && is_released(op, step, at, end);
+        const bool all = left > sent && fills_frames(op) && is_released(op, step, at, end);
         sent = table->send_from(comm, step->peer, step->channel, source, all ? left : sent);
     } else {
         void *frame = table->send_begin(comm, step->peer, step->channel, sent);
@@ -115,7 +121,7 @@ static void combine(const coll_op *op, const coll_step *step, void *target, cons
                     const void *other, size_t size_bytes)
 {
     const size_t count = size_bytes / op->element_bytes;
-    op->kernel->combine(target, step->incoming_left ? other : own,
+    coll_kernel_combine(op->kernel, target, step->incoming_left ? other : own,
                         step->incoming_left ? own : other, count);
     if (step->final && op->kernel->divide != NULL) {
         op->kernel->divide(target, count, op->comm->size);
@@ -144,13 +150,13 @@ static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t 
     uint8_t *target = address_in(op, step, step->target, at);
     if (frame == NULL) {
         if (fills && table->receive_into != NULL && !comm->failed) {
-            const bool all = is_released(op, step, at, end);
+            const bool all = fills_frames(op) && is_released(op, step, at, end);
             table->receive_into(op, step->peer, step->channel, target, all ? end - at : size_bytes);
         }
         return false;
     }
     if (step->adds_total) {
-        op->kernel->combine(address_in(op, step, COLL_SPACE_SCRATCH, at), frame,
+        coll_kernel_combine(op->kernel, address_in(op, step, COLL_SPACE_SCRATCH, at), frame,
                             address_in(op, step, step->total, at), size_bytes / op->element_bytes);
     }
     if (copies && frame != target) {
@@ -197,7 +203,7 @@ static void local_chunk(const coll_op *op, const coll_step *step, size_t at, siz
         const void *other = address_in(op, step, COLL_SPACE_SCRATCH, at);
         combine(op, step, target, source, other, size_bytes);
     } else if (step->action == COLL_ACTION_FILL) {
-        coll_neutral_fill(target, op->desc.type, op->desc.reduce, size_bytes / op->element_bytes);
+        coll_take_neutral(op, target, size_bytes / op->element_bytes);
     } else if (target != NULL && target != source) {
         memcpy(target, source, size_bytes);
     }
@@ -251,7 +257,7 @@ static bool advance_track(coll_op *op, int number)
     const byte_range range = range_of(op, &track->step);
     const size_t at = range.begin + track->offset_bytes;
     const size_t left = range.end - at;
-    const size_t chunk = left < op->comm->chunk_bytes ? left : op->comm->chunk_bytes;
+    const size_t chunk = coll_smaller(left, op->plan.chunk_bytes);
     if (!is_released(op, &track->step, at, at + chunk)) {
         return false;
     }
@@ -314,6 +320,7 @@ void coll_exec_begin(coll_op *op)
                                     .rank = comm->rank,
                                     .root = op->desc.root,
                                     .hosts = &comm->hosts};
+    op->plan.chunk_bytes = comm->chunk_bytes - comm->chunk_bytes % op->element_bytes;
     op->plan.track_count = coll_plan_track_count(&op->plan.schedule);
     BASE_ASSERT(op->plan.track_count <= COLL_PLAN_TRACKS_MAX(comm->size));
     op->plan.tracks_ended = 0;
@@ -363,7 +370,7 @@ bool coll_exec_awaits(const coll_op *op, int peer)
         const byte_range range = range_of(op, &track->step);
         const size_t at = range.begin + track->offset_bytes;
         const size_t left = range.end - at;
-        const size_t chunk = left < op->comm->chunk_bytes ? left : op->comm->chunk_bytes;
+        const size_t chunk = coll_smaller(left, op->plan.chunk_bytes);
         if (is_released(op, &track->step, at, at + chunk) &&
             lacks_frame(op, &track->step, peer, chunk)) {
             return true;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/kinds.h"
 
@@ -21,6 +22,11 @@ uint32_t coll_descriptor_digest(const coll_descriptor *d)
     hash = mix(hash, (uint64_t)(uint32_t)d->kind << 32 | (uint32_t)d->type);
     hash = mix(hash, (uint64_t)(uint32_t)d->reduce << 32 | (uint32_t)d->root);
     hash = mix(hash, (uint64_t)d->counts << 32 | (uint32_t)d->algorithm);
+    if (d->element_bytes != 0) {
+        uint64_t name[sizeof d->name / sizeof(uint64_t)];
+        memcpy(name, d->name, sizeof name);
+        hash = mix(mix(mix(hash, d->element_bytes), name[0]), name[1]);
+    }
     return ((uint32_t)(hash ^ hash >> 32) & ~UINT32_C(1)) | (d->chosen != 0);
 }
 
@@ -52,6 +58,17 @@ static void other_text(const coll_descriptor *d, char *text, size_t size_bytes)
     }
 }
 
+/* A space and the name, as far as it is one: a peer may have posted anything. */
+static void own_name(const coll_descriptor *d, char text[COLL_REDUCTION_NAME_BYTES + 1])
+{
+    size_t used = 0;
+    text[used++] = ' ';
+    for (size_t i = 0; i + 1 < sizeof d->name && d->name[i] != '\0'; i++) {
+        text[used++] = coll_reduction_char(d->name[i]) ? d->name[i] : '?';
+    }
+    text[used] = '\0';
+}
+
 static bool is_of_device(const coll_descriptor *d)
 {
     return d->kind > COLL_KIND_DEVICE && d->kind <= COLL_KIND_DEVICE + COLL_KIND_LAST;
@@ -70,7 +87,8 @@ static void write_text(const coll_descriptor *given, bool as_called, char *text,
     }
     const bool is_auto = as_called && d->chosen != 0;
     char counts[32] = "";
-    char reduce[16] = "";
+    char type[32] = "";
+    char reduce[COLL_REDUCTION_NAME_BYTES + 1] = "";
     char root[24] = "";
     if (d->kind < COLL_ALL_REDUCE || d->kind > COLL_KIND_LAST) {
         other_text(d, text, size_bytes);
@@ -85,16 +103,20 @@ static void write_text(const coll_descriptor *given, bool as_called, char *text,
     } else if (d->counts != 0) {
         (void)snprintf(counts, sizeof counts, " in parts %08x", d->counts);
     }
-    if (d->reduce != 0) {
+    (void)snprintf(type, sizeof type, "%s", coll_type_name((coll_type)d->type));
+    if (d->element_bytes != 0) {
+        (void)snprintf(type, sizeof type, "%" PRIu32 "-byte", d->element_bytes);
+        own_name(d, reduce);
+    } else if (d->reduce != 0) {
         (void)snprintf(reduce, sizeof reduce, " %s", coll_reduce_name((coll_reduce)d->reduce));
     }
     if (coll_kind_has_root((coll_kind)d->kind)) {
         (void)snprintf(root, sizeof root, " root %d", d->root);
     }
     (void)snprintf(text, size_bytes, "%s %s × %" PRIu64 "%s%s%s %s%s%s",
-                   coll_kind_name((coll_kind)d->kind), coll_type_name((coll_type)d->type), d->count,
-                   counts, reduce, root, is_auto ? "auto (" : "",
-                   coll_algorithm_name((coll_algorithm)d->algorithm), is_auto ? ")" : "");
+                   coll_kind_name((coll_kind)d->kind), type, d->count, counts, reduce, root,
+                   is_auto ? "auto (" : "", coll_algorithm_name((coll_algorithm)d->algorithm),
+                   is_auto ? ")" : "");
 }
 
 void coll_descriptor_text(const coll_descriptor *d, char *text, size_t size_bytes)

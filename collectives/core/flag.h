@@ -31,7 +31,8 @@ typedef struct coll_descriptor {
         counts; /* a hash of the variable counts; or COLL_COUNTS_PAIRWISE, and then `count`, what
                         this rank sends, need not agree; 0: none */
     int32_t chosen; /* 1: the caller said AUTO, and `algorithm` was chosen; need not agree */
-    int32_t zero[5];
+    uint32_t element_bytes; /* of a reduction of the program's own, and its name; else 0 */
+    char name[COLL_REDUCTION_NAME_BYTES];
 } coll_descriptor;
 
 /* Kinds of the library's own operations. */

@@ -37,7 +37,7 @@ void coll_alone_finish(coll_op *op)
 {
     const size_t bytes = op->send_bytes < op->recv_bytes ? op->send_bytes : op->recv_bytes;
     if (bytes > 0 && op->desc.kind == COLL_EXSCAN) {
-        coll_neutral_fill(op->desc.recv, op->desc.type, op->desc.reduce, op->desc.count);
+        coll_take_neutral(op, op->desc.recv, op->desc.count);
     } else if (bytes > 0 && op->desc.recv != op->desc.send) {
         memcpy(op->desc.recv, op->desc.send, bytes);
     }

@@ -206,6 +206,20 @@ coll_status coll_op_wait(coll_op *op, coll_error *reterr)
     return coll_wait(op, reterr);
 }
 
+/* Whether it has the reduction of its own that op has, as it was then: the same one may say something
+ * else by now. */
+static bool is_same_reduction(const coll_op *op, const coll_reduction *given)
+{
+    const coll_reduction *had = &op->reduction;
+    if (given == NULL || op->given.reduction == NULL) {
+        return given == op->given.reduction;
+    }
+    return given->size == sizeof *given && given->element_bytes == had->element_bytes &&
+           given->combine == had->combine && given->user == had->user &&
+           given->neutral == had->neutral && given->name != NULL &&
+           strncmp(given->name, op->descriptor.name, sizeof op->descriptor.name) == 0;
+}
+
 /* Whether `given` is what op was made from the last time. */
 static bool is_same(const coll_op *op, const coll_op_desc *given)
 {
@@ -214,7 +228,8 @@ static bool is_same(const coll_op *op, const coll_op_desc *given)
            had->send == given->send && had->recv == given->recv && had->count == given->count &&
            had->type == given->type && had->reduce == given->reduce && had->root == given->root &&
            had->algorithm == given->algorithm && given->counts == NULL && had->counts == NULL &&
-           given->stream == NULL && given->recv_counts == NULL;
+           given->stream == NULL && given->recv_counts == NULL &&
+           is_same_reduction(op, given->reduction);
 }
 
 /* Makes comm->blocking the operation that was made from desc lately, if there is one; else one that

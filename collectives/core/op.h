@@ -38,7 +38,7 @@ typedef enum coll_pattern {
     COLL_PATTERN_SHARE, /* a broadcast: its root stores a slice to all, and they load the rest */
 } coll_pattern;
 
-/* A slice of a vector: whole cache lines, as equal as can be. */
+/* A slice of a vector: whole units (coll_op), as equal as can be. */
 typedef struct coll_slice {
     size_t begin; /* bytes */
     size_t size_bytes;
@@ -87,7 +87,8 @@ typedef struct coll_track {
 /* A plan over streams. */
 typedef struct coll_op_plan {
     coll_plan schedule;
-    uint8_t *scratch; /* holds the whole vector's bytes from scratch_begin on */
+    size_t chunk_bytes; /* what goes in one frame: whole elements */
+    uint8_t *scratch;   /* holds the whole vector's bytes from scratch_begin on */
     size_t scratch_begin;
     size_t scratch_bytes;
     int track_count;
@@ -131,7 +132,10 @@ struct coll_op {
     coll_op_desc desc;
     coll_shape shape;
     const coll_kernel *kernel;
+    coll_reduction reduction; /* the program's own, if desc has one: `own` calls it */
+    coll_kernel own;
     size_t element_bytes;
+    size_t unit_bytes;  /* whole elements, a cache line or more: what vectors are cut into */
     size_t total_bytes; /* count × element_bytes: the vector, or this rank's part of it */
     size_t whole_bytes; /* the vector, or all ranks' parts together */
     size_t send_bytes;  /* of this rank's buffers; 0 for one that is not used */
@@ -149,6 +153,12 @@ struct coll_op {
     coll_op_zero_copy zero_copy;
     coll_device_op *device; /* of an operation on a stream; NULL */
 };
+
+/* The most of `bytes` that is whole units. */
+static inline size_t coll_op_units(const coll_op *op, size_t bytes)
+{
+    return bytes - bytes % op->unit_bytes;
+}
 
 /* op_init.c */
 

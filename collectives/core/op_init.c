@@ -1,5 +1,6 @@
 /* Checks descriptors, measures them, and writes them into operations. Called by op.c. Local, and
  * pure but for the arenas in which it looks buffers up. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -29,14 +30,19 @@ static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc
     if (desc->kind == COLL_BARRIER) {
         return COLL_OK;
     }
-    if (coll_type_size_bytes(desc->type) == 0) {
+    const bool own = desc->reduction != NULL;
+    if (own && (desc->type != 0 || desc->reduce != 0)) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "an operation has type and reduce, or a reduction of its own, not both");
+    }
+    if (!own && coll_type_size_bytes(desc->type) == 0) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown element type %d", (int)desc->type);
     }
-    if (coll_kind_reduces(desc->kind) &&
+    if (coll_kind_reduces(desc->kind) && !own &&
         (desc->reduce < COLL_SUM || desc->reduce > COLL_REDUCE_LAST)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown reduction %d", (int)desc->reduce);
     }
-    if (coll_kind_reduces(desc->kind) && !coll_reduce_takes(desc->reduce, desc->type)) {
+    if (coll_kind_reduces(desc->kind) && !own && !coll_reduce_takes(desc->reduce, desc->type)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "%s is for integers, not %s",
                          coll_reduce_name(desc->reduce), coll_type_name(desc->type));
     }
@@ -49,6 +55,57 @@ static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc
     if ((peer || coll_kind_has_root(desc->kind)) && (desc->root < 0 || desc->root >= comm->size)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "%s %d of %d ranks", peer ? "peer" : "root",
                          desc->root, comm->size);
+    }
+    return COLL_OK;
+}
+
+static bool is_reduction_name(const char *name)
+{
+    size_t length = 0;
+    while (name != NULL && length < COLL_REDUCTION_NAME_BYTES &&
+           coll_reduction_char(name[length])) {
+        length++;
+    }
+    return length > 0 && length < COLL_REDUCTION_NAME_BYTES && name[length] == '\0';
+}
+
+/* Copies the program's own reduction, if desc has one, into op. */
+static coll_status read_reduction(coll_op *op, const coll_op_desc *desc, coll_error *reterr)
+{
+    coll_reduction *own = &op->reduction;
+    const coll_kind kind = desc->kind;
+    if (desc->reduction == NULL) {
+        return COLL_OK;
+    }
+    if (!coll_kind_reduces(kind)) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "a reduction is for all_reduce, reduce, reduce_scatter, scan and exscan, "
+                         "not %s",
+                         coll_kind_name(kind));
+    }
+    const coll_status status =
+        coll_sized_read(own, sizeof *own, COLL_SIZED_BYTES(coll_reduction, neutral),
+                        desc->reduction, "coll_reduction", reterr);
+    if (status != COLL_OK) {
+        return status;
+    }
+    if (!is_reduction_name(own->name)) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "the name of a reduction has 1 to %d letters, digits, '_', '-' and '.'",
+                         COLL_REDUCTION_NAME_BYTES - 1);
+    }
+    if (own->element_bytes == 0 || own->element_bytes > COLL_ELEMENT_BYTES_MAX) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "reduction %s has elements of %zu bytes: 1 to %d can be", own->name,
+                         own->element_bytes, COLL_ELEMENT_BYTES_MAX);
+    }
+    if (own->combine == NULL) {
+        return coll_fail(reterr, COLL_ERR_INVALID, "reduction %s has no combine", own->name);
+    }
+    if (kind == COLL_EXSCAN && own->neutral == NULL) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "reduction %s has no neutral element, which rank 0 gets of an exscan",
+                         own->name);
     }
     return COLL_OK;
 }
@@ -262,13 +319,51 @@ static void find_ref(coll_op *op)
     }
 }
 
-/* The algorithm of an operation that names none; the same on every rank. */
+/* How elements are combined, and where vectors of them may be cut. */
+static void choose_kernel(coll_op *op)
+{
+    enum { LINE_BYTES = 64 };
+    const coll_op_desc *desc = &op->desc;
+    op->element_bytes = 1;
+    op->kernel = NULL;
+    if (desc->kind == COLL_BARRIER) {
+        op->desc.count = 0;
+    } else if (desc->reduction != NULL) {
+        op->element_bytes = op->reduction.element_bytes;
+        op->own = (coll_kernel){.own = &op->reduction, .element_bytes = op->element_bytes};
+        op->kernel = &op->own;
+    } else {
+        op->element_bytes = coll_type_size_bytes(desc->type);
+        op->kernel =
+            coll_kind_reduces(desc->kind) ? coll_kernel_find(desc->type, desc->reduce) : NULL;
+    }
+    op->unit_bytes = (LINE_BYTES + op->element_bytes - 1) / op->element_bytes * op->element_bytes;
+}
+
+/* Whether the algorithm's left operands are those of lower ranks, as the program's own reductions need
+ * it: they may not be commutative. */
+static bool keeps_order(const coll_op *op, coll_algorithm algorithm)
+{
+    const coll_plan plan = {.algorithm = algorithm,
+                            .kind = op->desc.kind,
+                            .ranks = op->comm->size,
+                            .rank = op->comm->rank,
+                            .root = op->desc.root,
+                            .hosts = &op->comm->hosts};
+    return op->desc.reduction == NULL || coll_kind_is_scan(op->desc.kind) ||
+           coll_plan_is_canonical(&plan);
+}
+
+/* The algorithm that op names, else its context; where that is AUTO or cannot be, the one to choose.
+ * The same on every rank. */
 static coll_algorithm choose_algorithm(const coll_op *op)
 {
     const coll_comm *comm = op->comm;
     const coll_context *context = comm->context;
-    if (context->algorithm != COLL_ALGORITHM_AUTO) {
-        return context->algorithm;
+    const coll_algorithm said =
+        op->desc.algorithm != COLL_ALGORITHM_AUTO ? op->desc.algorithm : context->algorithm;
+    if (said != COLL_ALGORITHM_AUTO && keeps_order(op, said)) {
+        return said;
     }
     const bool rounds_often = op->kernel != NULL && op->kernel->wide != NULL;
     if (!context->has_costs || comm->shares_memory || rounds_often || op->pairwise) {
@@ -294,6 +389,10 @@ static void describe(coll_op *op, coll_algorithm said)
                           .counts = op->pairwise ? COLL_COUNTS_PAIRWISE
                                     : op->varies ? coll_parts_hash(op)
                                                  : 0};
+    if (desc->reduction != NULL) {
+        op->descriptor.element_bytes = (uint32_t)op->element_bytes;
+        (void)snprintf(op->descriptor.name, sizeof op->descriptor.name, "%s", op->reduction.name);
+    }
     op->digest = coll_descriptor_digest(&op->descriptor);
 }
 
@@ -310,6 +409,9 @@ coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *given
     if (status == COLL_OK) {
         status = check_desc(comm, desc, reterr);
     }
+    if (status == COLL_OK) {
+        status = read_reduction(op, desc, reterr);
+    }
     if (status != COLL_OK) {
         return status;
     }
@@ -317,16 +419,7 @@ coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *given
     op->comm = comm;
     op->desc = *desc;
     op->stage = COLL_STAGE_IDLE;
-    op->element_bytes = 1;
-    op->kernel = NULL;
-    if (desc->kind == COLL_BARRIER) {
-        op->desc.count = 0;
-    } else {
-        op->element_bytes = coll_type_size_bytes(desc->type);
-    }
-    if (coll_kind_reduces(desc->kind)) {
-        op->kernel = coll_kernel_find(desc->type, desc->reduce);
-    }
+    choose_kernel(op);
     status = measure_whole(op, reterr);
     if (status == COLL_OK) {
         measure_buffers(op);
@@ -335,9 +428,7 @@ coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *given
     if (status != COLL_OK) {
         return status;
     }
-    if (desc->algorithm == COLL_ALGORITHM_AUTO) {
-        op->desc.algorithm = choose_algorithm(op);
-    }
+    op->desc.algorithm = choose_algorithm(op);
     find_ref(op);
     describe(op, desc->algorithm);
     coll_shape_make(op, &op->shape);

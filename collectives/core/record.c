@@ -21,7 +21,9 @@ __attribute__((always_inline)) static inline void begin(coll_op *op, uint64_t co
                                        .algorithm = desc->algorithm,
                                        .root = coll_kind_is_p2p(desc->kind) ? desc->root
                                                                             : op->descriptor.root,
-                                       .counts = op->descriptor.counts};
+                                       .counts = op->descriptor.counts,
+                                       .element_bytes = op->descriptor.element_bytes,
+                                       .name = op->descriptor.name};
     op->flight = coll_flight_begin(op->comm->context->flight, &record);
     if (op->descriptor.kind <= COLL_KIND_LAST) { /* none of the library's own */
         op->comm->started[op->descriptor.kind]++;

@@ -2,11 +2,25 @@
  * the shared-memory transport. */
 #include "core/take.h"
 
+#include "common/neutral.h"
+
 void coll_take_own_at_root(const coll_op *op)
 {
     if (op->desc.kind == COLL_BROADCAST && op->comm->rank == op->desc.root &&
         op->desc.recv != NULL) {
         coll_take_copy(op->desc.recv, op->desc.send, op->total_bytes);
+    }
+}
+
+void coll_take_neutral(const coll_op *op, void *out, size_t count)
+{
+    const size_t size = op->element_bytes;
+    if (op->desc.reduction == NULL) {
+        coll_neutral_fill(out, op->desc.type, op->desc.reduce, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        memcpy((uint8_t *)out + i * size, op->reduction.neutral, size);
     }
 }
 

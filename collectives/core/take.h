@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "common/neutral.h"
 #include "core/op.h"
 #include "kernels/tree_order.h"
 
@@ -42,6 +41,9 @@ static inline void coll_take_copy(uint8_t *to, const uint8_t *from, size_t size_
 /* The root of a broadcast has its bytes already, but may want them in recv as well. */
 void coll_take_own_at_root(const coll_op *op);
 
+/* Stores the neutral element of op's reduction `count` times. */
+void coll_take_neutral(const coll_op *op, void *out, size_t count);
+
 /* Copies the parts that this rank takes from all ranks to where they belong. */
 void coll_take_collect(const coll_op *op, const uint8_t *const *parts);
 
@@ -71,7 +73,7 @@ coll_take_from(const coll_op *op, const uint8_t *(*part_of)(const coll_op *op, i
                                 .operand_count = op->shape.operands,
                                 .divisor = size};
         if (op->shape.operands == 0) {
-            coll_neutral_fill(recv, op->desc.type, op->desc.reduce, op->desc.count);
+            coll_take_neutral(op, recv, op->desc.count);
             return;
         }
         coll_tree_spread(&tree, &recv, 1, op->desc.count);

@@ -29,7 +29,12 @@ typedef struct seen_entry {
     uint64_t began;
     uint64_t ended;
     uint64_t comm;
+    uint64_t element_bytes; /* of the program's own reduction; else without meaning */
+    char name[COLL_REDUCTION_NAME_BYTES];
 } seen_entry;
+
+/* In the place of a type. */
+enum { OWN_TYPE = 15 };
 
 static uint64_t ticks(const coll_flight *flight)
 {
@@ -66,16 +71,37 @@ static uint64_t get(const _Atomic uint64_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
+static void put_own(coll_flight_own *own, uint64_t element_bytes, const char *name)
+{
+    uint64_t words[COLL_REDUCTION_NAME_BYTES / sizeof(uint64_t)];
+    memcpy(words, name, sizeof words);
+    put(&own->element_bytes, element_bytes);
+    put(&own->name[0], words[0]);
+    put(&own->name[1], words[1]);
+}
+
+static void get_own(const coll_flight_own *own, uint64_t *element_bytes, char *name)
+{
+    const uint64_t words[] = {get(&own->name[0]), get(&own->name[1])};
+    memcpy(name, words, sizeof words);
+    *element_bytes = get(&own->element_bytes);
+}
+
 /* Keeps a pending entry in a free place, else in that of the oldest. */
 static void keep(coll_flight *flight, const coll_flight_entry *entry)
 {
-    coll_flight_entry *place = &flight->kept[0];
+    char name[COLL_REDUCTION_NAME_BYTES];
+    uint64_t element_bytes = 0;
+    int free_place = 0;
     for (int i = 1; i < COLL_FLIGHT_KEPT; i++) {
-        if (get(&flight->kept[i].number) < get(&place->number)) {
-            place = &flight->kept[i];
+        if (get(&flight->kept[i].number) < get(&flight->kept[free_place].number)) {
+            free_place = i;
         }
     }
+    coll_flight_entry *place = &flight->kept[free_place];
     (void)atomic_exchange(&place->number, 0);
+    get_own(&flight->own[entry - flight->entries], &element_bytes, name);
+    put_own(&flight->kept_own[free_place], element_bytes, name);
     put(&place->sequence, get(&entry->sequence));
     put(&place->what, get(&entry->what));
     put(&place->count, get(&entry->count));
@@ -95,12 +121,15 @@ static void end_kept(coll_flight *flight, uint64_t number)
 }
 
 /* How `what` is packed. */
-_Static_assert(COLL_TYPE_LAST < 16 && COLL_REDUCE_LAST < 16 && COLL_RANKS_MAX <= 256,
+_Static_assert((int)COLL_TYPE_LAST < (int)OWN_TYPE && COLL_REDUCE_LAST < 16 &&
+                   COLL_RANKS_MAX <= 256,
                "type, reduce, root");
 
 uint64_t coll_flight_begin(coll_flight *flight, const coll_flight_record *record)
 {
     const uint64_t number = get(&flight->number) + 1;
+    const bool own = record->element_bytes != 0;
+    const uint64_t type = own ? OWN_TYPE : (uint64_t)record->type;
     coll_flight_entry *entry = &flight->entries[number % COLL_FLIGHT_ENTRIES];
     if (__builtin_expect(get(&entry->ended) == 0 && get(&entry->number) != 0, false)) {
         keep(flight, entry);
@@ -108,14 +137,17 @@ uint64_t coll_flight_begin(coll_flight *flight, const coll_flight_record *record
     put(&entry->number, 0);
     atomic_thread_fence(memory_order_release);
     put(&entry->sequence, record->sequence);
-    put(&entry->what, (uint64_t)record->kind | (uint64_t)record->type << 8 |
-                          (uint64_t)record->reduce << 12 | (uint64_t)(uint8_t)record->root << 16 |
+    put(&entry->what, (uint64_t)record->kind | type << 8 | (uint64_t)record->reduce << 12 |
+                          (uint64_t)(uint8_t)record->root << 16 |
                           (uint64_t)record->algorithm << 24 | (uint64_t)record->counts << 32);
     put(&entry->count, record->count);
     put(&entry->bytes, record->bytes);
     put(&entry->began, ticks(flight));
     put(&entry->ended, 0);
     put(&entry->comm, record->comm);
+    if (own) {
+        put_own(&flight->own[number % COLL_FLIGHT_ENTRIES], record->element_bytes, record->name);
+    }
     atomic_store_explicit(&entry->number, number, memory_order_release);
     put(&flight->number, number);
     return number;
@@ -131,7 +163,8 @@ void coll_flight_end(coll_flight *flight, uint64_t number)
     }
 }
 
-static bool see_entry(const coll_flight_entry *entry, uint64_t number, seen_entry *seen)
+static bool see_entry(const coll_flight_entry *entry, const coll_flight_own *own, uint64_t number,
+                      seen_entry *seen)
 {
     if (atomic_load_explicit(&entry->number, memory_order_acquire) != number) {
         return false;
@@ -143,13 +176,15 @@ static bool see_entry(const coll_flight_entry *entry, uint64_t number, seen_entr
                          .began = get(&entry->began),
                          .ended = get(&entry->ended),
                          .comm = get(&entry->comm)};
+    get_own(own, &seen->element_bytes, seen->name);
     atomic_thread_fence(memory_order_acquire);
     return get(&entry->number) == number;
 }
 
 static bool see(const coll_flight *flight, uint64_t number, seen_entry *seen)
 {
-    return see_entry(&flight->entries[number % COLL_FLIGHT_ENTRIES], number, seen);
+    const uint64_t at = number % COLL_FLIGHT_ENTRIES;
+    return see_entry(&flight->entries[at], &flight->own[at], number, seen);
 }
 
 /* ---- writing it down ---- */
@@ -223,8 +258,13 @@ static void say_entry(flight_writer *writer, const seen_entry *seen, bool first)
     const uint32_t counts = (uint32_t)(seen->what >> 32);
     say(writer, "%s\n  {\"comm\":\"%016" PRIx64 "\",\"sequence\":%" PRIu64 ",\"operation\":\"%s\",",
         first ? "" : ",", seen->comm, seen->sequence, coll_kind_name(kind));
-    say_name(writer, "type", (int)type, coll_type_name(type));
-    say_name(writer, "reduce", (int)reduce, coll_reduce_name(reduce));
+    if ((int)type == OWN_TYPE) {
+        say(writer, "\"type\":\"%" PRIu64 "-byte\",\"reduce\":\"%.*s\",", seen->element_bytes,
+            (int)sizeof seen->name, seen->name);
+    } else {
+        say_name(writer, "type", (int)type, coll_type_name(type));
+        say_name(writer, "reduce", (int)reduce, coll_reduce_name(reduce));
+    }
     if (counts == COLL_COUNTS_PAIRWISE) {
         say(writer, "\"counts\":\"pairwise\",");
     } else if (counts != 0) {
@@ -252,7 +292,7 @@ static bool say_kept(flight_writer *writer)
         const coll_flight_entry *entry = &writer->flight->kept[i];
         const uint64_t number = get(&entry->number);
         seen_entry seen;
-        if (number != 0 && see_entry(entry, number, &seen)) {
+        if (number != 0 && see_entry(entry, &writer->flight->kept_own[i], number, &seen)) {
             say_entry(writer, &seen, !any);
             any = true;
         }

@@ -35,9 +35,17 @@ typedef struct coll_flight_entry {
 
 _Static_assert(sizeof(coll_flight_entry) == 64, "an entry is a cache line");
 
+/* The program's own reduction of an entry, if it has one. */
+typedef struct coll_flight_own {
+    _Atomic uint64_t element_bytes;
+    _Atomic uint64_t name[COLL_REDUCTION_NAME_BYTES / sizeof(uint64_t)];
+} coll_flight_own;
+
 typedef struct coll_flight {
     _Alignas(64) coll_flight_entry entries[COLL_FLIGHT_ENTRIES];
     coll_flight_entry kept[COLL_FLIGHT_KEPT];
+    coll_flight_own own[COLL_FLIGHT_ENTRIES]; /* of the entries, */
+    coll_flight_own kept_own[COLL_FLIGHT_KEPT];
     _Atomic uint64_t number; /* of the newest */
     uint64_t began_ticks;    /* the same moment on both clocks */
     int64_t began_unix_ns;
@@ -51,8 +59,10 @@ typedef struct coll_flight_record {
     uint64_t count;
     uint64_t bytes;
     coll_kind kind;
-    coll_type type;     /* 0: the operation has none, */
-    coll_reduce reduce; /* nor this */
+    coll_type type;         /* 0: the operation has none, */
+    coll_reduce reduce;     /* nor this */
+    uint32_t element_bytes; /* of the program's own reduction; else 0, */
+    const char *name;       /* and its name, COLL_REDUCTION_NAME_BYTES */
     coll_algorithm algorithm;
     int root;
     uint32_t counts; /* a digest of all ranks' counts, or COLL_COUNTS_PAIRWISE; 0: none */

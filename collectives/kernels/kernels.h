@@ -35,7 +35,23 @@ struct coll_kernel {
     void (*widen)(float *out, const void *in, size_t count);
     void (*narrow)(void *out, const float *in, size_t count);
     size_t element_bytes;
+    const coll_reduction *own; /* the program's: all but element_bytes is NULL then */
 };
+
+/* own.c: `combine` of a reduction of the program's, which wants its operands aligned. */
+void coll_own_combine(const coll_reduction *own, void *out, const void *left, const void *right,
+                      size_t count);
+
+/* out = left · right, count elements, whoever's the operation is. */
+static inline void coll_kernel_combine(const coll_kernel *kernel, void *out, const void *left,
+                                       const void *right, size_t count)
+{
+    if (kernel->own != NULL) {
+        coll_own_combine(kernel->own, out, left, right, count);
+    } else {
+        kernel->combine(out, left, right, count);
+    }
+}
 
 /* The kernel for this processor; NULL for a type or reduction that does not exist, or
  * for floats bit by bit. */

@@ -13,6 +13,8 @@ enum {
     LEVELS_MAX = 7,     /* pending subtrees: one per bit of the operand count */
 };
 
+_Static_assert((int)COLL_ELEMENT_BYTES_MAX <= (int)BLOCK_BYTES, "a block has whole elements");
+
 _Static_assert((1 << (LEVELS_MAX - 1)) >= COLL_RANKS_MAX, "one pending subtree per bit");
 
 typedef struct pending_stack {
@@ -26,7 +28,7 @@ static void combine_top(pending_stack *stack, const coll_kernel *kernel, void *o
 {
     const int level = stack->depth - 2;
     uint8_t *target = --stack->left == 0 ? out : stack->scratch[level];
-    kernel->combine(target, stack->top[level], stack->top[level + 1], count);
+    coll_kernel_combine(kernel, target, stack->top[level], stack->top[level + 1], count);
     stack->top[level] = target;
     stack->depth--;
 }
@@ -115,10 +117,10 @@ void coll_tree_spread(const coll_tree *tree, uint8_t *const *outs, int out_count
         for (int o = 0; divides && o < out_count; o++) {
             kernel->divide(outs[o], count, tree->divisor);
         }
-    } else if (tree->operand_count == 2 && out_count <= 2 &&
-               !divides) { /* one rounding in any case */
-        if (out_count == 1) {
-            kernel->combine(outs[0], from[0], from[1], count);
+    } else if (tree->operand_count == 2 && !divides &&
+               (out_count == 1 || (out_count == 2 && kernel->own == NULL))) {
+        if (out_count == 1) { /* one rounding in any case */
+            coll_kernel_combine(kernel, outs[0], from[0], from[1], count);
         } else {
             kernel->combine_twice(outs[0], outs[1], from[0], from[1], count);
         }
@@ -139,7 +141,7 @@ static void write_prefix(const pending_stack *stack, const coll_kernel *kernel, 
     const uint8_t *right = stack->top[stack->depth - 1];
     for (int level = stack->depth - 2; level >= 0; level--) {
         uint8_t *target = level == 0 && kernel->wide == NULL ? out : sum;
-        adder->combine(target, stack->top[level], right, count);
+        coll_kernel_combine(adder, target, stack->top[level], right, count);
         right = target;
     }
     if (kernel->wide != NULL) {

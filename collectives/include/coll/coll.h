@@ -44,7 +44,7 @@
  * communicator that has failed, calls return the status of the first failure. What else a function
  * may return stands beside it.
  *
- * Sizes: coll_context_options and coll_op_desc begin with their size, which the caller sets to
+ * Sizes: coll_context_options, coll_op_desc and coll_reduction begin with their size, which the caller sets to
  * sizeof of the struct; all that it does not set is 0. Later versions of libcoll add members at the
  * end, for which 0 means what was so before. So a program that was compiled with an older header
  * goes on working: what its struct lacks counts as 0. One that was compiled with a newer header
@@ -313,6 +313,36 @@ size_t coll_arena_size_bytes(const coll_arena *arena);
  * Local; no rank's operation on these bytes may be under way. The range lies inside the arena. */
 void coll_arena_discard(coll_arena *arena, size_t offset_bytes, size_t size_bytes);
 
+/* A reduction of the program's own, for all kinds that combine (MPI_Op_create). It is associative,
+ * and need not be commutative: ranks' operands are combined in the order that coll.h promises for
+ * built-in ones. The same on every rank: name and element_bytes are compared as type and reduce are,
+ * and where two ranks differ, both get an error that names the two. */
+enum { COLL_ELEMENT_BYTES_MAX = 4096, COLL_REDUCTION_NAME_BYTES = 16 };
+typedef struct coll_reduction {
+    size_t size; /* sizeof(coll_reduction) */
+    /* For messages and the flight record: letters, digits, '_', '-' and '.', less than
+     * COLL_REDUCTION_NAME_BYTES of them. Read by coll_op_create only. */
+    const char *name;
+    size_t
+        element_bytes; /* 1 to COLL_ELEMENT_BYTES_MAX; `count` of coll_op_desc are such elements */
+    /* left[i] = left[i] · right[i] for `count` elements, one or more: some piece of the vector,
+     * whose place there it does not learn. left is the operand of the lower ranks (or the earlier in
+     * the algorithm's order). The result must depend on nothing but the two operands and what `user`
+     * holds, to the bit: ranks may each compute it. left and right do not overlap; both are aligned
+     * to the largest power of two that divides element_bytes, up to 16, wherever the callers' buffers
+     * lie. Elements are copied between processes, so a pointer in one means nothing elsewhere.
+     *
+     * It runs in the thread that uses the context, in any call that moves operations on, and any
+     * number of times. It may also combine other ranks' operands for them, with this rank's `user`.
+     * It returns, and calls nothing of the same context. What cannot be combined it says inside the
+     * element, as a NaN does. */
+    void (*combine)(void *left, const void *right, size_t count, void *user);
+    void *user;
+    /* element_bytes that leave every element as it is, on all ranks alike: what an exclusive scan gives
+     * rank 0. Only that needs it; else it may be NULL. Must stay valid as buffers must. */
+    const void *neutral;
+} coll_reduction;
+
 typedef struct coll_op_desc {
     size_t size; /* sizeof(coll_op_desc) */
     coll_kind kind;
@@ -332,6 +362,8 @@ typedef struct coll_op_desc {
     void *stream; /* of the context's backend (backend.h); NULL on CPU */
     /* An all-to-all with counts only. In place, they are equal to counts. */
     const size_t *recv_counts;
+    /* In place of type and reduce, which are 0 then: an operation of the program's own. On CPU only. */
+    const coll_reduction *reduction;
 } coll_op_desc;
 
 /* Checks the descriptor and makes an operation that can be started again and again. Local. Buffers

@@ -219,7 +219,7 @@ enum {
 };
 
 /* Slice `slice` of a vector that is cut for so many ranks. */
-coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice);
+coll_slice coll_slice_of(const coll_op *op, size_t total_bytes, int slice);
 /* What this rank sends in an all-reduce or reduce in slices: its operand of the others' slices, and
  * the result of its own to those that take it. */
 size_t coll_slices_sent_bytes(const coll_op *op);

@@ -15,26 +15,24 @@ enum { RANK_BITS = 7 };
 
 _Static_assert(COLL_RANKS_MAX < 1 << RANK_BITS, "a claim names its rank");
 
-enum { LINE_BYTES = 64 };
-
-static size_t slice_begin(size_t total_bytes, int ranks, int slice)
+static size_t slice_begin(const coll_op *op, size_t total_bytes, int slice)
 {
-    const size_t lines = (total_bytes + LINE_BYTES - 1) / LINE_BYTES;
-    const size_t size = (size_t)ranks;
-    const size_t before = lines / size * (size_t)slice + coll_smaller(lines % size, (size_t)slice);
-    return coll_smaller(before * LINE_BYTES, total_bytes);
+    const size_t units = (total_bytes + op->unit_bytes - 1) / op->unit_bytes;
+    const size_t size = (size_t)op->comm->size;
+    const size_t before = units / size * (size_t)slice + coll_smaller(units % size, (size_t)slice);
+    return coll_smaller(before * op->unit_bytes, total_bytes);
 }
 
-coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice)
+coll_slice coll_slice_of(const coll_op *op, size_t total_bytes, int slice)
 {
-    const size_t begin = slice_begin(total_bytes, ranks, slice);
-    return (coll_slice){begin, slice_begin(total_bytes, ranks, slice + 1) - begin};
+    const size_t begin = slice_begin(op, total_bytes, slice);
+    return (coll_slice){begin, slice_begin(op, total_bytes, slice + 1) - begin};
 }
 
 size_t coll_slices_sent_bytes(const coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    const size_t own = coll_slice_of(op->total_bytes, comm->size, comm->rank).size_bytes;
+    const size_t own = coll_slice_of(op, op->total_bytes, comm->rank).size_bytes;
     const size_t takers = coll_kind_reduces_to_all(op->desc.kind) ? (size_t)(comm->size - 1)
                                                                   : comm->rank != op->desc.root;
     return op->total_bytes - own + own * takers;

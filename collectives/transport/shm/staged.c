@@ -15,8 +15,8 @@
  * piece of work. */
 #include <string.h>
 
-#include "common/neutral.h"
 #include "core/parts.h"
+#include "core/take.h"
 #include "kernels/tree_order.h"
 #include "transport/shm/layout.h"
 
@@ -54,6 +54,8 @@ static bool is_crowded(const coll_op *op)
 /* cut() divides by the elements of a part. */
 _Static_assert(COLL_WINDOW_PIPE_BYTES / COLL_RANKS_MAX >= 64,
                "every part has a cache line of a window");
+_Static_assert(COLL_WINDOW_BYTES / COLL_RANKS_MAX >= (int)COLL_ELEMENT_BYTES_MAX,
+               "and an element, where elements are combined");
 _Static_assert(COLL_WINDOW_ONLY_BYTES *COLL_WINDOWS <= COLL_STAGING_BYTES, "windows fit the ring");
 
 static size_t round_up(size_t bytes, size_t unit)
@@ -87,19 +89,19 @@ static size_t room_for(const coll_op *op, size_t bytes, size_t parts)
  * whole elements, of whatever type. */
 static void cut(coll_op *op)
 {
-    enum { UNIT_BYTES = 64 };
     shm_comm *shm = op->comm->shm;
     const size_t parts = gives_parts(op) ? (size_t)op->comm->size : 1;
     const size_t longest = longest_part_bytes(op);
     const size_t room = room_for(op, longest * parts, parts);
-    const size_t most = room / parts / UNIT_BYTES * UNIT_BYTES;
+    const size_t most = coll_op_units(op, room / parts);
     const size_t count = longest == 0 ? 1 : (longest + most - 1) / most;
     const size_t ring = is_pipe(op) ? COLL_WINDOWS_PIPE : COLL_WINDOWS;
-    op->staged = (coll_op_staged){.count = count,
-                                  .room_bytes = room,
-                                  .ring = ring,
-                                  .part_bytes = round_up((longest + count - 1) / count, UNIT_BYTES),
-                                  .first = shm->windows};
+    op->staged =
+        (coll_op_staged){.count = count,
+                         .room_bytes = room,
+                         .ring = ring,
+                         .part_bytes = round_up((longest + count - 1) / count, op->unit_bytes),
+                         .first = shm->windows};
     if (shm->ring_room_bytes != room) {
         shm->ring_room_bytes = room;
         shm->ring_first = shm->windows;
@@ -149,7 +151,7 @@ static void put_vector(const coll_op *op, size_t window)
         memcpy(buffer, from, range.size_bytes);
         return;
     }
-    const coll_slice own = coll_slice_of(range.size_bytes, op->comm->size, op->comm->rank);
+    const coll_slice own = coll_slice_of(op, range.size_bytes, op->comm->rank);
     const size_t end = own.begin + own.size_bytes;
     memcpy(buffer, from, own.begin);
     memcpy(buffer + end, from + end, range.size_bytes - end);
@@ -232,7 +234,7 @@ static void reduce_slice(coll_op *op, size_t window, int slice)
 {
     const coll_comm *comm = op->comm;
     const window_range range = range_of(op, window, op->total_bytes);
-    const coll_slice part = coll_slice_of(range.size_bytes, comm->size, slice);
+    const coll_slice part = coll_slice_of(op, range.size_bytes, slice);
     const bool wanted = op->desc.kind == COLL_ALL_REDUCE || comm->rank == op->desc.root;
     const uint8_t *operands[COLL_RANKS_MAX];
     uint8_t *shared = buffer_of(op, slice, window) + part.begin;
@@ -262,7 +264,7 @@ static void scan_slice(const coll_op *op, size_t window, int slice)
 {
     const coll_comm *comm = op->comm;
     const window_range range = range_of(op, window, op->total_bytes);
-    const coll_slice part = coll_slice_of(range.size_bytes, comm->size, slice);
+    const coll_slice part = coll_slice_of(op, range.size_bytes, slice);
     const uint8_t *operands[COLL_RANKS_MAX];
     uint8_t *outs[COLL_RANKS_MAX];
     for (int rank = 0; rank < comm->size; rank++) {
@@ -330,7 +332,7 @@ static void take_slices(const coll_op *op, size_t window)
     uint8_t *to = (uint8_t *)op->desc.recv + range.begin;
     for (int i = 0; i < comm->size; i++) {
         const int slice = (comm->rank + i) % comm->size;
-        const coll_slice part = coll_slice_of(range.size_bytes, comm->size, slice);
+        const coll_slice part = coll_slice_of(op, range.size_bytes, slice);
         if (slice != comm->rank || op->staged.own_taken != window + 1) {
             memcpy(to + part.begin, buffer_of(op, slice, window) + part.begin, part.size_bytes);
         }
@@ -343,7 +345,7 @@ static void take_prefix(const coll_op *op, size_t window)
     const window_range range = range_of(op, window, op->total_bytes);
     uint8_t *to = (uint8_t *)op->desc.recv + range.begin;
     if (op->shape.operands == 0) {
-        coll_neutral_fill(to, op->desc.type, op->desc.reduce, range.size_bytes / op->element_bytes);
+        coll_take_neutral(op, to, range.size_bytes / op->element_bytes);
     } else {
         memcpy(to, buffer_of(op, op->comm->rank, window), range.size_bytes);
     }

@@ -18,9 +18,9 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "common/neutral.h"
 #include "core/failure.h"
 #include "core/parts.h"
+#include "core/take.h"
 #include "kernels/copy.h"
 #include "kernels/tree_order.h"
 #include "transport/shm/layout.h"
@@ -216,7 +216,7 @@ static void scan_slice(const coll_op *op, const uint8_t *const *operands, uint8_
                                                .exclusive = op->desc.kind == COLL_EXSCAN},
                    count);
     if (op->desc.kind == COLL_EXSCAN) {
-        coll_neutral_fill(outs[0], op->desc.type, op->desc.reduce, count);
+        coll_take_neutral(op, outs[0], count);
     }
 }
 
@@ -245,9 +245,9 @@ static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
 /* One piece of the slice that this rank is at, its own or another's. */
 static bool advance_slices(coll_op *op)
 {
-    const coll_slice slice = coll_slice_of(op->total_bytes, op->comm->size, op->zero_copy.slice);
-    const size_t piece =
-        coll_smaller(COLL_PIECE_BYTES, slice.size_bytes - op->zero_copy.offset_bytes);
+    const coll_slice slice = coll_slice_of(op, op->total_bytes, op->zero_copy.slice);
+    const size_t piece = coll_smaller(coll_op_units(op, COLL_PIECE_BYTES),
+                                      slice.size_bytes - op->zero_copy.offset_bytes);
     combine_slice(op, slice.begin + op->zero_copy.offset_bytes, piece);
     op->zero_copy.offset_bytes += piece;
     return op->zero_copy.offset_bytes == slice.size_bytes;
@@ -258,7 +258,8 @@ static bool pull_combined(coll_op *op)
 {
     const void *operands[COLL_RANKS_MAX];
     const size_t size_bytes = coll_shape_part_bytes(op, op->comm->rank);
-    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->zero_copy.offset_bytes);
+    const size_t piece =
+        coll_smaller(coll_op_units(op, COLL_PIECE_BYTES), size_bytes - op->zero_copy.offset_bytes);
     for (int rank = 0; rank < op->comm->size; rank++) {
         operands[rank] = op->zero_copy.sources[rank] + op->zero_copy.offset_bytes;
     }
@@ -320,7 +321,7 @@ static bool advance_pull(coll_op *op)
 static bool advance_share(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    const coll_slice pushed = coll_slice_of(op->total_bytes, comm->size, op->desc.root);
+    const coll_slice pushed = coll_slice_of(op, op->total_bytes, op->desc.root);
     const uint8_t *source = op->zero_copy.sources[op->desc.root];
     if (comm->rank == op->desc.root) {
         const size_t at = pushed.begin + op->zero_copy.offset_bytes;

@@ -252,6 +252,10 @@ static void refused_body(device_rank *r)
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
     RANK_CHECK(rank, device_says(r, "fake does not have all_gather with counts of float"));
     desc = good;
+    desc.reduction = &(coll_reduction){.size = sizeof(coll_reduction)};
+    RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
+    RANK_CHECK(rank, device_says(r, "no reductions of the program's own"));
+    desc = good;
     desc.recv = r->send + 1;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_INVALID);
     RANK_CHECK(rank, coll_run(r->comm, &good, &rank->error) == COLL_ERR_UNSUPPORTED);

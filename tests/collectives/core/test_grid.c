@@ -17,6 +17,7 @@
 #include "grid_case.h"
 #include "grid_pairs.h"
 #include "processors.h"
+#include "reference.h"
 #include "support.h"
 
 /* Under a sanitizer the longest vectors have a quarter of the elements, still of several windows, and the sample
@@ -57,6 +58,10 @@ static const kind_level kinds[] = {
     {COLL_SCATTER, true},        {COLL_ALL_TO_ALL, false},     {COLL_ALL_TO_ALL, true},
     {COLL_SEND, false},
 };
+/* Maps of one element of the program's own: 12 bytes, 48, which are to be aligned to 16, and nearly as
+ * many as may be. */
+static const size_t groups[] = {1, 4, 341};
+enum { GROUPS = sizeof groups / sizeof groups[0], TYPE_LEVELS = COLL_TYPE_LAST + GROUPS };
 enum { REDUCING_KINDS = 6 }; /* the first of them */
 enum { COUNTS = 9 };
 static const coll_algorithm algorithms[] = {COLL_ALGORITHM_AUTO,
@@ -83,24 +88,36 @@ static size_t count_at(int level, int ranks)
     return counts[level];
 }
 
+/* Types, and groups of maps; of these as many as are about as long. */
+static grid_case with_type(grid_case c, int level)
+{
+    c.group = level < COLL_TYPE_LAST ? 0 : groups[level - COLL_TYPE_LAST];
+    c.type = (coll_type)(COLL_FLOAT32 + (level < COLL_TYPE_LAST ? level : COLL_TYPE_LAST));
+    c.count = c.group > 1 ? (c.count + c.group - 1) / c.group : c.count;
+    return c;
+}
+
 static grid_case case_of(const pair_row *row, int ranks)
 {
     const int last = ranks - 1;
     const int roots[] = {0, last, ranks / 2};
     const kind_level kind = kinds[row->levels[FACTOR_KIND]];
-    return (grid_case){.kind = kind.kind,
-                       .varies = kind.varies,
-                       .count = count_at(row->levels[FACTOR_COUNT], ranks),
-                       .type = (coll_type)(COLL_FLOAT32 + row->levels[FACTOR_TYPE]),
-                       .reduce = (coll_reduce)(COLL_SUM + row->levels[FACTOR_REDUCE]),
-                       .root = roots[row->levels[FACTOR_ROOT]],
-                       .algorithm = algorithms[row->levels[FACTOR_ALGORITHM]],
-                       .placement = (grid_placement)row->levels[FACTOR_PLACEMENT]};
+    return with_type((grid_case){.kind = kind.kind,
+                                 .varies = kind.varies,
+                                 .count = count_at(row->levels[FACTOR_COUNT], ranks),
+                                 .reduce = (coll_reduce)(COLL_SUM + row->levels[FACTOR_REDUCE]),
+                                 .root = roots[row->levels[FACTOR_ROOT]],
+                                 .algorithm = algorithms[row->levels[FACTOR_ALGORITHM]],
+                                 .placement = (grid_placement)row->levels[FACTOR_PLACEMENT]},
+                     row->levels[FACTOR_TYPE]);
 }
 
 /* Scans have no averages, and floats no bits. */
 static bool takes(coll_kind kind, coll_reduce reduce, coll_type type)
 {
+    if (type > COLL_TYPE_LAST) {
+        return reduce == COLL_SUM && coll_kind_reduces(kind);
+    }
     return coll_reduce_takes(reduce, type) && coll_kind_takes(kind, reduce);
 }
 
@@ -112,8 +129,9 @@ static bool is_allowed(const pair_row *row, int factors)
     const int type = row->levels[FACTOR_TYPE];
     const int reduce = row->levels[FACTOR_REDUCE];
     const int kind = row->levels[FACTOR_KIND];
-    if (reduce >= 0 &&
-        !takes(kind >= 0 ? kinds[kind].kind : COLL_ALL_REDUCE, (coll_reduce)(COLL_SUM + reduce),
+    if ((reduce >= 0 || type >= COLL_TYPE_LAST) &&
+        !takes(kind >= 0 ? kinds[kind].kind : COLL_ALL_REDUCE,
+               (coll_reduce)(COLL_SUM + (reduce >= 0 ? reduce : 0)),
                type >= 0 ? (coll_type)(COLL_FLOAT32 + type) : COLL_INT32)) {
         return false;
     }
@@ -183,7 +201,7 @@ static void test_pairs(void **state)
         [FACTOR_TRANSPORT] = LENGTH(transports),
         [FACTOR_KIND] = LENGTH(kinds),
         [FACTOR_COUNT] = COUNTS,
-        [FACTOR_TYPE] = COLL_TYPE_LAST,
+        [FACTOR_TYPE] = TYPE_LEVELS,
         [FACTOR_REDUCE] = COLL_REDUCE_LAST,
         [FACTOR_ROOT] = 3,
         [FACTOR_PLACEMENT] = GRID_PLACEMENTS,
@@ -224,7 +242,7 @@ static size_t sampled_count(uint64_t *state, const grid_case *c, int ranks)
                                    64 << 10,  128 << 10,      256 << 10,  512 << 10,
                                    768 << 10, (1 << 20) - 64, 1536 << 10, 3 << 20};
     enum { MOST_BYTES = 4 << 20 };
-    const size_t size = coll_type_size_bytes(c->type);
+    const size_t size = reference_size_bytes(c->type) * (c->group > 1 ? c->group : 1);
     const bool parts = c->kind == COLL_REDUCE_SCATTER || c->kind == COLL_ALL_TO_ALL ||
                        c->kind == COLL_SCATTER || c->kind == COLL_ALL_GATHER ||
                        c->kind == COLL_GATHER;
@@ -253,10 +271,11 @@ static void sample_body(test_rank *rank)
         const kind_level kind = kinds[next_random(&state) % LENGTH(kinds)];
         grid_case c = {
             .kind = kind.kind, .varies = kind.varies, .algorithm = COLL_ALGORITHM_DIRECT};
-        c.type = (coll_type)(COLL_FLOAT32 + next_random(&state) % COLL_TYPE_LAST);
+        c = with_type(c, (int)(next_random(&state) % TYPE_LEVELS));
         c.reduce = (coll_reduce)(COLL_SUM + next_random(&state) % COLL_REDUCE_LAST);
-        c.reduce = takes(c.kind, c.reduce, COLL_INT32) ? c.reduce : COLL_SUM;
-        c.type = takes(c.kind, c.reduce, c.type) ? c.type : COLL_UINT32;
+        c.reduce =
+            takes(c.kind, c.reduce, COLL_INT32) && c.type <= COLL_TYPE_LAST ? c.reduce : COLL_SUM;
+        c = takes(c.kind, c.reduce, c.type) ? c : with_type(c, COLL_UINT32 - COLL_FLOAT32);
         c.root = (int)(next_random(&state) % (unsigned)rank->size);
         c.placement = (grid_placement)(next_random(&state) % GRID_PLACEMENTS);
         if (next_random(&state) % DIRECT_SHARE == 0) {
@@ -299,7 +318,7 @@ static bool run_block(grid_rank *g, grid_case c)
 {
     const bool rooted = c.kind == COLL_BROADCAST || c.kind == COLL_REDUCE ||
                         c.kind == COLL_GATHER || c.kind == COLL_SCATTER;
-    if (c.count == LONG_COUNT) {
+    if (c.count * (c.group > 1 ? c.group : 1) >= LONG_COUNT) {
         return run_long(g, c);
     }
     for (c.root = 0; c.root < (rooted ? g->rank->size : 1); c.root++) {
@@ -318,15 +337,15 @@ static bool run_block(grid_rank *g, grid_case c)
 
 static bool run_types(grid_rank *g, int kind, size_t count)
 {
-    for (int type = COLL_FLOAT32; type <= COLL_TYPE_LAST; type++) {
+    for (int type = 0; type < TYPE_LEVELS; type++) {
         for (int reduce = COLL_SUM; reduce <= (kind < REDUCING_KINDS ? COLL_REDUCE_LAST : COLL_SUM);
              reduce++) {
-            if (takes(kinds[kind].kind, (coll_reduce)reduce, (coll_type)type) &&
-                !run_block(g, (grid_case){.kind = kinds[kind].kind,
-                                          .varies = kinds[kind].varies,
-                                          .count = count,
-                                          .type = (coll_type)type,
-                                          .reduce = (coll_reduce)reduce})) {
+            const grid_case c = {.kind = kinds[kind].kind,
+                                 .varies = kinds[kind].varies,
+                                 .count = count,
+                                 .reduce = (coll_reduce)reduce};
+            if (takes(c.kind, c.reduce, (coll_type)(COLL_FLOAT32 + type)) &&
+                !run_block(g, with_type(c, type))) {
                 return false;
             }
         }
@@ -336,7 +355,8 @@ static bool run_types(grid_rank *g, int kind, size_t count)
 
 static void exhaustive_body(test_rank *rank)
 {
-    const grid_case largest = {.kind = COLL_ALL_TO_ALL, .count = LONG_COUNT, .type = COLL_FLOAT64};
+    const grid_case largest = {
+        .kind = COLL_ALL_TO_ALL, .count = LONG_COUNT + 1000, .type = REFERENCE_MAPS};
     grid_rank g;
     open_rank(&g, rank, grid_case_bytes(&largest, rank->size));
     bool good = g.memory != NULL;

@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/kinds.h"
 #include "common/limits.h"
 #include "grid_case.h"
 #include "plan/hosts.h"
+#include "reference.h"
 #include "support.h"
 
 #include "coll/tune.h"
@@ -55,7 +57,9 @@ static void algorithms_body(test_rank *rank)
         const coll_algorithm algorithm = algorithms[i % 2];
         /* strewn hosts have no canonical order, which integers do not mind */
         good = run_case(&g, (grid_case){.kind = kind,
-                                        .type = strewn ? COLL_INT32 : COLL_FLOAT32,
+                                        .type = i >= 12 && coll_kind_reduces(kind) ? REFERENCE_MAPS
+                                                : strewn                           ? COLL_INT32
+                                                                                   : COLL_FLOAT32,
                                         .reduce = i < 12 ? COLL_SUM : COLL_MAX,
                                         .root = i % rank->size,
                                         .algorithm = algorithm,

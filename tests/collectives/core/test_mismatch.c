@@ -24,6 +24,8 @@ typedef enum difference {
     DIFFERENT_KIND,
     DIFFERENT_SCAN, /* exclusive, and the others' not */
     DIFFERENT_ALGORITHM,
+    DIFFERENT_OWN_NAME, /* of reductions of the program's own, */
+    DIFFERENT_OWN_SIZE, /* and what an element has */
     DIFFERENCES,
 } difference;
 
@@ -44,11 +46,26 @@ static void await_agreed(test_rank *rank, mismatch *m)
     RANK_CHECK(rank, atomic_load(&m->agreed) == MISMATCH_RANKS);
 }
 
+static void keep_left(void *left, const void *right, size_t count, void *user)
+{
+    (void)left;
+    (void)right;
+    (void)count;
+    (void)user;
+}
+
 /* Rank 1 calls something else; everybody must learn it, with both sides named, and stay failed. */
 static void mismatch_body(test_rank *rank)
 {
-    static const char *const texts[] = {"× 999",      "int32",  "max", "root 1",
-                                        "all_gather", "exscan", "ring"};
+    static const char *const texts[] = {"× 999",
+                                        "int32",
+                                        "max",
+                                        "root 1",
+                                        "all_gather",
+                                        "exscan",
+                                        "ring",
+                                        "4-byte × 1000 argmin",
+                                        "2-byte × 1000 argmax"};
     mismatch *m = rank->user;
     const difference which = m->which;
     static float memory[8][4 * COUNT];
@@ -63,6 +80,13 @@ static void mismatch_body(test_rank *rank)
                          .type = COLL_FLOAT32,
                          .reduce = COLL_SUM,
                          .algorithm = COLL_ALGORITHM_DIRECT};
+    coll_reduction own = {
+        .size = sizeof own, .name = "argmax", .element_bytes = 4, .combine = keep_left};
+    if (which == DIFFERENT_OWN_NAME || which == DIFFERENT_OWN_SIZE) {
+        desc.type = 0;
+        desc.reduce = 0;
+        desc.reduction = &own;
+    }
     for (int i = 0; i < FLAGS; i++) { /* so that all have shown the same by name, */
         RANK_OK(rank, coll_run(comm, &desc, &rank->error));
     }
@@ -75,6 +99,8 @@ static void mismatch_body(test_rank *rank)
         desc.root = which == DIFFERENT_ROOT ? 1 : 0;
         desc.algorithm = which == DIFFERENT_ALGORITHM ? COLL_ALGORITHM_RING : desc.algorithm;
         desc.kind = which == DIFFERENT_SCAN ? COLL_EXSCAN : desc.kind;
+        own.name = which == DIFFERENT_OWN_NAME ? "argmin" : own.name;
+        own.element_bytes = which == DIFFERENT_OWN_SIZE ? 2 : own.element_bytes;
         if (which == DIFFERENT_KIND) {
             desc.kind = COLL_ALL_GATHER;
             desc.send = memory[rank->rank] + COUNT;

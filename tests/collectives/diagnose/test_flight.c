@@ -59,19 +59,37 @@ static const char *text(const json_t *object, const char *key)
     return value != NULL ? value : "";
 }
 
+static void keep_left(void *left, const void *right, size_t count, void *user)
+{
+    (void)left;
+    (void)right;
+    (void)count;
+    (void)user;
+}
+
 static void completed_body(test_rank *rank)
 {
+    const coll_reduction own = {
+        .size = sizeof own, .name = "a-longest_name.", .element_bytes = 12, .combine = keep_left};
+    const coll_op_desc desc = {.size = sizeof desc,
+                               .kind = COLL_ALL_REDUCE,
+                               .send = (float[12]){0},
+                               .recv = (float[12]){0},
+                               .count = 4,
+                               .reduction = &own};
     coll_comm *comm = coll_context_world(rank->context);
     float data[16] = {0};
     for (int i = 0; i < ROUNDS; i++) {
         RANK_OK(rank, coll_all_reduce(comm, data, data, 16, COLL_FLOAT32, COLL_SUM, &rank->error));
     }
+    RANK_OK(rank, coll_run(comm, &desc, &rank->error));
     RANK_OK(rank, coll_barrier(comm, &rank->error));
     json_t *json = dump(rank->context, "a \"quoted\"\nreason");
     const json_t *completed = json_object_get(json, "completed");
     const size_t count = json_array_size(completed);
     const json_t *last = json_array_get(completed, count - 1);
-    const json_t *before = json_array_get(completed, count - 2);
+    const json_t *own_one = json_array_get(completed, count - 2);
+    const json_t *before = json_array_get(completed, count - 3);
     RANK_CHECK(rank, json != NULL && count == COMPLETED_MAX);
     RANK_CHECK(rank, json_array_size(json_object_get(json, "pending")) == 0);
     RANK_CHECK(rank, integer(json, "rank") == rank->rank && integer(json, "pid") == getpid());
@@ -83,7 +101,10 @@ static void completed_body(test_rank *rank)
     RANK_CHECK(rank, strcmp(text(before, "type"), "float") == 0);
     RANK_CHECK(rank, strcmp(text(before, "reduce"), "sum") == 0);
     RANK_CHECK(rank, integer(before, "count") == 16 && integer(before, "bytes") == 64);
-    RANK_CHECK(rank, integer(last, "sequence") == integer(before, "sequence") + 1);
+    RANK_CHECK(rank, strcmp(text(own_one, "type"), "12-byte") == 0);
+    RANK_CHECK(rank, strcmp(text(own_one, "reduce"), own.name) == 0);
+    RANK_CHECK(rank, integer(own_one, "count") == 4 && integer(own_one, "bytes") == 48);
+    RANK_CHECK(rank, integer(last, "sequence") == integer(before, "sequence") + 2);
     RANK_CHECK(rank, integer(before, "began_unix_us") <= integer(last, "began_unix_us"));
     RANK_CHECK(rank, json_real_value(json_object_get(last, "took_us")) >= 0);
     json_decref(json);

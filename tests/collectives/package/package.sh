@@ -307,7 +307,8 @@ awk '/^## / { install = /Install/ } /^```/ { shell = $0 == "```sh"; next } shell
     grep -v "$others" | sed "s|/usr/local|$prefix|g" >"$scratch/page.sh"
 got=$(cd "$scratch/page" && PATH=$prefix/bin:$PATH timeout 60 bash -euo pipefail "$scratch/page.sh" |
     sed 's/^\[ranks\{0,1\} [-0-9,]*\] //' | sort -u) || got="a command failed: $got"
-[ "$got" = "$(printf '%s\n' "$forked" "$launched" | sort)" ] || {
+joined='4000 numbers: mean 1999.5, deviation 1154.7; the largest is 3999, of rank 3'
+[ "$got" = "$(printf '%s\n' "$forked" "$launched" "$joined" | sort)" ] || {
     echo "the commands of $page printed: $got"
     exit 1
 }

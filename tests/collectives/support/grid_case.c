@@ -13,11 +13,13 @@ enum { GUARD_BYTES = 64, GUARD = 0xA5, RANKS_MAX = 64, WHOLE_CHECK_COUNT = 3000,
 
 /* A case as one rank sees it. */
 typedef struct view {
-    const grid_case *c;
+    const grid_case *c; /* `count` is that of maps */
     int rank;
     int ranks;
-    size_t size; /* of an element */
+    size_t size;  /* of an element, or a map, */
+    size_t group; /* of which an element has so many */
     size_t counts[RANKS_MAX];
+    size_t given[RANKS_MAX]; /* the same in elements */
     size_t recv_counts[RANKS_MAX];
     size_t begins[RANKS_MAX + 1];      /* of the parts, in elements */
     size_t recv_begins[RANKS_MAX + 1]; /* the same, unless every pair of ranks has a count */
@@ -27,6 +29,8 @@ typedef struct view {
     uint8_t *send;
     uint8_t *recv;
     unsigned salt;
+    coll_reduction own; /* of maps; else 0 */
+    uint8_t neutral[COLL_ELEMENT_BYTES_MAX];
 } view;
 
 static bool may_be_in_place(const grid_case *c)
@@ -49,7 +53,7 @@ static size_t part_count(const view *v, int rank)
 {
     const grid_case *c = v->c;
     const size_t varied = rank % 3 == 1 ? 0 : c->count / (size_t)(rank + 1) + (size_t)(rank % 2);
-    return c->varies ? varied : c->count;
+    return c->varies ? varied - varied % v->group : c->count;
 }
 
 static void measure(view *v)
@@ -59,6 +63,7 @@ static void measure(view *v)
     const bool pairs = c->kind == COLL_ALL_TO_ALL && c->varies;
     for (int r = 0; r < v->ranks; r++) {
         v->counts[r] = pairs ? pair_count(c, v->rank, r) : part_count(v, r);
+        v->given[r] = v->counts[r] / v->group;
         v->recv_counts[r] = pairs ? pair_count(c, r, v->rank) : v->counts[r];
         v->begins[r + 1] = v->begins[r] + v->counts[r];
         v->recv_begins[r + 1] = v->recv_begins[r] + v->recv_counts[r];
@@ -142,7 +147,7 @@ static void guard(const view *v)
 /* Written here, where ThreadSanitizer looks: whoever still reads the last operation's input is seen. */
 static void fill(const view *v)
 {
-    uint8_t piece[PIECE_COUNT * 8];
+    uint8_t piece[PIECE_COUNT * REFERENCE_BYTES_MAX];
     for (size_t i = 0; i < v->send_count; i += PIECE_COUNT) {
         const size_t count = v->send_count - i < PIECE_COUNT ? v->send_count - i : PIECE_COUNT;
         for (size_t k = 0; k < count; k++) {
@@ -199,7 +204,7 @@ static void expect_prefix(const view *v, int count, size_t index, uint8_t *eleme
         reference_input(element, c->type, 0, index, v->salt);
     }
     for (int r = 1; r < count && has_own_order(c); r++) { /* from the left */
-        uint8_t next[8];
+        uint8_t next[REFERENCE_BYTES_MAX];
         reference_input(next, c->type, r, index, v->salt);
         reference_combine(element, c->type, c->reduce, element, next);
     }
@@ -215,7 +220,8 @@ static bool is_ordered(const view *v)
                             .ranks = v->ranks,
                             .rank = v->rank,
                             .root = c->root};
-    if (!coll_kind_reduces(c->kind) || c->algorithm == COLL_ALGORITHM_AUTO) {
+    if (!coll_kind_reduces(c->kind) || c->algorithm == COLL_ALGORITHM_AUTO ||
+        c->type == REFERENCE_MAPS) {
         return true;
     }
     if (has_own_order(c)) {
@@ -247,10 +253,11 @@ static size_t begin_at(const view *v, int rank)
 static void expect(const view *v, size_t index, uint8_t *element)
 {
     const grid_case *c = v->c;
-    const coll_algorithm algorithm =
-        c->algorithm == COLL_ALGORITHM_AUTO || (has_own_order(c) && c->kind != COLL_ALL_REDUCE)
-            ? COLL_ALGORITHM_DIRECT
-            : c->algorithm;
+    const coll_algorithm algorithm = c->algorithm == COLL_ALGORITHM_AUTO ||
+                                             c->type == REFERENCE_MAPS ||
+                                             (has_own_order(c) && c->kind != COLL_ALL_REDUCE)
+                                         ? COLL_ALGORITHM_DIRECT
+                                         : c->algorithm;
     reference_reduction reduction = {.type = c->type,
                                      .reduce = c->reduce,
                                      .algorithm = algorithm,
@@ -295,7 +302,7 @@ static bool check(const view *v, test_rank *rank, const char **what, size_t *at)
 {
     /* Of long vectors each rank looks at its share; all are compared with each other below. */
     const size_t step = v->recv_count > WHOLE_CHECK_COUNT ? (size_t)v->ranks : 1;
-    uint8_t element[8];
+    uint8_t element[REFERENCE_BYTES_MAX];
     (void)rank;
     *what = "wrong result";
     for (*at = step == 1 ? 0 : (size_t)v->rank; *at < v->recv_count; *at += step) {
@@ -357,12 +364,13 @@ static coll_op_desc describe(const view *v)
                           .kind = c->kind,
                           .send = v->send_count > 0 || unused ? v->send : NULL,
                           .recv = v->recv_count > 0 || unused ? v->recv : NULL,
-                          .count = c->count,
-                          .counts = c->varies ? v->counts : NULL,
+                          .count = c->count / v->group,
+                          .counts = c->varies ? v->given : NULL,
                           .recv_counts =
                               c->varies && c->kind == COLL_ALL_TO_ALL ? v->recv_counts : NULL,
-                          .type = c->type,
-                          .reduce = c->reduce,
+                          .type = v->own.size != 0 ? 0 : c->type,
+                          .reduce = v->own.size != 0 ? 0 : c->reduce,
+                          .reduction = v->own.size != 0 ? &v->own : NULL,
                           .root = c->root,
                           .algorithm = c->algorithm};
 }
@@ -403,21 +411,55 @@ static coll_status run(const view *v, grid_rank *g)
     return status == COLL_OK ? coll_request_wait(&request, error) : status;
 }
 
+/* Maps are combined where they are aligned as promised: elsewhere they come to nothing. */
+static void combine_maps(void *left, const void *right, size_t count, void *user)
+{
+    const size_t group = *(const size_t *)user;
+    const size_t bytes = group * REFERENCE_BYTES_MAX;
+    const size_t align = (bytes & -bytes) < 16 ? bytes & -bytes : 16;
+    if ((uintptr_t)left % align != 0 || (uintptr_t)right % align != 0) {
+        memset(left, 0, count * bytes);
+    }
+    for (size_t at = 0; at < count * bytes; at += REFERENCE_BYTES_MAX) {
+        uint8_t *element = (uint8_t *)left + at;
+        reference_combine(element, REFERENCE_MAPS, COLL_SUM, element, (const uint8_t *)right + at);
+    }
+}
+
+static void make_reduction(view *v)
+{
+    for (size_t i = 0; i < v->group; i++) {
+        reference_neutral(v->neutral + i * v->size, REFERENCE_MAPS, COLL_SUM);
+    }
+    v->own = (coll_reduction){.size = sizeof(coll_reduction),
+                              .name = "maps",
+                              .element_bytes = v->group * v->size,
+                              .combine = combine_maps,
+                              .user = &v->group,
+                              .neutral = v->neutral};
+}
+
 size_t grid_case_bytes(const grid_case *c, int ranks)
 {
     const bool by_rank = coll_kind_is_by_rank(c->kind);
-    const size_t size = coll_type_size_bytes(c->type);
+    const size_t size = reference_size_bytes(c->type) * (c->group > 1 ? c->group : 1);
     return 2 * (c->count + 2) * (by_rank ? (size_t)ranks : 1) * size + 6 * (size_t)GUARD_BYTES;
 }
 
 bool grid_case_run(grid_rank *g, const grid_case *c)
 {
-    view v = {.c = c,
+    grid_case in_maps = *c;
+    view v = {.c = &in_maps,
               .rank = g->rank->rank,
               .ranks = g->rank->size,
-              .size = coll_type_size_bytes(c->type)};
+              .size = reference_size_bytes(c->type),
+              .group = c->group > 1 ? c->group : 1};
     const char *what = "too large for its buffers";
     size_t at = 0;
+    in_maps.count *= v.group;
+    if (c->type == REFERENCE_MAPS) {
+        make_reduction(&v);
+    }
     measure(&v);
     place(&v, g);
     v.salt = salt_for(&v, ++g->salt & 0xff);
@@ -435,10 +477,10 @@ bool grid_case_run(grid_rank *g, const grid_case *c)
         good = false;
     }
     if (!good) {
-        test_rank_fail(g->rank, "%s: %s%s %s %s × %zu root %d %s placement %d: element %zu", what,
-                       coll_kind_name(c->kind), c->varies ? " (varying)" : "",
-                       coll_reduce_name(c->reduce), coll_type_name(c->type), c->count, c->root,
-                       coll_algorithm_name(c->algorithm), (int)c->placement, at);
+        test_rank_fail(g->rank, "%s: %s%s %s %s (%zu) × %zu root %d %s placement %d: element %zu",
+                       what, coll_kind_name(c->kind), c->varies ? " (varying)" : "",
+                       coll_reduce_name(c->reduce), coll_type_name(c->type), v.group, c->count,
+                       c->root, coll_algorithm_name(c->algorithm), (int)c->placement, at);
     }
     return good;
 }

@@ -21,7 +21,8 @@ typedef struct grid_case {
     coll_kind kind; /* COLL_SEND: each rank to the next, and received from the one before */
     bool varies;    /* with a count for each rank; all-to-all: for each pair of ranks */
     size_t count;
-    coll_type type;
+    coll_type type; /* also REFERENCE_MAPS: then of a reduction of the program's own, */
+    size_t group;   /* and so many maps are an element; 0: one */
     coll_reduce reduce;
     int root;
     coll_algorithm algorithm;

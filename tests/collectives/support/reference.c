@@ -17,7 +17,13 @@ typedef union element {
     int64_t i64;
     uint64_t u64;
     uint32_t u32;
+    uint32_t map[REFERENCE_BYTES_MAX / sizeof(uint32_t)];
 } element;
+
+size_t reference_size_bytes(coll_type type)
+{
+    return type == REFERENCE_MAPS ? sizeof(((element *)NULL)->map) : coll_type_size_bytes(type);
+}
 
 typedef struct half_format {
     int fraction_bits;
@@ -116,6 +122,10 @@ static element input(coll_type type, int rank, size_t index, unsigned salt)
 {
     static const double scales[] = {1.0, 1e-6, 3e4, 1e7, 0.125, 1e-3, 40.0};
     const uint64_t bits = scramble((uint64_t)rank << 48 ^ (uint64_t)salt << 40 ^ index);
+    if (type == REFERENCE_MAPS) {
+        return (element){
+            .map = {(uint32_t)bits | 1, (uint32_t)(bits >> 32), (uint32_t)(bits >> 16)}};
+    }
     if ((salt & REFERENCE_EXACT_SUMS) != 0) {
         return from_whole(type, (int)(bits % 5) - 2);
     }
@@ -164,6 +174,10 @@ static element combine_half(coll_type type, coll_reduce reduce, element a, eleme
 static element combine(coll_type type, coll_reduce reduce, element a, element b)
 {
     element e = {.u64 = 0};
+    if (type == REFERENCE_MAPS) {
+        return (element){.map = {a.map[0] * b.map[0], a.map[0] * b.map[1] + a.map[1],
+                                 a.map[0] * b.map[2] + a.map[2]}};
+    }
     switch (type) {
     case COLL_FLOAT32:
         e.f32 = FLOAT_OF(a.f32, b.f32, reduce);
@@ -323,7 +337,10 @@ static element in_ring_order(coll_type type, coll_reduce reduce, const element *
 /* Of a constant size each: a sanitizer would look at every call of memcpy. */
 static void store(void *out, coll_type type, element e)
 {
-    switch (coll_type_size_bytes(type)) {
+    switch (reference_size_bytes(type)) {
+    case sizeof e.map:
+        memcpy(out, &e, sizeof e.map);
+        break;
     case sizeof e.u8:
         memcpy(out, &e, sizeof e.u8);
         break;
@@ -347,10 +364,10 @@ void reference_input(void *out, coll_type type, int rank, size_t index, unsigned
 void reference_combine(void *out, coll_type type, coll_reduce reduce, const void *left,
                        const void *right)
 {
-    element a = {.u64 = 0};
-    element b = {.u64 = 0};
-    memcpy(&a, left, coll_type_size_bytes(type));
-    memcpy(&b, right, coll_type_size_bytes(type));
+    element a = {.map = {0}};
+    element b = {.map = {0}};
+    memcpy(&a, left, reference_size_bytes(type));
+    memcpy(&b, right, reference_size_bytes(type));
     store(out, type, combine(type, reduce, a, b));
 }
 
@@ -379,10 +396,11 @@ static element extreme(coll_type type, bool largest)
 void reference_neutral(void *out, coll_type type, coll_reduce reduce)
 {
     const bool chooses = reduce == COLL_MIN || reduce == COLL_MAX;
-    const element e = chooses              ? extreme(type, reduce == COLL_MIN)
-                      : reduce == COLL_AND ? (element){.u64 = UINT64_MAX}
-                                           : from_whole(type, reduce == COLL_PRODUCT ? 1 : 0);
-    memcpy(out, &e, coll_type_size_bytes(type));
+    const element e = type == REFERENCE_MAPS ? (element){.map = {1}}
+                      : chooses              ? extreme(type, reduce == COLL_MIN)
+                      : reduce == COLL_AND   ? (element){.u64 = UINT64_MAX}
+                                             : from_whole(type, reduce == COLL_PRODUCT ? 1 : 0);
+    memcpy(out, &e, reference_size_bytes(type));
 }
 
 void reference_all_reduce(const reference_reduction *r, size_t index, void *out)

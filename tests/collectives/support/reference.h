@@ -12,6 +12,14 @@
  * shows. With one, they are such that no order changes a sum, or a product. */
 enum { REFERENCE_EXACT_SUMS = 1 << 29, REFERENCE_EXACT_PRODUCTS = 1 << 30 };
 
+/* A type beside libcoll's own: maps x → a x + b and x → a x + c of integers that wrap, which are 12
+ * bytes. Combined they are one after the other, which is not commutative. Has no other reduction. */
+#define REFERENCE_MAPS ((coll_type)(COLL_TYPE_LAST + 1))
+enum { REFERENCE_BYTES_MAX = 12 };
+
+/* Of that type, or one of libcoll's. */
+size_t reference_size_bytes(coll_type type);
+
 /* The input of a rank, in element `index`. Written to out, one element. */
 void reference_input(void *out, coll_type type, int rank, size_t index, unsigned salt);
 
