@@ -3,9 +3,9 @@
  *
  * Put: a rank copies its contribution to a window into its own staging buffer, and counts it in
  * `staged`. Take: a rank reads the parts that it takes from its peers' staging buffers, combines
- * them where the kind combines, and counts the window in `consumed`. All-reduce and reduce have a
- * step in between: each rank combines a slice (slices.c), and writes it to its owner's staging
- * buffer. In a scan it writes each rank's prefix of the slice to that rank's.
+ * them where the kind combines, and counts the window in `consumed`. All-reduce, reduce and
+ * scans of many ranks have a step in between: each rank combines a slice (slices.c), and writes it
+ * to its owner's staging buffer. In a scan it writes each rank's prefix of the slice to that rank's.
  *
  * A staging buffer is a ring of windows, so one window is put while another is taken. Windows are
  * counted over all operations of the communicator. So no counter is ever reset, and an operation
@@ -33,10 +33,19 @@ static bool gives_parts(const coll_op *op)
            op->desc.kind == COLL_SCATTER;
 }
 
-/* Kinds whose result is combined by all ranks, slice by slice. */
+/* A scan of few ranks, in which each combines its own prefix: a copy and a wait less than by slices,
+ * but the more ranks, the more often an operand is read. */
+static bool is_scan_apart(const coll_op *op)
+{
+    enum { RANKS_MAX = 4 };
+    return coll_kind_is_scan(op->desc.kind) && op->comm->size <= RANKS_MAX;
+}
+
+/* Whether the result is combined by all ranks, slice by slice. */
 static bool has_slices(const coll_op *op)
 {
-    return coll_kind_reduces_to_all(op->desc.kind) || op->desc.kind == COLL_REDUCE;
+    return (coll_kind_reduces_to_all(op->desc.kind) && !is_scan_apart(op)) ||
+           op->desc.kind == COLL_REDUCE;
 }
 
 /* The longest part of any contribution: the same on every rank. */
@@ -63,14 +72,14 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Whether bytes go one way only. Then small windows let sender and receiver work at the same time,
- * if each has a processor. Otherwise all ranks are busy anyway, and one long stretch of loads and
- * one of stores are faster than many short ones. */
+/* Whether bytes go one way only (in a scan of few ranks: up). Then small windows let sender and
+ * receiver work at the same time, if each has a processor. Otherwise all ranks are busy anyway, and
+ * one long stretch of loads and one of stores are faster than many short ones. */
 static bool is_pipe(const coll_op *op)
 {
     const coll_kind kind = op->desc.kind;
-    return !is_crowded(op) &&
-           (kind == COLL_BROADCAST || kind == COLL_GATHER || kind == COLL_SCATTER);
+    return !is_crowded(op) && (kind == COLL_BROADCAST || kind == COLL_GATHER ||
+                               kind == COLL_SCATTER || is_scan_apart(op));
 }
 
 /* The room of one window, where a rank contributes `bytes` in `parts` parts. Where ranks share
@@ -144,8 +153,8 @@ static void put_vector(const coll_op *op, size_t window)
     uint8_t *buffer = buffer_of(op, op->comm->rank, window);
     const window_range range = range_of(op, window, op->shape.give_bytes);
     const uint8_t *from = (const uint8_t *)op->desc.send + range.begin;
-    if (range.size_bytes == 0) {
-        return;
+    if (range.size_bytes == 0 || (is_scan_apart(op) && op->comm->rank == op->comm->size - 1)) {
+        return; /* nobody reads the last rank's */
     }
     if (!has_slices(op) || is_crowded(op) || coll_kind_is_scan(op->desc.kind)) {
         memcpy(buffer, from, range.size_bytes);
@@ -302,7 +311,8 @@ static bool reduce(coll_op *op)
 /* Whether this rank takes anything from a peer's buffer in the end. */
 static bool takes_from(const coll_op *op, int source)
 {
-    return op->shape.take != COLL_TAKE_NOTHING && coll_shape_takes(op, op->comm->rank, source);
+    return op->shape.take != COLL_TAKE_NOTHING && coll_shape_takes(op, op->comm->rank, source) &&
+           (!is_scan_apart(op) || source < op->shape.operands);
 }
 
 static bool may_take(const coll_op *op)
@@ -339,32 +349,27 @@ static void take_slices(const coll_op *op, size_t window)
     }
 }
 
-/* This rank's prefix. */
-static void take_prefix(const coll_op *op, size_t window)
-{
-    const window_range range = range_of(op, window, op->total_bytes);
-    uint8_t *to = (uint8_t *)op->desc.recv + range.begin;
-    if (op->shape.operands == 0) {
-        coll_take_neutral(op, to, range.size_bytes / op->element_bytes);
-    } else {
-        memcpy(to, buffer_of(op, op->comm->rank, window), range.size_bytes);
-    }
-}
-
-/* This rank's part of the window of a reduce-scatter. */
+/* This rank's part of the window of a reduce-scatter, or its prefix, which slices have combined
+ * already. */
 static void take_combined(const coll_op *op, size_t window)
 {
     const coll_comm *comm = op->comm;
     const window_range range = range_of(op, window, coll_shape_part_bytes(op, comm->rank));
-    const size_t offset_bytes = (size_t)comm->rank * op->staged.part_bytes;
-    const void *operands[COLL_RANKS_MAX];
-    for (int rank = 0; rank < comm->size; rank++) {
-        operands[rank] = buffer_of(op, rank, window) + offset_bytes;
+    const size_t offset_bytes = gives_parts(op) ? (size_t)comm->rank * op->staged.part_bytes : 0;
+    const size_t count = range.size_bytes / op->element_bytes;
+    uint8_t *to = (uint8_t *)op->desc.recv + range.begin;
+    const void *operands[COLL_RANKS_MAX] = {buffer_of(op, comm->rank, window)};
+    const int operand_count = has_slices(op) && op->shape.operands > 0 ? 1 : op->shape.operands;
+    for (int rank = 0; rank < operand_count && !has_slices(op); rank++) {
+        operands[rank] = rank == comm->rank ? (const uint8_t *)op->desc.send +
+                                                  op->shape.part_offset_bytes + range.begin
+                                            : buffer_of(op, rank, window) + offset_bytes;
     }
-    operands[comm->rank] =
-        (const uint8_t *)op->desc.send + op->shape.part_offset_bytes + range.begin;
-    coll_tree_combine(op->kernel, (uint8_t *)op->desc.recv + range.begin, operands, comm->size,
-                      range.size_bytes / op->element_bytes, comm->size);
+    if (operand_count == 0) {
+        coll_take_neutral(op, to, count);
+    } else {
+        coll_tree_combine(op->kernel, to, operands, operand_count, count, comm->size);
+    }
 }
 
 static void take_copies(const coll_op *op, size_t window)
@@ -393,9 +398,7 @@ static void take(coll_op *op)
     const shm_comm *shm = op->comm->shm;
     const size_t window = op->staged.out++;
     if (op->shape.take != COLL_TAKE_NOTHING) {
-        if (coll_kind_is_scan(op->desc.kind)) {
-            take_prefix(op, window);
-        } else if (has_slices(op)) {
+        if (has_slices(op) && !coll_kind_is_scan(op->desc.kind)) {
             take_slices(op, window);
         } else if (op->shape.reduces) {
             take_combined(op, window);
