@@ -151,6 +151,9 @@ bool coll_shape_takes(const coll_op *op, int rank, int source)
         return source == op->desc.root && rank != op->desc.root;
     case COLL_SCATTER:
         return source == op->desc.root;
+    case COLL_SCAN:
+    case COLL_EXSCAN:
+        return source <= rank;
     default:
         return true;
     }

@@ -311,8 +311,8 @@ static bool reduce(coll_op *op)
 /* Whether this rank takes anything from a peer's buffer in the end. */
 static bool takes_from(const coll_op *op, int source)
 {
-    return op->shape.take != COLL_TAKE_NOTHING && coll_shape_takes(op, op->comm->rank, source) &&
-           (!is_scan_apart(op) || source < op->shape.operands);
+    return op->shape.take != COLL_TAKE_NOTHING &&
+           (has_slices(op) || coll_shape_takes(op, op->comm->rank, source));
 }
 
 static bool may_take(const coll_op *op)

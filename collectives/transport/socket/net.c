@@ -64,19 +64,19 @@ static bool may_delay_flag(const coll_op *op, int peer)
            op->sequence - link->let_go[peer] < COLL_FLAGS_KEPT;
 }
 
-/* A flag whose payload is taken leaves at once; others with what follows in this turn, for instance
+/* A flag that the peer waits for, mostly for its payload, leaves at once; others with what follows in this turn, for instance
  * the data of a plan. */
-static coll_net_when when_to_send_flag(const coll_op *op, int peer, bool is_taken)
+static coll_net_when when_to_send_flag(const coll_op *op, int peer, bool is_awaited)
 {
     coll_net_comm *link = op->comm->net;
-    if (!is_taken && may_delay_flag(op, peer)) {
+    if (!is_awaited && may_delay_flag(op, peer)) {
         return COLL_NET_IDLE;
     }
     link->let_go[peer] = op->sequence;
-    if (is_taken) {
+    if (is_awaited) {
         link->gave[peer] = op->sequence;
     }
-    return is_taken && op->protocol == COLL_PROTOCOL_INLINE ? COLL_NET_NOW : COLL_NET_THIS_TURN;
+    return is_awaited && op->protocol == COLL_PROTOCOL_INLINE ? COLL_NET_NOW : COLL_NET_THIS_TURN;
 }
 
 void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
@@ -96,6 +96,7 @@ void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + i) % comm->size;
         const bool taken = coll_shape_takes(op, peer, comm->rank);
+        const bool awaited = taken || coll_kind_is_scan(op->desc.kind);
         if (op->pairwise) { /* in the payload's place: what the peer has to agree with */
             const coll_pair pair = coll_op_pair(op, peer);
             payload_bytes = sizeof pair;
@@ -105,7 +106,7 @@ void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
             .kind = COLL_FRAME_FLAG,
             .body_bytes = (uint32_t)(COLL_FRAME_FLAG_BYTES + (taken ? payload_bytes : 0))};
         comm->context->bytes_sent += taken && is_inline ? payload_bytes : 0;
-        coll_net_send_frame(comm, peer, &head, body, when_to_send_flag(op, peer, taken));
+        coll_net_send_frame(comm, peer, &head, body, when_to_send_flag(op, peer, awaited));
     }
 }
 
@@ -121,7 +122,8 @@ static bool is_owed(const coll_op *op, int peer)
     return net->remote[target] && net->links->is_through != NULL &&
            !net->links->is_through(comm->context, target) &&
            !net->links->has_gone(comm->context, target, link->given[peer]) &&
-           (op->protocol != COLL_PROTOCOL_INLINE || coll_shape_takes(op, peer, comm->rank));
+           (op->protocol != COLL_PROTOCOL_INLINE || coll_shape_takes(op, peer, comm->rank) ||
+            coll_kind_is_scan(op->desc.kind));
 }
 
 /* The same of a message. */

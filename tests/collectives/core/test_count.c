@@ -129,8 +129,9 @@ enum { RANKS = 3, SHORT = 8, MIDDLE = 500, LONG = RANKS * 16 * 1000 }; /* elemen
 
 /* What a rank sends over shared memory in an operation of `bytes`: once to each peer that takes it,
  * but in reductions of long vectors each rank combines a third. */
-static uint64_t sent_of(coll_kind kind, uint64_t bytes, bool is_long, bool is_root)
+static uint64_t sent_of(coll_kind kind, uint64_t bytes, bool is_long, int rank)
 {
+    const bool is_root = rank == 1;
     switch (kind) {
     case COLL_ALL_REDUCE:
         return is_long ? 2 * (RANKS - 1) * bytes / RANKS : (RANKS - 1) * bytes;
@@ -143,6 +144,9 @@ static uint64_t sent_of(coll_kind kind, uint64_t bytes, bool is_long, bool is_ro
         return is_root ? (RANKS - 1) * bytes : 0;
     case COLL_BARRIER:
         return 0;
+    case COLL_SCAN:
+    case COLL_EXSCAN: /* to the ranks above */
+        return (uint64_t)(RANKS - 1 - rank) * bytes;
     default:
         return (RANKS - 1) * bytes;
     }
@@ -160,7 +164,7 @@ static void sends(test_rank *rank, coll_kind kind, float *data, size_t count)
                                .reduce = COLL_SUM,
                                .root = 1};
     RANK_OK(rank, coll_run(coll_context_world(rank->context), &desc, &rank->error));
-    const uint64_t wanted = sent_of(kind, count * sizeof *data, count == LONG, rank->rank == 1);
+    const uint64_t wanted = sent_of(kind, count * sizeof *data, count == LONG, rank->rank);
     const uint64_t sent = coll_context_bytes_sent(rank->context) - before;
     if (sent != wanted) {
         test_rank_fail(rank, "%s of %zu: %llu bytes and not %llu", coll_kind_name(kind), count,
@@ -193,6 +197,10 @@ static void sent_over_sockets_body(test_rank *rank)
     RANK_CHECK(rank, data != NULL);
     sends(rank, COLL_ALL_REDUCE, data, SHORT);
     sends(rank, COLL_ALL_REDUCE, data, MIDDLE);
+    for (coll_kind kind = COLL_SCAN; kind <= COLL_EXSCAN; kind++) {
+        sends(rank, kind, data, SHORT);
+        sends(rank, kind, data, MIDDLE);
+    }
     sends(rank, COLL_ALL_GATHER, data, SHORT);
     sends(rank, COLL_ALL_GATHER, data, LONG);
     free(data);
