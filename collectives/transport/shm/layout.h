@@ -218,6 +218,14 @@ enum {
         -2, /* the slices that are left cannot begin: an earlier round goes on there */
 };
 
+/* A scan of few ranks, in which each combines its own prefix: a copy and a wait less than by slices,
+ * but the more ranks, the more often an operand is read. */
+static inline bool coll_shm_scans_apart(const coll_op *op)
+{
+    enum { APART_RANKS_MAX = 4 };
+    return coll_kind_is_scan(op->desc.kind) && op->comm->size <= APART_RANKS_MAX;
+}
+
 /* Slice `slice` of a vector that is cut for so many ranks. */
 coll_slice coll_slice_of(const coll_op *op, size_t total_bytes, int slice);
 /* What this rank sends in an all-reduce or reduce in slices: its operand of the others' slices, and

@@ -33,18 +33,10 @@ static bool gives_parts(const coll_op *op)
            op->desc.kind == COLL_SCATTER;
 }
 
-/* A scan of few ranks, in which each combines its own prefix: a copy and a wait less than by slices,
- * but the more ranks, the more often an operand is read. */
-static bool is_scan_apart(const coll_op *op)
-{
-    enum { RANKS_MAX = 4 };
-    return coll_kind_is_scan(op->desc.kind) && op->comm->size <= RANKS_MAX;
-}
-
 /* Whether the result is combined by all ranks, slice by slice. */
 static bool has_slices(const coll_op *op)
 {
-    return (coll_kind_reduces_to_all(op->desc.kind) && !is_scan_apart(op)) ||
+    return (coll_kind_reduces_to_all(op->desc.kind) && !coll_shm_scans_apart(op)) ||
            op->desc.kind == COLL_REDUCE;
 }
 
@@ -79,7 +71,7 @@ static bool is_pipe(const coll_op *op)
 {
     const coll_kind kind = op->desc.kind;
     return !is_crowded(op) && (kind == COLL_BROADCAST || kind == COLL_GATHER ||
-                               kind == COLL_SCATTER || is_scan_apart(op));
+                               kind == COLL_SCATTER || coll_shm_scans_apart(op));
 }
 
 /* The room of one window, where a rank contributes `bytes` in `parts` parts. Where ranks share
@@ -153,7 +145,8 @@ static void put_vector(const coll_op *op, size_t window)
     uint8_t *buffer = buffer_of(op, op->comm->rank, window);
     const window_range range = range_of(op, window, op->shape.give_bytes);
     const uint8_t *from = (const uint8_t *)op->desc.send + range.begin;
-    if (range.size_bytes == 0 || (is_scan_apart(op) && op->comm->rank == op->comm->size - 1)) {
+    if (range.size_bytes == 0 ||
+        (coll_shm_scans_apart(op) && op->comm->rank == op->comm->size - 1)) {
         return; /* nobody reads the last rank's */
     }
     if (!has_slices(op) || is_crowded(op) || coll_kind_is_scan(op->desc.kind)) {

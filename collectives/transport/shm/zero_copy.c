@@ -6,7 +6,8 @@
  * traffic for each byte reduced; copying in and out takes five to seven. The flags are the barrier
  * before, and `reduced` or `finished` the one after.
  *
- * Pull: each rank loads its part from its peers' send buffers. Its own recv may lie anywhere.
+ * Pull: each rank loads its part from its peers' send buffers, or in a scan of few ranks its prefix. Its
+ * own recv may lie anywhere.
  *
  * Push (an all-gather of which only the recv buffers lie in arenas): each rank stores its block to
  * its peers.
@@ -123,9 +124,12 @@ static bool choose_pattern(coll_op *op, const coll_buffer_ref *refs)
     switch (op->desc.kind) {
     case COLL_ALL_REDUCE:
     case COLL_SCAN:
-    case COLL_EXSCAN:
-        op->zero_copy.pattern = COLL_PATTERN_SLICES;
-        return send && all_recv_in_arenas(op, refs, ALL);
+    case COLL_EXSCAN: /* pulled in place, an operand would be gone before all have read it */
+        op->zero_copy.pattern = coll_shm_scans_apart(op) && !is_in_place(op, refs)
+                                    ? COLL_PATTERN_PULL
+                                    : COLL_PATTERN_SLICES;
+        return send &&
+               (op->zero_copy.pattern == COLL_PATTERN_PULL || all_recv_in_arenas(op, refs, ALL));
     case COLL_REDUCE:
         op->zero_copy.pattern =
             all_recv_in_arenas(op, refs, ONLY_ROOT) ? COLL_PATTERN_SLICES : COLL_PATTERN_PULL;
@@ -260,11 +264,16 @@ static bool pull_combined(coll_op *op)
     const size_t size_bytes = coll_shape_part_bytes(op, op->comm->rank);
     const size_t piece =
         coll_smaller(coll_op_units(op, COLL_PIECE_BYTES), size_bytes - op->zero_copy.offset_bytes);
-    for (int rank = 0; rank < op->comm->size; rank++) {
+    uint8_t *to = (uint8_t *)op->desc.recv + op->zero_copy.offset_bytes;
+    for (int rank = 0; rank < op->shape.operands; rank++) {
         operands[rank] = op->zero_copy.sources[rank] + op->zero_copy.offset_bytes;
     }
-    coll_tree_combine(op->kernel, (uint8_t *)op->desc.recv + op->zero_copy.offset_bytes, operands,
-                      op->comm->size, piece / op->element_bytes, op->comm->size);
+    if (op->shape.operands == 0) {
+        coll_take_neutral(op, to, piece / op->element_bytes);
+    } else {
+        coll_tree_combine(op->kernel, to, operands, op->shape.operands, piece / op->element_bytes,
+                          op->comm->size);
+    }
     op->zero_copy.offset_bytes += piece;
     return op->zero_copy.offset_bytes == size_bytes;
 }

@@ -344,13 +344,42 @@ static void test_empty_part(void **state)
                           empty_part_body);
 }
 
+/* In place, a rank of a scan must not write its prefix over an operand that ranks above it still read. */
+static void scan_in_place_body(test_rank *rank)
+{
+    enum { SCANNED = 300000, TIMES = 5 };
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_arena *arena = NULL;
+    RANK_OK(rank, coll_arena_create(comm, SCANNED * sizeof(int32_t), &arena, &rank->error));
+    int32_t *data = coll_arena_data(arena);
+    for (int round = 0; round < TIMES; round++) {
+        int wrong = 0;
+        for (int i = 0; i < SCANNED; i++) {
+            data[i] = i + rank->rank;
+        }
+        RANK_OK(rank, coll_scan(comm, data, data, SCANNED, COLL_INT32, COLL_SUM, &rank->error));
+        for (int i = 0; i < SCANNED; i++) {
+            wrong += data[i] != (rank->rank + 1) * i + rank->rank * (rank->rank + 1) / 2;
+        }
+        RANK_CHECK(rank, wrong == 0);
+    }
+    coll_arena_destroy(arena);
+}
+
+static void test_scan_in_place(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 4, .transport = COLL_TRANSPORT_SHM},
+                          scan_in_place_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_buckets_under_way), cmocka_unit_test(test_many_under_way),
         cmocka_unit_test(test_idle_peer),         cmocka_unit_test(test_communicators),
         cmocka_unit_test(test_special_values),    cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_empty_part),
+        cmocka_unit_test(test_empty_part),        cmocka_unit_test(test_scan_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
