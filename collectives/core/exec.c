@@ -86,7 +86,8 @@ static bool is_released(const coll_op *op, const coll_step *step, size_t begin, 
            range.begin + other->offset_bytes >= (end < range.end ? end : range.end);
 }
 
-/* Whether chunks are as long as frames can be, so that a transport cuts a run of them as the plan does. */
+/* Whether chunks are as long as frames can be, so that a transport cuts a run of them as the plan
+ * does. */
 static bool fills_frames(const coll_op *op)
 {
     return op->plan.chunk_bytes == op->comm->chunk_bytes;

@@ -44,12 +44,12 @@
  * communicator that has failed, calls return the status of the first failure. What else a function
  * may return stands beside it.
  *
- * Sizes: coll_context_options, coll_op_desc and coll_reduction begin with their size, which the caller sets to
- * sizeof of the struct; all that it does not set is 0. Later versions of libcoll add members at the
- * end, for which 0 means what was so before. So a program that was compiled with an older header
- * goes on working: what its struct lacks counts as 0. One that was compiled with a newer header
- * works as long as what this version does not know is 0, and gets COLL_ERR_UNSUPPORTED otherwise.
- * Any other size is COLL_ERR_INVALID.
+ * Sizes: coll_context_options, coll_op_desc and coll_reduction begin with their size, which the
+ * caller sets to sizeof of the struct; all that it does not set is 0. Later versions of libcoll add
+ * members at the end, for which 0 means what was so before. So a program that was compiled with an
+ * older header goes on working: what its struct lacks counts as 0. One that was compiled with a newer
+ * header works as long as what this version does not know is 0, and gets COLL_ERR_UNSUPPORTED
+ * otherwise. Any other size is COLL_ERR_INVALID.
  *
  * Threads: a context, and what was made from it, is used by one thread at a time.
  * coll_context_abort, coll_context_describe and coll_context_dump may be called from any thread, at
@@ -314,9 +314,10 @@ size_t coll_arena_size_bytes(const coll_arena *arena);
 void coll_arena_discard(coll_arena *arena, size_t offset_bytes, size_t size_bytes);
 
 /* A reduction of the program's own, for all kinds that combine (MPI_Op_create). It is associative,
- * and need not be commutative: ranks' operands are combined in the order that coll.h promises for
- * built-in ones. The same on every rank: name and element_bytes are compared as type and reduce are,
- * and where two ranks differ, both get an error that names the two. */
+ * and need not be commutative: where an algorithm mixes the ranks' order (`ring` and `tree` but in
+ * scans, `two_level` without the canonical order), what AUTO chooses runs instead. The same on every
+ * rank: name and element_bytes are compared as type and reduce are, and where two ranks differ, both
+ * get an error that names the two. */
 enum { COLL_ELEMENT_BYTES_MAX = 4096, COLL_REDUCTION_NAME_BYTES = 16 };
 typedef struct coll_reduction {
     size_t size; /* sizeof(coll_reduction) */
@@ -362,7 +363,7 @@ typedef struct coll_op_desc {
     void *stream; /* of the context's backend (backend.h); NULL on CPU */
     /* An all-to-all with counts only. In place, they are equal to counts. */
     const size_t *recv_counts;
-    /* In place of type and reduce, which are 0 then: an operation of the program's own. On CPU only. */
+    /* In place of type and reduce, which are 0 then: one of the program's own. On CPU only. */
     const coll_reduction *reduction;
 } coll_op_desc;
 

@@ -64,8 +64,8 @@ static bool may_delay_flag(const coll_op *op, int peer)
            op->sequence - link->let_go[peer] < COLL_FLAGS_KEPT;
 }
 
-/* A flag that the peer waits for, mostly for its payload, leaves at once; others with what follows in this turn, for instance
- * the data of a plan. */
+/* A flag that the peer waits for, mostly for its payload, leaves at once; others with what follows
+ * in this turn, for instance the data of a plan. */
 static coll_net_when when_to_send_flag(const coll_op *op, int peer, bool is_awaited)
 {
     coll_net_comm *link = op->comm->net;
