@@ -250,7 +250,8 @@ def write_markdown(path, rows):
             if first:
                 file.write(f"All-reduce, {title} (`--where {where}`), µs:\n\n{markdown_table(first)}\n")
             if rest:
-                file.write(f"The others, {title}; bar {rest[0]['bars'][0]['bar']:g}:\n\n"
+                bar = rest[0]["bars"][0]["bar"]
+                file.write(f"The others, {title}{f'; bar {bar:g}' if bar else ''}:\n\n"
                            f"{other_kinds_table(rest)}\n")
 
 

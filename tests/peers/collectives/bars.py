@@ -4,7 +4,8 @@ import collections
 
 OURS = "ringfence"
 FLOOR = "floor"  # no peer: the same with no library around it (floor.h)
-KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "alltoall")
+SCANS = ("scan", "exscan")  # with no floor and no bar
+KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "alltoall") + SCANS
 K, M = 1 << 10, 1 << 20
 
 # memory: what ours gets ("arena" or "heap"; peers always have the heap). transport: what ours is told.
@@ -65,6 +66,8 @@ def bars_of(place, kind, size):
     """The bars of one cell; always one at least, so that the ratio is shown."""
     if place.transport == "zmq":
         return [Bar(1.0, GLOO[:1], "gloo's default")]
+    if kind in SCANS:
+        return [Bar(None, None, "best peer")]
     if kind != "all_reduce":
         return [Bar(1.3, None, "best peer")]
     if place.transport == "tcp":
@@ -79,5 +82,5 @@ def bars_of(place, kind, size):
 
 def sizes_of(place, kind, sizes):
     """Every rank has a block of at least one element."""
-    least = 4 if kind in ("all_reduce", "broadcast") else 4 * place.ranks
+    least = 4 if kind in ("all_reduce", "broadcast") + SCANS else 4 * place.ranks
     return sorted({max(size, least) for size in sizes})

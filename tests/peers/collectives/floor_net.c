@@ -208,7 +208,7 @@ static void run_zmq(const peer_task *task, int root, const floor_buffers *buffer
 
 static bool has(peer_kind kind)
 {
-    return kind < PEER_KINDS;
+    return kind < PEER_SCAN;
 }
 
 const floor_way floor_tcp = {.open = open_tcp, .has = has, .run = run_tcp};

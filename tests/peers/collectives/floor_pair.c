@@ -303,7 +303,7 @@ static void prepare_pair(void)
 
 static bool has(peer_kind kind)
 {
-    return kind < PEER_KINDS;
+    return kind < PEER_SCAN;
 }
 
 const floor_way floor_pair = {

@@ -31,17 +31,20 @@ enum {
 
 typedef enum peer_kind {
     PEER_ALL_REDUCE, /* in place */
-    PEER_ALL_GATHER, /* the other three: from send to recv */
+    PEER_ALL_GATHER, /* all but the broadcast: from send to recv */
     PEER_REDUCE_SCATTER,
     PEER_BROADCAST, /* in recv */
     PEER_ALL_TO_ALL,
+    PEER_SCAN,
+    PEER_EXSCAN,
     PEER_KINDS,
 } peer_kind;
 
 typedef struct peer_task {
     peer_kind kind;
     int variant;
-    size_t count; /* float32 elements: of one rank's block, or (all-reduce, broadcast) of all */
+    size_t
+        count; /* float32 elements: of one rank's block, or (all-reduce, broadcast, scans) of all */
     const float *send;
     float *recv;
 } peer_task;

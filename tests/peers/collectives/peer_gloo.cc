@@ -36,6 +36,9 @@ static std::vector<std::unique_ptr<gloo::Algorithm>> algorithms; // by root
 
 static const char *variants(peer_kind kind)
 {
+    if (kind >= PEER_SCAN) {
+        return nullptr; // gloo has no scans
+    }
     if (!busy) {
         return kind == PEER_REDUCE_SCATTER ? "halving_doubling"
                : kind == PEER_ALL_REDUCE   ? "ring,bcube"

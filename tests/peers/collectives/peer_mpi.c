@@ -57,6 +57,12 @@ static void run(const peer_task *task, int root)
     case PEER_BROADCAST:
         check(MPI_Bcast(task->recv, count, MPI_FLOAT, root, MPI_COMM_WORLD));
         break;
+    case PEER_SCAN:
+        check(MPI_Scan(task->send, task->recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+        break;
+    case PEER_EXSCAN:
+        check(MPI_Exscan(task->send, task->recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+        break;
     default:
         check(MPI_Alltoall(task->send, count, MPI_FLOAT, task->recv, count, MPI_FLOAT,
                            MPI_COMM_WORLD));

@@ -72,7 +72,8 @@ static void *allocate(const char *place, size_t size_bytes)
 static void run(const peer_task *task, int root)
 {
     static const coll_kind kinds[PEER_KINDS] = {
-        COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_BROADCAST, COLL_ALL_TO_ALL};
+        COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_BROADCAST,
+        COLL_ALL_TO_ALL, COLL_SCAN,       COLL_EXSCAN};
     coll_error error;
     const coll_op_desc desc = {.size = sizeof(coll_op_desc),
                                .kind = kinds[task->kind],
