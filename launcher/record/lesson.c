@@ -23,6 +23,8 @@ static void put_ms(base_buffer *text, double ms)
 
 static const char LOCAL_EXCHANGE[] = "exchanging losses, and now and then what ranks have changed";
 
+static const char MUON_EXCHANGE[] = "exchanging gradients, and the matrices that Muon has updated";
+
 /* The parts of the mean step. */
 static void put_step(const launch_run *run, base_buffer *text)
 {
@@ -54,6 +56,7 @@ static void put_step(const launch_run *run, base_buffer *text)
                            launch_share_percent(step->part_ms[p], step->step_ms),
                            shards && p == LAUNCH_PART_EXCHANGE   ? "exchanging shards"
                            : local && p == LAUNCH_PART_EXCHANGE  ? LOCAL_EXCHANGE
+                           : muon && p == LAUNCH_PART_EXCHANGE   ? MUON_EXCHANGE
                            : muon && p == LAUNCH_PART_OPTIMIZER  ? "Muon and AdamW"
                            : !stages || p != LAUNCH_PART_WAITING ? WORDS[p]
                            : proto_job_tensor(run->job) > 1      ? "waiting for other ranks"

@@ -66,7 +66,7 @@ const char LAUNCH_REPORT_STYLE[] =
     "vertical-align:top}"
     "thead th{border-top:0;color:var(--soft);font-weight:600;white-space:nowrap}"
     "th.n,td.n{text-align:right;white-space:nowrap}"
-    ".parts{margin-top:14px}.parts thead th{white-space:normal;vertical-align:bottom}"
+    ".parts{margin-top:14px;font-size:13px}.parts thead th{white-space:normal;vertical-align:bottom}"
     ".parts th,.parts td{padding:7px 0 7px 10px}"
     ".parts td:first-child{padding-left:0;white-space:nowrap}"
     ".manifest td:first-child{color:var(--soft);white-space:nowrap}"
