@@ -315,28 +315,23 @@ void coll_arena_discard(coll_arena *arena, size_t offset_bytes, size_t size_byte
 
 /* A reduction of the program's own, for all kinds that combine (MPI_Op_create). It is associative,
  * and need not be commutative: where an algorithm mixes the ranks' order (`ring` and `tree` but in
- * scans, `two_level` without the canonical order), what AUTO chooses runs instead. The same on every
- * rank: name and element_bytes are compared as type and reduce are, and where two ranks differ, both
- * get an error that names the two. */
-enum { COLL_ELEMENT_BYTES_MAX = 4096, COLL_REDUCTION_NAME_BYTES = 16 };
+ * scans, `two_level` without the canonical order), what AUTO chooses runs instead. It is the same on
+ * every rank: name and element_bytes are compared as type and reduce are. */
+enum { COLL_ELEMENT_BYTES_MAX = 4096, COLL_REDUCTION_NAME_BYTES = 16 /* with its NUL */ };
 typedef struct coll_reduction {
-    size_t size; /* sizeof(coll_reduction) */
-    /* For messages and the flight record: letters, digits, '_', '-' and '.', less than
-     * COLL_REDUCTION_NAME_BYTES of them. Read by coll_op_create only. */
-    const char *name;
-    size_t
-        element_bytes; /* 1 to COLL_ELEMENT_BYTES_MAX; `count` of coll_op_desc are such elements */
+    size_t size;          /* sizeof(coll_reduction) */
+    const char *name;     /* for messages: 1 to 15 letters, digits, '_', '-' and '.' */
+    size_t element_bytes; /* 1 to COLL_ELEMENT_BYTES_MAX; `count` is in such elements */
     /* left[i] = left[i] · right[i] for `count` elements, one or more: some piece of the vector,
-     * whose place there it does not learn. left is the operand of the lower ranks (or the earlier in
-     * the algorithm's order). The result must depend on nothing but the two operands and what `user`
-     * holds, to the bit: ranks may each compute it. left and right do not overlap; both are aligned
-     * to the largest power of two that divides element_bytes, up to 16, wherever the callers' buffers
-     * lie. Elements are copied between processes, so a pointer in one means nothing elsewhere.
+     * whose place there it does not learn. left is the operand of the lower ranks. The result must
+     * depend on nothing but the two operands and what `user` holds, to the bit: ranks may each compute
+     * it. left and right do not overlap; both are aligned to the largest power of two that divides
+     * element_bytes, up to 16, wherever the callers' buffers lie. Elements are copied between
+     * processes, so a pointer in one means nothing elsewhere.
      *
-     * It runs in the thread that uses the context, in any call that moves operations on, and any
-     * number of times. It may also combine other ranks' operands for them, with this rank's `user`.
-     * It returns, and calls nothing of the same context. What cannot be combined it says inside the
-     * element, as a NaN does. */
+     * It runs in the thread that uses the context, in any call that moves operations on, any number of
+     * times, and for other ranks too, on their operands, with this rank's `user`. It returns, and calls
+     * nothing of the same context. What cannot be combined it says inside the element, as a NaN does. */
     void (*combine)(void *left, const void *right, size_t count, void *user);
     void *user;
     /* element_bytes that leave every element as it is, on all ranks alike: what an exclusive scan gives
@@ -363,7 +358,7 @@ typedef struct coll_op_desc {
     void *stream; /* of the context's backend (backend.h); NULL on CPU */
     /* An all-to-all with counts only. In place, they are equal to counts. */
     const size_t *recv_counts;
-    /* In place of type and reduce, which are 0 then: one of the program's own. On CPU only. */
+    /* In place of type and reduce, which are 0 then. On CPU only. Read by coll_op_create only. */
     const coll_reduction *reduction;
 } coll_op_desc;
 
@@ -482,8 +477,7 @@ COLL_MUST_CHECK coll_status coll_algorithm_parse(const char *name, coll_algorith
                                                  coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_transport_parse(const char *name, coll_transport *transport,
                                                  coll_error *reterr);
-const char *
-coll_kind_name(coll_kind kind); /* "all_reduce", "alltoall", …: as nccl-tests has them */
+const char *coll_kind_name(coll_kind kind); /* "all_reduce", "alltoall", …: as in nccl-tests */
 const char *coll_type_name(coll_type type); /* "float", "double", "half", "bfloat16", "int8", … */
 const char *coll_reduce_name(coll_reduce reduce); /* "sum", "prod", "min", "max", "avg", "and", … */
 COLL_MUST_CHECK coll_status coll_kind_parse(const char *name, coll_kind *kind, coll_error *reterr);
