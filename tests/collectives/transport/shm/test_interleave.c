@@ -41,27 +41,43 @@ static int64_t value_of(int operation, int rank, size_t i)
     return (int64_t)operation * 1000003 + rank * 4099 + (int64_t)i;
 }
 
+/* What a rank is to have of element i. */
+static int64_t expected_of(coll_kind kind, int operation, int root, const test_rank *rank, size_t i)
+{
+    const int first = kind == COLL_BROADCAST ? root : 0;
+    const int end = kind == COLL_BROADCAST ? root + 1
+                    : kind == COLL_SCAN    ? rank->rank + 1
+                                           : rank->size;
+    int64_t sum = 0;
+    for (int r = first; r < end; r++) {
+        sum += value_of(operation, r, i);
+    }
+    return sum;
+}
+
 /* One operation of those drawn; false: it has failed. */
 static bool operate(test_rank *rank, int operation, const operands *at, uint64_t *random)
 {
-    coll_comm *world = coll_context_world(rank->context);
+    static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_SCAN, COLL_BROADCAST, COLL_BROADCAST};
+    const coll_kind kind = kinds[next(random) % (sizeof kinds / sizeof kinds[0])];
     const size_t count = counts[next(random) % (sizeof counts / sizeof counts[0])];
     const int root = (int)(next(random) % (uint32_t)rank->size);
-    const bool reduces = next(random) % 3 == 0;
+    const bool in_place = kind == COLL_BROADCAST || next(random) % 2 == 0;
+    int64_t *recv = in_place ? at->send : at->recv;
     for (size_t i = 0; i < count; i++) {
         at->send[i] = value_of(operation, rank->rank, i);
-        at->recv[i] = rank->rank == root ? at->send[i] : 0;
     }
-    const coll_status status =
-        reduces
-            ? coll_all_reduce(world, at->send, at->recv, count, COLL_INT64, COLL_SUM, &rank->error)
-            : coll_broadcast(world, at->recv, count, COLL_INT64, root, &rank->error);
+    const coll_op_desc desc = {.size = sizeof desc,
+                               .kind = kind,
+                               .send = at->send,
+                               .recv = recv,
+                               .count = count,
+                               .type = COLL_INT64,
+                               .reduce = COLL_SUM,
+                               .root = root};
+    const coll_status status = coll_run(coll_context_world(rank->context), &desc, &rank->error);
     for (size_t i = 0; status == COLL_OK && i < count; i++) {
-        int64_t expected = reduces ? 0 : value_of(operation, root, i);
-        for (int r = 0; reduces && r < rank->size; r++) {
-            expected += value_of(operation, r, i);
-        }
-        wrong += at->recv[i] != expected ? 1 : 0;
+        wrong += recv[i] != expected_of(kind, operation, root, rank, i) ? 1 : 0;
     }
     return status == COLL_OK;
 }
