@@ -128,6 +128,40 @@ static void a_changed_reduction_is_another(void **state)
     over_all(3, changed_body);
 }
 
+/* Rank 0 gets the neutral element, also where it is alone, and in place. */
+static void neutral_body(test_rank *rank)
+{
+    const best none = {.value = -1, .rank = -1};
+    const coll_reduction own = {.size = sizeof own,
+                                .name = "argmax",
+                                .element_bytes = sizeof(best),
+                                .combine = argmax,
+                                .neutral = &none};
+    for (int in_place = 0; in_place < 2; in_place++) {
+        best mine[2] = {{.value = rank->rank, .rank = rank->rank},
+                        {.value = rank->size - rank->rank, .rank = rank->rank}};
+        best before[2];
+        best *recv = in_place == 1 ? mine : before;
+        RANK_OK(rank, coll_run(coll_context_world(rank->context),
+                               &(coll_op_desc){.size = sizeof(coll_op_desc),
+                                               .kind = COLL_EXSCAN,
+                                               .send = mine,
+                                               .recv = recv,
+                                               .count = 2,
+                                               .reduction = &own},
+                               &rank->error));
+        RANK_CHECK(rank, recv[0].rank == rank->rank - 1);
+        RANK_CHECK(rank, recv[1].rank == (rank->rank == 0 ? -1 : 0));
+    }
+}
+
+static void rank_0_gets_the_neutral_element(void **state)
+{
+    (void)state;
+    over_all(1, neutral_body);
+    over_all(3, neutral_body);
+}
+
 /* Slices and parts longer than a piece of work, which no element may straddle. */
 static void long_body(test_rank *rank)
 {
@@ -183,6 +217,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_changed_reduction_is_another),
+        cmocka_unit_test(rank_0_gets_the_neutral_element),
         cmocka_unit_test(elements_stay_whole),
     };
     return cmocka_run_group_tests_name("coll-reductions", tests, NULL, NULL);
