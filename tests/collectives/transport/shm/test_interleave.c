@@ -15,7 +15,7 @@ enum {
     OPERATIONS = 150,
     ROUNDS = 400,           /* of two to four ranks, with processors of their own and without */
     SEARCHED = 10 * ROUNDS, /* at most, for an error that must be found */
-    COUNT_MAX = 1200,
+    COUNT_MAX = 2500,
 };
 
 /* By flags, by slots, and by what is longer than those copy. */
