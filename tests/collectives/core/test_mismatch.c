@@ -54,6 +54,22 @@ static void keep_left(void *left, const void *right, size_t count, void *user)
     (void)user;
 }
 
+static void make_different(difference which, coll_op_desc *desc, coll_reduction *own)
+{
+    desc->count -= which == DIFFERENT_COUNT ? 1 : 0;
+    desc->type = which == DIFFERENT_TYPE ? COLL_INT32 : desc->type;
+    desc->reduce = which == DIFFERENT_REDUCE ? COLL_MAX : desc->reduce;
+    desc->root = which == DIFFERENT_ROOT ? 1 : 0;
+    desc->algorithm = which == DIFFERENT_ALGORITHM ? COLL_ALGORITHM_RING : desc->algorithm;
+    desc->kind = which == DIFFERENT_SCAN ? COLL_EXSCAN : desc->kind;
+    own->name = which == DIFFERENT_OWN_NAME ? "argmin" : own->name;
+    own->element_bytes = which == DIFFERENT_OWN_SIZE ? 2 : own->element_bytes;
+    if (which == DIFFERENT_KIND) {
+        desc->kind = COLL_ALL_GATHER;
+        desc->send = (const float *)desc->send + COUNT;
+    }
+}
+
 /* Rank 1 calls something else; everybody must learn it, with both sides named, and stay failed. */
 static void mismatch_body(test_rank *rank)
 {
@@ -93,18 +109,7 @@ static void mismatch_body(test_rank *rank)
     await_agreed(rank, m);
     desc.algorithm = COLL_ALGORITHM_AUTO; /* and then by AUTO, which chooses it */
     if (rank->rank == 1) {
-        desc.count -= which == DIFFERENT_COUNT ? 1 : 0;
-        desc.type = which == DIFFERENT_TYPE ? COLL_INT32 : desc.type;
-        desc.reduce = which == DIFFERENT_REDUCE ? COLL_MAX : desc.reduce;
-        desc.root = which == DIFFERENT_ROOT ? 1 : 0;
-        desc.algorithm = which == DIFFERENT_ALGORITHM ? COLL_ALGORITHM_RING : desc.algorithm;
-        desc.kind = which == DIFFERENT_SCAN ? COLL_EXSCAN : desc.kind;
-        own.name = which == DIFFERENT_OWN_NAME ? "argmin" : own.name;
-        own.element_bytes = which == DIFFERENT_OWN_SIZE ? 2 : own.element_bytes;
-        if (which == DIFFERENT_KIND) {
-            desc.kind = COLL_ALL_GATHER;
-            desc.send = memory[rank->rank] + COUNT;
-        }
+        make_different(which, &desc, &own);
     }
     coll_op *op = NULL;
     RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
