@@ -131,6 +131,23 @@ static void test_directory_that_others_enter(void **state)
     fixture_start(fixture);
 }
 
+/* A new ledger in its place would have forgotten all that was spent. */
+static void test_ledger_that_is_missing(void **state)
+{
+    service_fixture *fixture = *state;
+    char ledger[BASE_PATH_BYTES];
+    char away[BASE_PATH_BYTES + 8];
+    (void)snprintf(ledger, sizeof ledger, "%s",
+                   test_directory_path(&fixture->directory, "ledger.db"));
+    (void)snprintf(away, sizeof away, "%s.away", ledger);
+    assert_int_equal(rename(ledger, away), 0);
+    assert_false(fixture_start_with(fixture, NULL, NULL));
+    assert_non_null(strstr(fixture->failure, "ledger.db is missing: put the newest copies of it"));
+    assert_int_not_equal(access(ledger, F_OK), 0);
+    assert_int_equal(rename(away, ledger), 0);
+    fixture_start(fixture);
+}
+
 static void test_long_socket_path(void **state)
 {
     service_fixture *fixture = *state;
@@ -264,6 +281,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_full_disk_hides_no_answer, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_directory_that_others_enter, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_ledger_that_is_missing, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_long_socket_path, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_tcp_address, fixture_setup, fixture_teardown),

@@ -90,7 +90,6 @@ static void answer(const char *mode, const char *prompts, const char *checkpoint
 {
     static test_program alone;
     char out[SEVERAL_PATH_BYTES];
-    const bool records = strcmp(mode, "generate") != 0;
     (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, mode));
     const char *flags[] = {"--speculate",
                            "0",
@@ -107,7 +106,7 @@ static void answer(const char *mode, const char *prompts, const char *checkpoint
                            "--max-new-tokens",
                            "40",
                            "--ignore-eos",
-                           records ? "--out" : NULL,
+                           strcmp(mode, "generate") != 0 ? "--out" : NULL,
                            out,
                            NULL};
     const char *all[TEST_PROGRAM_ARGS_MAX] = {LAUNCHER_PATH};
