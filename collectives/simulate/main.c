@@ -33,7 +33,7 @@ int main(int argc, char **argv)
     }
     coll_status status = options.trace.asked ? sweep_trace(&options, stdout, &error)
                                              : sweep_run(&options, stdout, &result, &error);
-    if (status == COLL_OK && options.plot_path[0] != '\0') {
+    if (status == COLL_OK && !options.trace.asked && options.plot_path[0] != '\0') {
         status = sweep_plot(&options, &result, &error);
     }
     if (status != COLL_OK) {

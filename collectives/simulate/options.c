@@ -69,7 +69,7 @@ static const base_field rows[] = {
     {OWN(REAL, costs.reduce_byte_ns), .max = COST_MAX, .option = "reduce", .value = "G",
      .help = "combining, ns per byte"},
     {OWN(PATH, plot_path), .filled = true, .option = "plot", .value = "FILE",
-     .help = "draws the table, as .svg"},
+     .help = "draws the table, as .svg; a trace as .svg that moves, or .html to step through"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
     {OWN(BOOL, version), .option = "version",
      .help = "the version, and which sources it was built from"},
@@ -127,7 +127,7 @@ void sweep_options_help(FILE *stream)
 }
 
 /* What belongs to a trace comes with one, and what belongs to the table without. */
-static base_status check_trace(trace_request *asked, const char *plot_path, base_error *reterr)
+static base_status check_trace(trace_request *asked, base_error *reterr)
 {
     if (!asked->asked) {
         return asked->algorithm == COLL_ALGORITHM_AUTO && asked->ranks == 0
@@ -140,11 +140,25 @@ static base_status check_trace(trace_request *asked, const char *plot_path, base
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--trace shows one algorithm: give --algorithm ring, for example");
     }
-    if (plot_path[0] != '\0') {
-        return base_fail(reterr, BASE_ERR_INVALID, "--plot draws the table, not a --trace");
-    }
     asked->ranks = asked->ranks == 0 ? TRACE_RANKS : asked->ranks;
     return BASE_OK;
+}
+
+/* A trace can be a page too. */
+static base_status check_plot(const sweep_options *options, base_error *reterr)
+{
+    const char *path = options->plot_path;
+    const char *ending = strrchr(path, '.');
+    if (options->trace.asked) {
+        return ending != NULL && (strcmp(ending, ".svg") == 0 || strcmp(ending, ".html") == 0)
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_INVALID,
+                               "--plot: %s: a trace's name must end with .svg, to move, or with "
+                               ".html, to step through",
+                               path);
+    }
+    const base_status status = chart_picture_name_check(path, reterr);
+    return status == BASE_OK ? status : base_error_prepend(reterr, status, "--plot");
 }
 
 static base_status parse_kind(const char *name, coll_kind *kind, base_error *reterr)
@@ -177,11 +191,10 @@ base_status sweep_options_parse(int argc, char **argv, sweep_options *options, b
     const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && !options->help && options->plot_path[0] != '\0') {
-        status = chart_picture_name_check(options->plot_path, reterr);
-        status = status == BASE_OK ? status : base_error_prepend(reterr, status, "--plot");
+        status = check_plot(options, reterr);
     }
     if (status == BASE_OK && !options->help) {
-        status = check_trace(&options->trace, options->plot_path, reterr);
+        status = check_trace(&options->trace, reterr);
     }
     if (status != BASE_OK || options->help || options->version || rest == argc) {
         return status;

@@ -7,6 +7,7 @@
 #include "chart/picture.h"
 #include "cost/layout.h"
 #include "ringfence/coll_error.h"
+#include "trace_draw.h"
 
 /* Room for the tables of coll_hosts. */
 typedef struct host_tables {
@@ -106,10 +107,12 @@ coll_status sweep_trace(const sweep_options *options, FILE *out, coll_error *ret
                             .hosts = &hosts};
     share_out(plan.ranks, options->ranks_per_host, &tables, &hosts);
     const coll_status status = trace_run(&plan, &played, reterr);
-    if (status == COLL_OK) {
-        trace_print(&played, out);
+    if (status != COLL_OK) {
+        return status;
     }
-    return status;
+    trace_print(&played, out);
+    return options->plot_path[0] == '\0' ? COLL_OK
+                                         : trace_draw_write(&played, options->plot_path, reterr);
 }
 
 /* Points of what was simulated, lines of the formulas, in one colour for each algorithm. */

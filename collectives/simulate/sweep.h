@@ -46,7 +46,7 @@ typedef struct sweep {
 COLL_MUST_CHECK coll_status sweep_run(const sweep_options *options, FILE *out, sweep *result,
                                       coll_error *reterr);
 
-/* Plays and prints the one operation of options->trace. */
+/* Plays, prints and draws the one operation of options->trace. */
 COLL_MUST_CHECK coll_status sweep_trace(const sweep_options *options, FILE *out,
                                         coll_error *reterr);
 

@@ -19,6 +19,8 @@ enum {
     TRACE_ROUNDS_MAX = 32,
     TRACE_MESSAGES_MAX = 512,
     TRACE_TEXT_BYTES = 48, /* of a sum of TRACE_RANKS_MAX operands */
+    TRACE_LINE_BYTES = 256,
+    TRACE_COLUMNS = 3 + TRACE_BLOCKS_MAX,
 };
 
 typedef struct trace_value {
@@ -70,7 +72,28 @@ void trace_operand(int rank, int block, trace_value *out);
 /* out = the values combined in the canonical order; `values` is written over. */
 void trace_canonical(trace_value *values, int count, trace_value *out);
 
+/* Whether the value is the sum of all ranks; never of a scan. */
+bool trace_is_complete(const trace_result *played, const trace_value *value);
+
+/* "all_reduce by ring: 3 ranks, 3 blocks, 4 rounds" */
+void trace_title(const trace_result *played, char text[TRACE_LINE_BYTES]);
+
+/* A rank's line of the table: its name, what it sends in the round, what it takes, and a block each. */
+typedef struct trace_line {
+    char text[TRACE_COLUMNS][TRACE_LINE_BYTES];
+} trace_line;
+
+/* Row 0 is the start, row r + 1 the end of round r. */
+void trace_line_make(const trace_result *played, int row, int rank, trace_line *made);
+
+/* Appends the blocks of a message, "AB"; or "[A0+A1]", the value, where the sender holds another one
+ * as well. `text` has room for TRACE_LINE_BYTES. */
+void trace_append_blocks(char *text, const trace_message *message);
+
 /* Prints the rounds as a table, and how each block's sum was added up. */
 void trace_print(const trace_result *played, FILE *out);
+
+/* Prints the latter alone; nothing where nothing is added up. */
+void trace_print_sums(const trace_result *played, FILE *out);
 
 #endif

@@ -5,21 +5,12 @@
 #include "common/kinds.h"
 #include "trace.h"
 
-enum {
-    LINE_BYTES = 256,
-    COLUMNS = 3 + TRACE_BLOCKS_MAX,
-    CHAIN_RANKS_MIN = 4, /* a shorter chain is written in full */
-};
-
-/* The columns of a rank's line: its name, what it sends, what it takes, and a block each. */
-typedef struct line {
-    char text[COLUMNS][LINE_BYTES];
-} line;
+enum { CHAIN_RANKS_MIN = 4 /* a shorter chain is written in full */ };
 
 static void append(char *text, const char *word)
 {
     const size_t used = strlen(text);
-    (void)snprintf(text + used, LINE_BYTES - used, "%s", word);
+    (void)snprintf(text + used, TRACE_LINE_BYTES - used, "%s", word);
 }
 
 static void append_rank(char *text, const char *before, int rank)
@@ -35,7 +26,7 @@ static void append_block(char *text, int block)
 }
 
 /* "AB": the blocks of a message; or the value, where the sender holds another one as well. */
-static void append_blocks(char *text, const trace_message *message)
+void trace_append_blocks(char *text, const trace_message *message)
 {
     if (message->aside) {
         append(text, "[");
@@ -65,7 +56,7 @@ static void put_messages(const trace_result *played, int round, int rank, bool s
         }
         if (last == NULL || !carry_the_same(last, message)) {
             append(text, last == NULL ? "" : ", ");
-            append_blocks(text, message);
+            trace_append_blocks(text, message);
             append(text, sends ? " to" : " from");
         }
         append_rank(text, " ", sends ? message->to : message->from);
@@ -79,7 +70,7 @@ static bool has_one_sum(const trace_result *played)
     return coll_kind_reduces(played->plan.kind) && !coll_kind_is_scan(played->plan.kind);
 }
 
-static bool is_complete(const trace_result *played, const trace_value *value)
+bool trace_is_complete(const trace_result *played, const trace_value *value)
 {
     return has_one_sum(played) && value->ranks == (1U << played->plan.ranks) - 1;
 }
@@ -112,7 +103,7 @@ static void put_cell(const trace_result *played, const trace_cell *cell, int blo
 {
     int first = 0;
     const int chain = chain_of(played, &cell->held, block, &first);
-    if (is_complete(played, &cell->held)) {
+    if (trace_is_complete(played, &cell->held)) {
         append_block(text, block);
     } else if (chain > 0) {
         append_block(text, block);
@@ -130,8 +121,7 @@ static void put_cell(const trace_result *played, const trace_cell *cell, int blo
     }
 }
 
-/* Row 0 is the start, row r + 1 the end of round r. */
-static void make_line(const trace_result *played, int row, int rank, line *made)
+void trace_line_make(const trace_result *played, int row, int rank, trace_line *made)
 {
     memset(made, 0, sizeof *made);
     append_rank(made->text[0], "  rank ", rank);
@@ -142,7 +132,7 @@ static void make_line(const trace_result *played, int row, int rank, line *made)
     }
 }
 
-static void make_head(const trace_result *played, line *made)
+static void make_head(const trace_result *played, trace_line *made)
 {
     memset(made, 0, sizeof *made);
     append(made->text[1], "sends");
@@ -152,16 +142,16 @@ static void make_head(const trace_result *played, line *made)
     }
 }
 
-static void widen(const line *made, int widths[COLUMNS])
+static void widen(const trace_line *made, int widths[TRACE_COLUMNS])
 {
-    for (int i = 0; i < COLUMNS; i++) {
+    for (int i = 0; i < TRACE_COLUMNS; i++) {
         const int width = (int)strlen(made->text[i]);
         widths[i] = width > widths[i] ? width : widths[i];
     }
 }
 
-static void put_line(const trace_result *played, const line *made, const int widths[COLUMNS],
-                     FILE *out)
+static void put_line(const trace_result *played, const trace_line *made,
+                     const int widths[TRACE_COLUMNS], FILE *out)
 {
     int last = 2 + played->block_count;
     while (last > 0 && made->text[last][0] == '\0') {
@@ -184,30 +174,38 @@ static void look_for(const trace_result *played, bool *aside, bool *chains)
             for (int block = 0; block < played->block_count; block++) {
                 const trace_value *held = &played->cells[row][rank][block].held;
                 int first = 0;
-                *chains = *chains ||
-                          (!is_complete(played, held) && chain_of(played, held, block, &first) > 0);
+                *chains = *chains || (!trace_is_complete(played, held) &&
+                                      chain_of(played, held, block, &first) > 0);
             }
         }
     }
 }
 
-static void print_title(const trace_result *played, FILE *out)
+void trace_title(const trace_result *played, char text[TRACE_LINE_BYTES])
 {
     const coll_plan *plan = &played->plan;
+    char hosts[32] = "";
+    char root[32] = "";
+    if (plan->hosts != NULL && plan->hosts->count > 1) {
+        (void)snprintf(hosts, sizeof hosts, " on %d hosts", plan->hosts->count);
+    }
+    if (coll_kind_has_root(plan->kind)) {
+        (void)snprintf(root, sizeof root, ", root %d", plan->root);
+    }
+    (void)snprintf(text, TRACE_LINE_BYTES, "%s by %s: %d ranks%s%s, %d block%s, %d round%s",
+                   coll_kind_name(plan->kind), coll_algorithm_name(plan->algorithm), plan->ranks,
+                   hosts, root, played->block_count, played->block_count == 1 ? "" : "s",
+                   played->round_count, played->round_count == 1 ? "" : "s");
+}
+
+static void print_title(const trace_result *played, FILE *out)
+{
+    char title[TRACE_LINE_BYTES];
     bool aside = false;
     bool chains = false;
     look_for(played, &aside, &chains);
-    (void)fprintf(out, "%s by %s: %d ranks", coll_kind_name(plan->kind),
-                  coll_algorithm_name(plan->algorithm), plan->ranks);
-    if (plan->hosts != NULL && plan->hosts->count > 1) {
-        (void)fprintf(out, " on %d hosts", plan->hosts->count);
-    }
-    if (coll_kind_has_root(plan->kind)) {
-        (void)fprintf(out, ", root %d", plan->root);
-    }
-    (void)fprintf(out, ", %d block%s, %d round%s\n", played->block_count,
-                  played->block_count == 1 ? "" : "s", played->round_count,
-                  played->round_count == 1 ? "" : "s");
+    trace_title(played, title);
+    (void)fprintf(out, "%s\n", title);
     (void)fprintf(out, "A0 is what rank 0 has of block A in the beginning%s",
                   has_one_sum(played)                ? ", A alone the sum of all ranks"
                   : played->plan.kind == COLL_EXSCAN ? ", 0 the neutral element"
@@ -265,7 +263,7 @@ static bool print_orders(const trace_result *played, int block, FILE *out)
     trace_canonical(canonical, played->plan.ranks, &canonical[0]);
     for (int rank = 0; rank < played->plan.ranks; rank++) {
         const trace_value *held = &cells[rank][block].held;
-        bool known = !is_complete(played, held);
+        bool known = !trace_is_complete(played, held);
         for (int other = 0; other < rank; other++) {
             known = known || strcmp(cells[other][block].held.text, held->text) == 0;
         }
@@ -281,7 +279,7 @@ static void print_end(const trace_result *played, FILE *out)
 {
     trace_value operands[TRACE_RANKS_MAX];
     bool canonical = true;
-    (void)fputs("\nhow each block was added up\n", out);
+    (void)fputs("how each block was added up\n", out);
     for (int block = 0; block < played->block_count; block++) {
         canonical = print_orders(played, block, out) && canonical;
     }
@@ -310,18 +308,27 @@ static void print_prefixes(const trace_result *played, FILE *out)
         canonical = canonical && strcmp(played->cells[played->round_count][rank][0].held.text,
                                         values[0].text) == 0;
     }
-    (void)fprintf(out, "\nEach prefix is added up in %s.\n",
+    (void)fprintf(out, "Each prefix is added up in %s.\n",
                   canonical ? "the canonical order of its ranks"
                             : "the order of ranks, from the left, which is not the canonical one");
 }
 
+void trace_print_sums(const trace_result *played, FILE *out)
+{
+    if (has_one_sum(played)) {
+        print_end(played, out);
+    } else if (coll_kind_is_scan(played->plan.kind)) {
+        print_prefixes(played, out);
+    }
+}
+
 void trace_print(const trace_result *played, FILE *out)
 {
-    int widths[COLUMNS] = {0};
-    line made;
+    int widths[TRACE_COLUMNS] = {0};
+    trace_line made;
     for (int row = 0; row <= played->round_count; row++) {
         for (int rank = 0; rank < played->plan.ranks; rank++) {
-            make_line(played, row, rank, &made);
+            trace_line_make(played, row, rank, &made);
             widen(&made, widths);
         }
     }
@@ -332,13 +339,12 @@ void trace_print(const trace_result *played, FILE *out)
     for (int row = 0; row <= played->round_count; row++) {
         (void)(row == 0 ? fputs("start\n", out) : fprintf(out, "round %d\n", row - 1));
         for (int rank = 0; rank < played->plan.ranks; rank++) {
-            make_line(played, row, rank, &made);
+            trace_line_make(played, row, rank, &made);
             put_line(played, &made, widths, out);
         }
     }
-    if (has_one_sum(played)) {
-        print_end(played, out);
-    } else if (coll_kind_is_scan(played->plan.kind)) {
-        print_prefixes(played, out);
+    if (coll_kind_reduces(played->plan.kind)) {
+        (void)fputc('\n', out);
+        trace_print_sums(played, out);
     }
 }

@@ -5,7 +5,8 @@
 #   check.sh fields ROOT BUILD     docs/RECORD.md explains every field that a record has
 #   check.sh errors ROOT           docs/ERRORS.md quotes messages that the sources have
 #   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says, of every command;
-#                                  docs/COLLECTIVES.md, what the commands of "<!-- prints: -->" print
+#                                  docs/COLLECTIVES.md, what the commands of "<!-- prints: -->" print;
+#                                  docs/ring.svg is what coll-simulate draws
 #   check.sh flags ROOT BUILD      each flag that a page gives to a program stands in its --help
 #   check.sh help-write ROOT BUILD puts it there
 #   check.sh examples ROOT BUILD   every ```sh block under a line "<!-- runs -->" runs as written,
@@ -123,6 +124,11 @@ with_output() {
     done <"$1"
 }
 
+# draw_ring DIRECTORY: the picture in README.md and docs/COLLECTIVES.md.
+draw_ring() {
+    "$build/bin/coll-simulate" all_reduce --algorithm ring --ranks 4 --trace --plot "$1/ring.svg" >/dev/null
+}
+
 # help_of "PROGRAM SUBCOMMAND": what it says with --help, asked once.
 help_of() {
     local file=$scratch/help-${1// /-} words
@@ -198,12 +204,18 @@ help)
             exit 1
         }
     done
+    draw_ring "$scratch"
+    cmp "$root/docs/ring.svg" "$scratch/ring.svg" || {
+        echo "docs/ring.svg is not what coll-simulate draws: run ./dev docs"
+        exit 1
+    }
     ;;
 help-write)
     for page in CLI COLLECTIVES; do
         with_output "$root/docs/$page.md" >"$scratch/$page.md"
         cp "$scratch/$page.md" "$root/docs/$page.md"
     done
+    draw_ring "$root/docs"
     ;;
 flags) check_flags ;;
 examples) run_examples ;;

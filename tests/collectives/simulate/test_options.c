@@ -57,6 +57,9 @@ static void test_flags(void **state)
     assert_int_equal(options.trace.ranks, 4);
     assert_ok(parse("coll-simulate --trace --algorithm ring --ranks 8"), &error);
     assert_int_equal(options.trace.ranks, 8);
+    assert_ok(parse("coll-simulate --trace --algorithm ring --plot x.svg"), &error);
+    assert_ok(parse("coll-simulate --trace --algorithm ring --plot x.html"), &error);
+    assert_string_equal(strrchr(options.plot_path, '/'), "/x.html");
     assert_ok(parse("coll-simulate --help"), &error);
     assert_true(options.help);
 }
@@ -90,7 +93,9 @@ static void test_refused(void **state)
         {"coll-simulate --trace --algorithm ring --ranks 9",
          "--ranks: 9: must be a whole number from 2 to 8"},
         {"coll-simulate --trace --algorithm ring --ranks 1", "must be a whole number from 2 to 8"},
-        {"coll-simulate --trace --algorithm ring --plot x.svg", "--plot draws the table"},
+        {"coll-simulate --trace --algorithm ring --plot x.png",
+         "/x.png: a trace's name must end with .svg, to move, or with .html"},
+        {"coll-simulate --plot x.html", "/x.html: a picture's name must end with .svg"},
         {"coll-simulate --algorithm ring", "--algorithm and --ranks are for --trace"},
         {"coll-simulate --ranks 4", "--algorithm and --ranks are for --trace"},
         {"coll-simulate --reduce -1", "--reduce: -1: must be a number from 0"},

@@ -61,11 +61,39 @@ static void a_sweep_is_drawn(void **state)
     test_directory_remove(&directory);
 }
 
+/* The page has the picture, a table for each round, and no closing tag too few. */
+static void a_trace_is_a_page(void **state)
+{
+    (void)state;
+    test_directory directory;
+    base_error error;
+    void *text = NULL;
+    size_t bytes = 0;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "ring.html");
+    const char *const arguments[] = {
+        COLL_SIMULATE_PATH, "--trace", "--algorithm", "ring", "--ranks", "4", "--plot", path, NULL};
+    const char *const variables[] = {NULL};
+    test_program_start(&program, arguments, variables);
+    assert_int_equal(test_program_wait(&program), 0);
+    assert_has(program.text[TEST_STDOUT], "all_reduce by ring: 4 ranks, 4 blocks, 6 rounds");
+    assert_ok(base_file_read(path, 1 << 20, &text, &bytes, &error), &error);
+    assert_has(text, "<h1>all_reduce by ring: 4 ranks, 4 blocks, 6 rounds</h1>");
+    assert_has(text, "<caption>round 5</caption>");
+    assert_has(text, "the busiest rank sends 1.50 vectors. In every all-reduce of 4 ranks that is "
+                     "2 (n-1)/n = 1.50 at least.");
+    assert_has(text, "A = ((A1+A2)+A3)+A0   computed on rank 0, copied to ranks 1 2 3");
+    assert_has(text, "</script>\n</body></html>\n");
+    free(text);
+    test_directory_remove(&directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plot_that_cannot_be_written_is_refused_first),
         cmocka_unit_test(a_sweep_is_drawn),
+        cmocka_unit_test(a_trace_is_a_page),
     };
     return cmocka_run_group_tests_name("coll-simulate-program", tests, NULL, NULL);
 }

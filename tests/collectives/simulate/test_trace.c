@@ -1,7 +1,7 @@
 /* Traces: a schedule as a text that a person reads. What is checked of it: the ring's on three ranks
  * to the letter; and of every algorithm, that each rank ends with the same complete sums, in the
  * canonical order where the algorithm promises it. */
-#include "trace.h"
+#include "trace_draw.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,9 @@ static trace_result played;
 /* Plays a plan. Whether its order is canonical, as the plan says of itself; test_plan.c tries that. */
 static bool run(coll_algorithm algorithm, coll_kind kind, int ranks, int per_host)
 {
-    uint16_t host_of[TRACE_RANKS_MAX];
-    uint16_t words[COLL_HOSTS_WORDS(TRACE_RANKS_MAX)];
-    coll_hosts hosts;
+    static uint16_t host_of[TRACE_RANKS_MAX];
+    static uint16_t words[COLL_HOSTS_WORDS(TRACE_RANKS_MAX)];
+    static coll_hosts hosts; /* the plan keeps it */
     coll_error error;
     for (int rank = 0; rank < ranks; rank++) {
         host_of[rank] = (uint16_t)(rank / per_host);
@@ -29,7 +29,6 @@ static bool run(coll_algorithm algorithm, coll_kind kind, int ranks, int per_hos
         fail_msg("%s, %s, %d ranks: %s", coll_algorithm_name(algorithm), coll_kind_name(kind),
                  ranks, error.message);
     }
-    played.plan.hosts = NULL; /* they end here */
     return coll_plan_is_canonical(&plan);
 }
 
@@ -194,6 +193,119 @@ static void rounds_are_as_many_as_promised(void **state)
     }
 }
 
+static int count_of(const char *text, const char *word)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+/* The number behind the next `before`. */
+static double attribute(const char **at, const char *before)
+{
+    char *end = NULL;
+    *at = strstr(*at, before);
+    assert_non_null(*at);
+    *at += strlen(before);
+    const double value = strtod(*at, &end);
+    assert_ptr_not_equal(end, *at);
+    return value;
+}
+
+/* Boxes of ranks lie in the picture, and none lies on another. */
+static void check_boxes(const char *svg)
+{
+    const char *at = strstr(svg, "<svg");
+    const double width = attribute(&at, " width=\"");
+    const double height = attribute(&at, " height=\"");
+    double boxes[TRACE_RANKS_MAX][4]; /* left, top, width, height */
+    int count = 0;
+    while ((at = strstr(at, "class=\"box\"")) != NULL) {
+        double *own = boxes[count];
+        assert_in_range(count, 0, TRACE_RANKS_MAX - 1);
+        own[0] = attribute(&at, " x=\"");
+        own[1] = attribute(&at, " y=\"");
+        own[2] = attribute(&at, " width=\"");
+        own[3] = attribute(&at, " height=\"");
+        assert_true(own[0] >= 0 && own[0] + own[2] <= width);
+        assert_true(own[1] >= 0 && own[1] + own[3] <= height);
+        for (int other = 0; other < count; other++) {
+            const double *its = boxes[other];
+            assert_true(own[0] >= its[0] + its[2] || its[0] >= own[0] + own[2] ||
+                        own[1] >= its[1] + its[3] || its[1] >= own[1] + own[3]);
+        }
+        count++;
+    }
+    assert_int_equal(count, played.plan.ranks);
+}
+
+/* Messages of one pair of ranks and one round count once. */
+static int count_moves(void)
+{
+    int count = 0;
+    for (int i = 0; i < played.message_count; i++) {
+        const trace_message *own = &played.messages[i];
+        bool known = false;
+        for (int j = 0; j < i; j++) {
+            const trace_message *other = &played.messages[j];
+            known = known || (other->from == own->from && other->to == own->to &&
+                              other->sent_round == own->sent_round);
+        }
+        count += !known;
+    }
+    return count;
+}
+
+static void check_drawn(void)
+{
+    base_buffer text = {0};
+    trace_draw(&played, NULL, &text);
+    assert_false(text.failed);
+    check_boxes(text.data);
+    assert_int_equal(count_of(text.data, "<animateTransform"), count_moves());
+    assert_int_equal(count_of(text.data, "<g "), count_of(text.data, "</g>"));
+    assert_int_equal(count_of(text.data, ">start</text>"), 1);
+    assert_int_equal(count_of(text.data, ">round "), played.round_count);
+    base_buffer_fini(&text);
+}
+
+static void every_trace_is_drawn(void **state)
+{
+    (void)state;
+    for (int kind = COLL_ALL_REDUCE; kind <= COLL_KIND_LAST; kind++) {
+        for (int a = COLL_ALGORITHM_RING;
+             coll_kind_has_plans((coll_kind)kind) && a <= COLL_ALGORITHM_LAST; a++) {
+            for (int ranks = 2; ranks <= TRACE_RANKS_MAX; ranks++) {
+                (void)run((coll_algorithm)a, (coll_kind)kind, ranks, ranks);
+                check_drawn();
+                (void)run((coll_algorithm)a, (coll_kind)kind, ranks, 2);
+                check_drawn();
+            }
+        }
+    }
+}
+
+/* Of two ranks: who has what at the end of the start and of each round, and when it gets it. */
+static void a_ring_of_two_is_drawn(void **state)
+{
+    (void)state;
+    base_buffer text = {0};
+    (void)run(COLL_ALGORITHM_RING, COLL_ALL_REDUCE, 2, 2);
+    trace_draw(&played, NULL, &text);
+    assert_false(text.failed);
+    /* start, round 0, round 1, of 2 s each and 2 s more */
+    assert_has(text.data, "values=\"visible;hidden\" keyTimes=\"0;0.25000\" dur=\"8s\"");
+    assert_has(text.data,
+               "values=\"hidden;visible;hidden\" keyTimes=\"0;0.25000;0.50000\" dur=\"8s\"");
+    assert_has(text.data, "values=\"hidden;visible\" keyTimes=\"0;0.50000\" dur=\"8s\"");
+    /* in the end four complete sums; in round 0 and before round 1's messages come, two of them */
+    assert_int_equal(count_of(text.data, "class=\"whole\""), 2 + 2 + 2);
+    assert_int_equal(count_of(text.data, "class=\"letters\""), 4);
+    base_buffer_fini(&text);
+}
+
 static void assert_printed(const char *expected)
 {
     char *text = NULL;
@@ -302,6 +414,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm_ends_complete),
+        cmocka_unit_test(every_trace_is_drawn),
+        cmocka_unit_test(a_ring_of_two_is_drawn),
         cmocka_unit_test(rounds_are_as_many_as_promised),
         cmocka_unit_test(the_ring_on_three_ranks),
         cmocka_unit_test(a_value_aside_is_in_brackets),
