@@ -307,11 +307,15 @@ static base_status write_page(const flight_page *page, const char *directory, co
     base_buffer text = {0};
     base_buffer_put(&text, "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\">"
                            "<meta name=\"viewport\" content=\"width=device-width\">"
-                           "<title>Flight records</title><style>");
+                           "<title>Flight records of ");
+    base_buffer_html(&text, launch_report_name(directory));
+    base_buffer_put(&text, " – Ringfence</title><style>");
     base_buffer_put(&text, CHART_STYLE);
     base_buffer_put(&text, LAUNCH_REPORT_STYLE);
     base_buffer_put(&text, "section{margin-top:16px;overflow-x:auto}td,th{text-align:left}"
-                           "</style><main><h1>Flight records</h1>");
+                           "</style><main><h1>Flight records of ");
+    base_buffer_html(&text, launch_report_name(directory));
+    base_buffer_put(&text, "</h1>");
     if (page->attempt > 0) {
         base_buffer_printf(&text, "<p>Attempt %d of the job</p>", page->attempt);
     }

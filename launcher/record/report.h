@@ -24,7 +24,10 @@ typedef struct launch_term {
     const char *meaning; /* ours: not escaped */
 } launch_term;
 
-/* The page up to the run's name, which is the last component of `out`, and how it ended. */
+/* A run's name: the last component of its directory. */
+const char *launch_report_name(const char *out);
+
+/* The page up to the run's name, and how it ended. */
 void launch_report_begin(base_buffer *text, const char *out, int exit_status);
 
 /* Ends the sentence and the paragraph that say what ran: where, and when. */

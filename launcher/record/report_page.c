@@ -10,8 +10,7 @@
 
 enum { SENTENCES_SHOWN = 3 }; /* of what a run shows; the others are folded */
 
-/* The last component of a path, which names the run. */
-static const char *name_of(const char *out)
+const char *launch_report_name(const char *out)
 {
     const char *slash = strrchr(out, '/');
     return slash != NULL && slash[1] != '\0' ? slash + 1 : out;
@@ -22,12 +21,12 @@ void launch_report_begin(base_buffer *text, const char *out, int exit_status)
     base_buffer_put(text, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
                           "<title>");
-    base_buffer_html(text, name_of(out));
+    base_buffer_html(text, launch_report_name(out));
     base_buffer_put(text, " – Ringfence</title><style>");
     base_buffer_put(text, CHART_STYLE);
     base_buffer_put(text, LAUNCH_REPORT_STYLE);
     base_buffer_put(text, "</style></head>\n<body><main>\n<div class=\"head\"><h1>");
-    base_buffer_html(text, name_of(out));
+    base_buffer_html(text, launch_report_name(out));
     base_buffer_printf(text, "</h1><span class=\"pill %s\">", exit_status == 0 ? "good" : "bad");
     if (exit_status == 0) {
         base_buffer_put(text, "finished");

@@ -63,7 +63,7 @@ static void say_buckets(const launch_trace *trace, int ranks, base_buffer *text)
     }
     if (least.buckets == 1 && least.buckets_early == 0) {
         base_buffer_put(text, "The one exchange of gradients ended after backward.");
-    } else if (ranks == 1 || least.buckets_early == 0) {
+    } else if (least.buckets_early == 0) {
         base_buffer_printf(text,
                            "On rank %d, %d of %d buckets&rsquo; exchanges had ended before "
                            "backward did.",
@@ -241,9 +241,9 @@ void launch_trace_say(const proto_job *job, const launch_trace *trace, base_buff
     const int ranks = (int)job->job.world_size;
     if (mode->pipelined) {
         say_idle(trace, ranks, text);
-    } else if (mode->trains) {
+    } else if (mode->trains && ranks > 1) {
         say_buckets(trace, ranks, text);
-    } else {
+    } else if (!mode->trains) {
         say_shares(trace, ranks, text);
     }
     say_waiting(trace, ranks, text);

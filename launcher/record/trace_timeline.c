@@ -374,9 +374,12 @@ void launch_trace_timeline(const proto_job *job, const launch_trace *trace, base
     }
     base_buffer_printf(text,
                        "<section><h2>One step</h2><p class=\"hintline\">Step %" PRId64
-                       ", of median length among the last %d. Each rank has a lane of what it did, "
-                       "and below it what was exchanged meanwhile. ",
-                       of->trace->step, of->trace->steps);
+                       ", of median length among the last %d. %s",
+                       of->trace->step, of->trace->steps,
+                       job->job.world_size == 1
+                           ? "The lane has what the rank did. "
+                           : "Each rank has a lane of what it did, and below it what was "
+                             "exchanged meanwhile. ");
     launch_trace_say(job, trace, text);
     base_buffer_put(text, "</p>\n");
     put_key(trace, text);

@@ -83,6 +83,11 @@ static base_status learn_merges(const rank_learn_options *options, rank_bpe_pair
     rank_piece_table table = {.piece_count = 0};
     rank_learner *learner = NULL;
     base_status status = count_texts(options, &table, reterr);
+    if (status == BASE_OK && table.text_bytes == 0) {
+        status =
+            base_fail(reterr, BASE_ERR_INVALID, "there is no text in %s%s", options->text_paths[0],
+                      options->text_count > 1 ? ", nor in the other files" : "");
+    }
     if (status == BASE_OK) {
         status = rank_learner_create(&table, &learner, reterr);
     }

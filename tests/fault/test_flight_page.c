@@ -115,6 +115,8 @@ static void the_page_says_of_which_attempt_it_is(void **state)
     assert_int_equal(access(test_directory_path(&directory, "flight-rank-0.json"), F_OK), 0);
     assert_ok(launch_flight_write(directory.path, second, 2, 2, "because", &error), &error);
     void *page = test_file_read(test_directory_path(&directory, "flight.html"), NULL);
+    assert_non_null(strstr(page, "<h1>Flight records of "));
+    assert_non_null(strstr(page, strrchr(directory.path, '/') + 1));
     assert_non_null(strstr(page, "Attempt 2 of the job"));
     assert_int_equal(access(test_directory_path(&directory, "flight-rank-0.json"), F_OK), -1);
     assert_int_equal(access(test_directory_path(&directory, "flight-rank-1.json"), F_OK), 0);

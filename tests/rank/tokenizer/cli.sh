@@ -50,6 +50,7 @@ refused 1 "directory" --vocab-size 300 --out t.json made
 printf '{"text": "a"}\n{"text": 1}\n' >bad.jsonl
 refused 1 'bad.jsonl:2: "text" is not a string' --vocab-size 300 --out t.json text.txt bad.jsonl
 refused 1 "made" --vocab-size 300 --out made text.txt
+refused 1 "there is no text in /dev/null, nor in the other files" --vocab-size 257 --out t.json /dev/null /dev/null
 refused 1 "--vocab-size can be at most" --vocab-size 4000 --out t.json text.txt
 [ ! -e t.json ] || fail "a refused run left a file"
 most=$(grep -oE '[0-9]+$' err)
