@@ -24,7 +24,7 @@ END
 cat >bin/ninja <<'END'
 #!/bin/sh
 case "$*" in
-*' -t targets all') printf '%s: phony\n' all test-one test-one-more fuzz-one ringfence_share ;;
+*' -t targets all') printf '%s: LINK\n' bin/tool tests/bin/test-one tests/bin/test-one-more tests/bin/fuzz-one ;;
 *' build.ninja') ;;
 *) shift 2; echo "ninja $*" >>notes ;;
 esac
@@ -33,9 +33,20 @@ cat >bin/ctest <<'END'
 #!/bin/sh
 case " $* " in
 *' -N '*)
-    for name in one one-more fuzz-one script; do
-        echo "$name" | grep -q "$(echo "$*" | sed 's/.*-R //; s/ .*//')" && echo "  Test #1: $name"
-    done ;;
+    pattern=$(echo "$*" | sed 's/.* -[RL] //; s/ .*//')
+    build=$PWD/build/dev
+    while read -r name command; do
+        echo "$name" | grep -q "$pattern" || continue
+        printf '7: Test command: %s\n7: Working Directory: %s/tests\n  Test #7: %s\n' "$command" "$build" "$name"
+    done <<TESTS
+one $build/tests/bin/test-one
+one-more $build/tests/bin/test-one-more "a word"
+fuzz-one $build/tests/bin/fuzz-one
+script-of-tool /bin/sh "$PWD/tool.sh" "$build/bin/tool"
+script-of-all /bin/sh "$PWD/all.sh" "$build/bin"
+script-of-build /bin/sh "$PWD/all.sh" "$build"
+TESTS
+    ;;
 *) shift 2; echo "ctest $*" >>notes ;;
 esac
 exit 0
@@ -60,11 +71,13 @@ notes() {
 }
 notes 'ninja ;ctest -LE slow|docker' test
 notes 'ninja ;ctest -LE slow|docker' test dev
-notes 'ninja test-one-more ringfence_share;ctest -R one-more' test one-more
-notes 'ninja test-one-more ringfence_share;ctest -R one-more -V' test dev one-more -V
-notes 'ninja test-one test-one-more fuzz-one ringfence_share;ctest -R one' test -R one
-notes 'ninja ;ctest -R script' test script
-notes 'ninja ;ctest -L unit' test -L unit
+notes 'ninja tests/bin/test-one-more ringfence_share;ctest -R one-more' test one-more
+notes 'ninja tests/bin/test-one-more ringfence_share;ctest -R one-more -V' test dev one-more -V
+notes 'ninja tests/bin/test-one tests/bin/test-one-more tests/bin/fuzz-one ringfence_share;ctest -R one' test -R one
+notes 'ninja bin/tool ringfence_share;ctest -R of-tool' test of-tool
+notes 'ninja ;ctest -R of-all' test of-all
+notes 'ninja ;ctest -R of-build' test of-build
+notes 'ninja tests/bin/fuzz-one ringfence_share;ctest -L fuzz' test -L fuzz
 # a name that no test has is said before anything is built
 rm notes
 if ./dev test typo >said 2>&1 || [ -e notes ] || ! grep -q 'ctest -R typo: there is no such test' said; then
