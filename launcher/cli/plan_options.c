@@ -10,6 +10,7 @@
 #include "budget/codings.h"
 #include "cli/plan_checkpoint.h"
 #include "pipeline/picture.h"
+#include "plan/muon.h"
 #include "proto/limits.h"
 
 enum {
@@ -113,6 +114,9 @@ static const base_field rows[] = {
      .value = "STAGE",
      .help = "of training: what replicas shard: 0: nothing; 1: AdamW's moments; 2: gradients too; "
              "3: parameters too"},
+    {OWN(ENUM, ask.optimizer), .name_of = proto_optimizer_name, .option = "optimizer",
+     .value = "NAME",
+     .help = "of training: adamw, or muon of the blocks' matrices and AdamW of all else"},
     {COUNT(ask.local_steps), .option = "local-steps", .value = "H",
      .help = "of training: replicas take H steps alone, and then exchange what they have changed "
              "(1: gradients in each step)"},
@@ -336,6 +340,7 @@ static base_status check_used(const launch_plan_options *options, base_error *re
                               : options->ask.recompute            ? "recompute"
                               : options->ask.zero != 0            ? "zero"
                               : options->ask.local_steps > 1      ? "local-steps"
+                              : launch_plans_muon(&options->ask)  ? "optimizer"
                               : options->ask.adapters.rank > 0    ? "lora"
                               : options->layout.context_ranks > 1 ? "context-ranks"
                               : options->layout.expert_ranks > 1  ? "expert-ranks"

@@ -5,33 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LINEARS_MAX = 8, NAMES_BYTES = 128, NUMBER_OPERATIONS = 2 };
-
-/* A linear layer of a block. */
-typedef struct linear {
-    const char *name;
-    int64_t in;
-    int64_t out;
-} linear;
-
-/* The layers of a block; one without a name ends them. */
-static void list_linears(const launch_model *model, linear linears[LINEARS_MAX])
-{
-    const int64_t width = model->width;
-    const int64_t queries = launch_model_queries(model);
-    const int64_t keys = launch_model_keys(model);
-    const linear of_gpt2[LINEARS_MAX] = {{"attn.c_attn", width, queries + 2 * keys},
-                                         {"attn.c_proj", queries, width},
-                                         {"mlp.c_fc", width, model->hidden},
-                                         {"mlp.c_proj", model->hidden, width}};
-    const linear of_llama[LINEARS_MAX] = {
-        {"self_attn.q_proj", width, queries},    {"self_attn.k_proj", width, keys},
-        {"self_attn.v_proj", width, keys},       {"self_attn.o_proj", queries, width},
-        {"mlp.gate_proj", width, model->hidden}, {"mlp.up_proj", width, model->hidden},
-        {"mlp.down_proj", model->hidden, width},
-    };
-    memcpy(linears, model->gated ? of_llama : of_gpt2, sizeof of_gpt2);
-}
+enum { NAMES_BYTES = 128, NUMBER_OPERATIONS = 2 };
 
 /* Whether `name` means the layer: it is the layer's, or its last parts. */
 static bool means(const char *name, size_t length, const char *layer)
@@ -41,12 +15,14 @@ static bool means(const char *name, size_t length, const char *layer)
            (whole == length || layer[whole - length - 1] == '.');
 }
 
-static base_status refuse(const linear *linears, const char *name, size_t length,
+static base_status refuse(const launch_model *model, const char *name, size_t length,
                           base_error *reterr)
 {
+    launch_matrix linears[LAUNCH_MATRICES_MAX];
+    const int count = launch_model_matrices(model, linears);
     char known[NAMES_BYTES] = "";
     size_t used = 0;
-    for (int i = 0; linears[i].name != NULL && used < sizeof known; i++) {
+    for (int i = 0; i < count && used < sizeof known; i++) {
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? "," : "",
                                  linears[i].name);
     }
@@ -59,23 +35,23 @@ base_status launch_adapters_choose(const launch_model *model, int64_t rank, cons
                                    launch_adapters *adapters, base_error *reterr)
 {
     static const char all[] = "all-linear";
-    linear linears[LINEARS_MAX];
-    bool chosen[LINEARS_MAX] = {false};
+    launch_matrix linears[LAUNCH_MATRICES_MAX];
+    bool chosen[LAUNCH_MATRICES_MAX] = {false};
+    const int count = launch_model_matrices(model, linears);
     const char *at = targets[0] != '\0' ? targets : model->gated ? "q_proj,v_proj" : "c_attn";
     *adapters = (launch_adapters){.rank = rank};
-    list_linears(model, linears);
     for (bool ends = false; !ends;) {
         const size_t length = strcspn(at, ",");
         const bool every = length == strlen(all) && memcmp(at, all, length) == 0;
         bool found = false;
-        for (int i = 0; linears[i].name != NULL; i++) {
+        for (int i = 0; i < count; i++) {
             const bool meant = every || means(at, length, linears[i].name);
             adapters->columns += meant && !chosen[i] ? linears[i].in + linears[i].out : 0;
             chosen[i] = chosen[i] || meant;
             found = found || meant;
         }
         if (!found) {
-            return refuse(linears, at, length, reterr);
+            return refuse(model, at, length, reterr);
         }
         ends = at[length] == '\0';
         at += length + 1;

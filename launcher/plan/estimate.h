@@ -18,7 +18,8 @@ typedef struct launch_ask {
     int64_t zero;   /* of training: what replicas shard, as of --zero: 0 to PROTO_ZERO_PARAMETERS */
     int64_t
         local_steps; /* of training: of each replica alone, between two exchanges; 0 and 1: none is */
-    launch_adapters adapters; /* of training: with a rank, of a model that is frozen beside them */
+    proto_optimizer optimizer; /* of training */
+    launch_adapters adapters;  /* of training: with a rank, of a model that is frozen beside them */
     proto_precision precision;
     proto_weights weights;    /* of decoding: matrices are of the precision, or in blocks */
     double efficiency;        /* share of the peak that products reach */
@@ -98,7 +99,8 @@ typedef struct launch_estimate {
     double gradients_s;         /* adding up the replicas' gradients */
     double gradients_exposed_s; /* what backward does not hide of it */
     double optimizer_s;
-    double parameters_s;         /* gathering what ZeRO has sharded */
+    double newton_schulz_s;      /* of that: the products of Muon */
+    double parameters_s;         /* gathering what ZeRO has sharded, or Muon has shared out */
     double parameters_exposed_s; /* what computing does not hide of it */
     double step_s;
 } launch_estimate;
@@ -118,7 +120,7 @@ int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout);
 int64_t launch_ask_local_steps(const launch_ask *ask);
 
 /* The highest stage that it can have: 1 where stages of layers follow each other, where ranks share out experts, and of
- * adapters. */
+ * adapters; none with Muon. */
 int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout);
 
 /* BASE_ERR_INVALID: the model cannot be laid out so; the message says what it divides by. */

@@ -166,13 +166,15 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
 {
     const launch_estimate *best = &plan->found->estimates[0];
     json_t *root = json_pack(
-        "{s:o, s:o, s:s, s:s, s:o, s:I, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
-        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o, s:o, "
+        "{s:o, s:o, s:s, s:s, s:o, s:s, s:I, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
+        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o, "
+        "s:o, "
         "s:i, "
         "s:o}",
         "model", model_json(plan), "lora", adapters_json(plan), "weight_type",
         weight_type(plan->ask), "device", plan->device_name, "layout", layout_json(&best->layout),
-        "zero", (json_int_t)launch_layout_zero(plan->ask, &best->layout), "local_steps",
+        "optimizer", proto_optimizer_name((int)plan->ask->optimizer), "zero",
+        (json_int_t)launch_layout_zero(plan->ask, &best->layout), "local_steps",
         (json_int_t)launch_ask_local_steps(plan->ask), "recompute", plan->ask->recompute,
         "memory_bytes", best->total_bytes, "fits", best->fits, "fits_with", ways_json(best),
         "tokens_per_step", best->tokens, "stage", best->stage, "memory", memory_json(best), "bill",
@@ -181,9 +183,10 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
         best->tensor_s, "context_exchanges_s", best->context_s, "expert_exchanges_s",
         best->expert_s, "waiting_s", best->waiting_s, "gradients_s", best->gradients_s,
         "gradients_exposed_s", best->gradients_exposed_s, "optimizer_s", best->optimizer_s,
-        "parameters_s", best->parameters_s, "parameters_exposed_s", best->parameters_exposed_s,
-        "step_s", best->step_s, "cost_usd", cost_json(plan), "authorize", reserve_json(plan),
-        "on_cpus", on_cpus_json(plan, &best->layout), "layouts", layouts_json(plan), "left_out",
+        "newton_schulz_s", best->newton_schulz_s, "parameters_s", best->parameters_s,
+        "parameters_exposed_s", best->parameters_exposed_s, "step_s", best->step_s, "cost_usd",
+        cost_json(plan), "authorize", reserve_json(plan), "on_cpus",
+        on_cpus_json(plan, &best->layout), "layouts", layouts_json(plan), "left_out",
         plan->found->left_out, "left_out_first", left_out_json(plan->found));
     const bool written = root != NULL && json_dumpf(root, stream, JSON_INDENT(2)) == 0;
     json_decref(root);

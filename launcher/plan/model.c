@@ -3,6 +3,7 @@
 #include "plan/model.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "proto/pipeline.h"
 
@@ -159,6 +160,30 @@ int64_t launch_model_keys(const launch_model *model)
 int64_t launch_model_key_copies(const launch_model *model, int tensor)
 {
     return tensor > model->kv_heads ? tensor / model->kv_heads : 1;
+}
+
+int launch_model_matrices(const launch_model *model, launch_matrix matrices[LAUNCH_MATRICES_MAX])
+{
+    const int64_t width = model->width;
+    const int64_t queries = launch_model_queries(model);
+    const int64_t keys = launch_model_keys(model);
+    const int64_t mlps = model->experts > 0 ? model->experts : 1;
+    const launch_matrix of_gpt2[] = {{"attn.c_attn", width, queries + 2 * keys, 1},
+                                     {"attn.c_proj", queries, width, 1},
+                                     {"mlp.c_fc", width, model->hidden, 1},
+                                     {"mlp.c_proj", model->hidden, width, 1}};
+    const launch_matrix of_llama[LAUNCH_MATRICES_MAX] = {
+        {"self_attn.q_proj", width, queries, 1},       {"self_attn.k_proj", width, keys, 1},
+        {"self_attn.v_proj", width, keys, 1},          {"self_attn.o_proj", queries, width, 1},
+        {"mlp.gate_proj", width, model->hidden, mlps}, {"mlp.up_proj", width, model->hidden, mlps},
+        {"mlp.down_proj", model->hidden, width, mlps}, {"mlp.gate", width, model->experts, 1},
+    };
+    if (!model->gated) {
+        memcpy(matrices, of_gpt2, sizeof of_gpt2);
+        return sizeof of_gpt2 / sizeof of_gpt2[0];
+    }
+    memcpy(matrices, of_llama, sizeof of_llama);
+    return LAUNCH_MATRICES_MAX - (model->experts > 0 ? 0 : 1);
 }
 
 /* Of an MLP's matrices. */

@@ -60,6 +60,19 @@ int64_t launch_model_keys(const launch_model *model);
  * which they can be in decoding. */
 int64_t launch_model_key_copies(const launch_model *model, int tensor);
 
+/* A linear layer of a block, by its name, and how many of its kind a block has: as many as experts, or 1. */
+typedef struct launch_matrix {
+    const char *name;
+    int64_t in;
+    int64_t out;
+    int64_t count;
+} launch_matrix;
+
+enum { LAUNCH_MATRICES_MAX = 8 };
+
+/* Those of a block, in the order of its parameters. Returns how many kinds there are. */
+int launch_model_matrices(const launch_model *model, launch_matrix matrices[LAUNCH_MATRICES_MAX]);
+
 /* How many tokens each token of a sequence attends to, in the mean of all its tokens and of all layers. */
 double launch_model_seen(const launch_model *model);
 

@@ -52,6 +52,7 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     job.train.batch = ask->batch;
     job.train.micro_batches = ask->global_batch / (layout->data * ask->batch);
     job.train.recompute = ask->recompute;
+    job.train.optimizer = ask->optimizer;
     job.lora.rank = ask->adapters.rank;
     (void)snprintf(job.lora.targets, sizeof job.lora.targets, "%s", plan->lora_targets);
     job.parallel.zero = launch_layout_zero(ask, layout);
@@ -126,6 +127,9 @@ bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, b
     put_model(plan, text);
     base_buffer_printf(text, " --batch %" PRId64 " --micro-batches %" PRId64, job.train.batch,
                        job.train.micro_batches);
+    if (job.train.optimizer != PROTO_OPTIMIZER_ADAMW) {
+        base_buffer_printf(text, " --optimizer %s", proto_optimizer_name((int)job.train.optimizer));
+    }
     if (job.parallel.zero > 0) {
         base_buffer_printf(text, " --zero %" PRId64, launch_layout_zero(plan->ask, layout));
     }

@@ -4,6 +4,7 @@
 
 #include "budget/money.h"
 #include "pipeline/picture.h"
+#include "plan/muon.h"
 #include "plan/plan.h"
 
 enum {
@@ -165,11 +166,13 @@ static void print_head(const launch_plan *plan, FILE *stream)
             ask->weights == PROTO_WEIGHTS_CHECKPOINT ? "" : proto_weights_name((int)ask->weights));
     } else {
         const char *with = flags(launch_layout_zero(ask, layout), ask->recompute, with_text);
+        const char *muon = launch_plans_muon(ask) ? "--optimizer muon" : "";
         (void)fprintf(stream,
                       "step      %.0f tokens: on each replica %d micro-batches of %" PRId64
-                      " x %" PRId64 "%s%s\n",
+                      " x %" PRId64 "%s%s%s%s\n",
                       best->tokens, best->run.pipeline.micro_batches, ask->batch, model->context,
-                      with[0] != '\0' ? ", with " : "", with);
+                      with[0] != '\0' || muon[0] != '\0' ? ", with " : "", with,
+                      with[0] != '\0' && muon[0] != '\0' ? " " : "", muon);
         print_rounds(ask, stream);
     }
 }
@@ -357,6 +360,7 @@ static void print_times(const launch_plan *plan, FILE *stream)
     print_share("bubble, and sends", best->waiting_s, best->step_s, stream);
     print_share("gradients, not hidden", best->gradients_exposed_s, best->step_s, stream);
     print_share("optimizer", best->optimizer_s, best->step_s, stream);
+    print_share("  of it Newton-Schulz", best->newton_schulz_s, best->step_s, stream);
     print_share("parameters, not hidden", best->parameters_exposed_s, best->step_s, stream);
     (void)fprintf(stream, "  %-24s %10s          %.0f tokens/s\n", "together",
                   seconds(best->step_s, text), best->tokens / best->step_s);

@@ -3,6 +3,7 @@
 
 #include "plan/bill.h"
 #include "plan/experts.h"
+#include "plan/muon.h"
 #include "plan/step.h"
 #include "plan/times.h"
 #include "plan/work.h"
@@ -161,7 +162,8 @@ void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
             [LAUNCH_MEMORY_OPTIMIZER] =
                 MOMENT_BYTES *
                     launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.trained, own.apart) +
-                (launch_ask_local_steps(ask) > 1 ? OUTER_BYTES * own.trained : 0),
+                (launch_ask_local_steps(ask) > 1 ? OUTER_BYTES * own.trained : 0) +
+                launch_muon_room_bytes(ask),
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
             [LAUNCH_MEMORY_WORK] = work_bytes(ask, layout, &own),
         };
@@ -383,6 +385,7 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     /* parameters, gradient, both moments */
     made->optimizer_s = launch_reading_s(
         ask, 28 * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, trained, slowest->apart));
+    launch_muon_bill(ask, made, (int64_t)layers);
     if (launch_ask_local_steps(ask) > 1) {
         made->optimizer_s +=
             launch_reading_s(ask, OUTER_MOVED * trained) / (double)ask->local_steps;

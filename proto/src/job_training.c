@@ -66,9 +66,7 @@ static base_status check_optimizer(const proto_job *job, base_error *reterr)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (others[i].given) {
             return base_fail(reterr, BASE_ERR_INVALID,
-                             "train.optimizer muon goes with modes that train on CPUs (ddp-cpu, "
-                             "pp-cpu) and ranks that have whole matrices, not with %s",
-                             others[i].what);
+                             "train.optimizer " PROTO_MUON_GOES_WITH " %s", others[i].what);
         }
     }
     return BASE_OK;

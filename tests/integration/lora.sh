@@ -80,7 +80,7 @@ for model in gpt2 qwen3; do
         # shellcheck disable=SC2086
         launcher plan --json --precision float32 --checkpoint $model --ranks $ranks --data $ranks --batch 2 --global-batch 8 \
             --zero $zero $lora >plan.json 2>err || fail "plan of $model-$out: $(cat err)"
-        figure() { tr -d ' \n' <plan.json | grep -oE "$1[0-9]*" | head -n 1 | grep -oE '[0-9]*$'; }
+        figure() { tr -d ' \n' <plan.json | grep -oE "$1[0-9]+" | head -n 1 | grep -oE '[0-9]*$'; }
         grep -q "\"on_cpus\": \"launcher --mode ddp-cpu .* $lora\"" plan.json || fail "plan of $model-$out names another command: $(cat plan.json)"
         [ "$(figure '"weights":')" = "$(of_record $model-$out parameters)" ] || fail "plan of $model-$out: $(cat plan.json)"
         [ "$(figure '"optimizer":')" = "$(of_record $model-$out moments)" ] || fail "plan of $model-$out: $(cat plan.json)"

@@ -1,6 +1,8 @@
 /* Trainings with --optimizer muon: the same bits however many ranks share out the matrices and in parts, what the
- * record says of it, and where it is refused. */
+ * record says of it, what `launcher plan` says before, and where it is refused. */
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "training.h"
 
@@ -87,6 +89,108 @@ static void the_record_says_it(void **state)
     free(files[1]);
 }
 
+static double real_of(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key));
+}
+
+/* What `launcher plan` says of the model that the run has trained, which the caller frees. */
+static json_t *plan_of(const training_run *run, const char *ranks)
+{
+    static test_program program;
+    test_program_start(&program,
+                       FLAGS(LAUNCHER_PATH, "plan", "--checkpoint", run->out, "--ranks", ranks,
+                             "--data", ranks, "--batch", "2", "--global-batch", "24", "--context",
+                             "64", "--precision", "float32", "--optimizer", "muon", "--json"),
+                       NULL);
+    assert_int_equal(test_program_wait(&program), 0);
+    json_t *plan = json_loads(program.text[TEST_STDOUT], JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(plan);
+    return plan;
+}
+
+/* Memory as planned by the job's ranks, as they have it, and as `launcher plan` says; and the same of what they
+ * exchange, but for so many bytes of losses and counts. */
+static void assert_planned(const training_run *run, const char *ranks, double sums_bytes)
+{
+    json_t *plan = plan_of(run, ranks);
+    json_t *manifest = training_manifest(run);
+    const json_t *list = json_object_get(manifest, "ranks");
+    const double optimizer = real_of(json_object_get(plan, "memory"), "optimizer");
+    const json_t *matrices = training_row(plan, "bill", "what", "matrices");
+    const json_t *gradients = training_row(plan, "bill", "what", "gradients");
+    assert_string_equal(json_string_value(json_object_get(plan, "optimizer")), "muon");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *rank = json_array_get(list, i);
+        const json_t *moments = training_row(rank, "state", "purpose", "moments");
+        const json_t *gathers = training_row(rank, "exchanges", "kind", "all_gather");
+        const json_t *sums = training_row(rank, "exchanges", "kind", "all_reduce");
+        assert_true(real_of(moments, "planned_bytes") == optimizer);
+        assert_true(real_of(moments, "allocated_bytes") == optimizer);
+        assert_true(real_of(gathers, "calls") == 1 && real_of(matrices, "times") == 1);
+        assert_true(real_of(gathers, "bytes") == real_of(matrices, "payload_bytes"));
+        assert_true(real_of(sums, "bytes") - sums_bytes ==
+                    real_of(gradients, "times") * real_of(gradients, "payload_bytes"));
+    }
+    json_decref(manifest);
+    json_decref(plan);
+}
+
+/* Llamas whose blocks end with a matrix, with norms of heads, or have biases between matrices. */
+static const char *draw(const char *type)
+{
+    static test_program program;
+    static char out[BASE_PATH_BYTES];
+    char config[512];
+    (void)snprintf(config, sizeof config,
+                   "{\"model_type\": \"%s\", \"vocab_size\": 512, \"hidden_size\": 40, "
+                   "\"intermediate_size\": 72, \"num_hidden_layers\": 2, "
+                   "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 10, "
+                   "\"rms_norm_eps\": 1e-6, \"max_position_embeddings\": 64, "
+                   "\"hidden_act\": \"silu\", \"tie_word_embeddings\": true}",
+                   type);
+    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, type), 0700), 0);
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s/config.json", type);
+    test_directory_put(&test_shared_directory, name, config);
+    char like[BASE_PATH_BYTES];
+    (void)snprintf(like, sizeof like, "%s", test_directory_path(&test_shared_directory, type));
+    (void)snprintf(out, sizeof out, "%s-drawn", like);
+    test_program_start(&program, FLAGS(RANDOM_CHECKPOINT_PATH, out, TOKENIZER_PATH, "--like", like),
+                       NULL);
+    assert_int_equal(test_program_wait(&program), 0);
+    return out;
+}
+
+static void the_plan_has_what_jobs_have(void **state)
+{
+    (void)state;
+    enum { SUMS = 32, SUMS_OF_EXPERTS = 40 + 8 * 4 * 3 /* and the loads of each in each layer */ };
+    static const char *const llamas[] = {"llama", "qwen2", "qwen3"};
+    training_expect(&one, &test_shared_directory, "planned", 0,
+                    FLAGS("--ranks", "2", "--steps", "2", SHAPE));
+    assert_planned(&one, "2", SUMS);
+    training_expect(&one, &test_shared_directory, "planned-experts", 0,
+                    FLAGS("--ranks", "2", "--steps", "2", "--experts", "4", SHAPE));
+    assert_planned(&one, "2", SUMS_OF_EXPERTS);
+    for (size_t i = 0; i < sizeof llamas / sizeof llamas[0]; i++) {
+        training_expect(&one, &test_shared_directory, "planned-llama", 0,
+                        FLAGS("--ranks", "3", "--steps", "2", "--width", "40", "--layers", "2",
+                              "--heads", "4", "--checkpoint", draw(llamas[i]), MUON));
+        assert_planned(&one, "3", SUMS);
+    }
+}
+
+/* One layer has four matrices, so some of eight ranks have nothing to update. */
+static void ranks_may_be_more_than_matrices(void **state)
+{
+    (void)state;
+    training_expect(&one, &test_shared_directory, "few", 0,
+                    FLAGS("--ranks", "1", "--micro-batches", "8", MUON));
+    training_expect(&two, &test_shared_directory, "many", 0, FLAGS("--ranks", "8", MUON));
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -113,6 +217,8 @@ int main(void)
         cmocka_unit_test(local_steps_share_nothing_out),
         cmocka_unit_test(a_training_in_parts_has_the_bits_of_the_whole),
         cmocka_unit_test(the_record_says_it),
+        cmocka_unit_test(the_plan_has_what_jobs_have),
+        cmocka_unit_test(ranks_may_be_more_than_matrices),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);

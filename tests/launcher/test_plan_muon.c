@@ -1,0 +1,238 @@
+/* `launcher plan --optimizer muon`: its room, its products, what ranks share out and gather, as sums done by hand; and
+ * what it does not go with. `ctest -R training-muon` compares with a job's record. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "plan_case.h"
+#include "plan_run.h"
+
+/* Of minigpt: two layers, each with a norm before its matrices and a bias behind them. */
+static const double PARAMS = 470528;
+static const double WIDTH = 128;
+static const double LAYER = 12 * 128 * 128 + 13 * 128;
+static const double MATRICES = 2 * 12 * 128 * 128;
+/* Multiplications of an iteration, in cubes of the width: 7 and 3 of attention's matrices, 9 of each of the MLP's */
+static const double CUBES = 2 * (7 + 3 + 9 + 9);
+
+static launch_ask ask_muon(const launch_model *model)
+{
+    launch_ask ask = ask_of(model);
+    ask.optimizer = PROTO_OPTIMIZER_MUON;
+    return ask;
+}
+
+static launch_estimate figures_of(const launch_ask *ask, int64_t data, int64_t pipeline)
+{
+    launch_estimate made = estimate_of(ask, data, 1, pipeline);
+    launch_estimate_fini(&made);
+    return made;
+}
+
+/* Moments of all parameters, twice a matrix of the MLP, twice a square of the width, and a packed matrix. */
+static void memory_has_the_room_of_the_largest_matrix(void **state)
+{
+    (void)state;
+    const launch_ask ask = ask_muon(model_of("minigpt"));
+    const launch_estimate made = figures_of(&ask, 4, 1);
+    const double room = 4 * (2 * 4 + 2 + 4) * WIDTH * WIDTH + 8;
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] == 8 * PARAMS + room);
+    launch_ask plain = ask;
+    plain.optimizer = PROTO_OPTIMIZER_ADAMW;
+    const launch_estimate adamw = figures_of(&plain, 4, 1);
+    assert_true(adamw.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] == 8 * PARAMS);
+    assert_true(adamw.newton_schulz_s == 0 && adamw.row_count == 1 && adamw.parameters_s == 0);
+    assert_true(made.total_bytes == adamw.total_bytes + room);
+}
+
+/* --zero is no way to fit, as it is with AdamW. */
+static void what_does_not_fit_needs_recompute(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_muon(model_of("minigpt"));
+    const double total_bytes = figures_of(&ask, 4, 1).total_bytes;
+    ask.device.memory_bytes = total_bytes - 1;
+    const launch_estimate made = figures_of(&ask, 4, 1);
+    assert_false(made.fits);
+    assert_int_equal(made.way_count, 1);
+    assert_true(made.ways[0].zero == 0 && made.ways[0].recompute);
+}
+
+/* Panels of packed matrices have 32 columns, so a matrix of 40 takes the room of 64. */
+static void packed_matrices_have_whole_panels(void **state)
+{
+    (void)state;
+    const launch_model narrow = launch_model_gpt2(1, 40, 2, 512, 64);
+    const launch_ask ask = ask_muon(&narrow);
+    const launch_estimate made = figures_of(&ask, 1, 1);
+    const double room = 4 * (2 * 160 * 40 + 2 * 40 * 40 + 160 * 64) + 8;
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] ==
+                8 * (double)launch_model_params(&narrow) + room);
+}
+
+/* 15 products at the planned efficiency, and 28 bytes of each parameter as AdamW has them. */
+static void one_rank_updates_all(void **state)
+{
+    (void)state;
+    const launch_ask ask = ask_muon(model_of("minigpt"));
+    const launch_estimate made = figures_of(&ask, 1, 1);
+    assert_true(is_close(made.newton_schulz_s, 10 * CUBES * WIDTH * WIDTH * WIDTH / 0.5e12));
+    assert_true(is_close(made.optimizer_s, made.newton_schulz_s + 28 * PARAMS / 1e12));
+    assert_int_equal(made.row_count, 0);
+    assert_true(made.parameters_s == 0);
+}
+
+/* Of four ranks, two have the MLP's matrices of a layer each: 18 of 56 cubes, and a third of the elements. Of forty,
+ * none has more than a matrix. All ranks have the momentum of all matrices. */
+static void ranks_share_whole_matrices(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t ranks;
+        double cubes, squares; /* of the rank with most */
+    } cases[] = {{4, 18, 8}, {40, 9, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        launch_ask ask = ask_muon(model_of("minigpt"));
+        ask.global_batch = ask.batch * cases[i].ranks;
+        ask.device.host_ranks = 40;
+        const launch_estimate made = figures_of(&ask, cases[i].ranks, 1);
+        const double products_s = 10 * cases[i].cubes * WIDTH * WIDTH * WIDTH / 0.5e12;
+        const double moved =
+            28 * (PARAMS - MATRICES) + 12 * MATRICES + 16 * cases[i].squares * WIDTH * WIDTH;
+        assert_true(is_close(made.newton_schulz_s, products_s));
+        assert_true(is_close(made.optimizer_s, products_s + moved / 1e12));
+    }
+}
+
+/* From the first matrix to the end of the last one, and nothing hides it. */
+static void what_ranks_update_is_gathered(void **state)
+{
+    (void)state;
+    const launch_ask ask = ask_muon(model_of("minigpt"));
+    const launch_estimate made = figures_of(&ask, 4, 1);
+    const launch_bill_row *row = row_of(&made, "matrices");
+    const double bytes = 4 * (2 * LAYER - 3 * WIDTH);
+    assert_non_null(row);
+    assert_string_equal(row->operation, "all_gather");
+    assert_int_equal(row->ranks, 4);
+    assert_true(row->times == 1 && row->payload_bytes == bytes);
+    assert_true(is_close(row->sent_bytes, bytes * 3 / 4));
+    assert_true(is_close(row->took_s, 3 * 0.5e-6 + bytes * 3 / 4 / 1e9));
+    assert_true(made.parameters_s == row->took_s && made.parameters_exposed_s == row->took_s);
+    assert_int_equal(made.row_count, 2);
+    const double sum = made.compute_s + made.merge_s + made.gradients_exposed_s + made.optimizer_s +
+                       made.parameters_exposed_s;
+    assert_true(fabs(made.step_s - sum) < 1e-8);
+    /* ranks that share the tokens of a batch have the same matrices */
+    launch_estimate shared =
+        estimate_layout(&ask, &(launch_layout){2, .tensor = 1, .pipeline = 1, .context_ranks = 2});
+    assert_true(row_of(&shared, "matrices")->ranks == 4);
+    assert_true(shared.newton_schulz_s == made.newton_schulz_s);
+    launch_estimate_fini(&shared);
+}
+
+/* Each rank updates all that it has, also where others have the same. */
+static void stages_and_local_steps_share_nothing_out(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_muon(model_of("minigpt"));
+    const launch_estimate stages = figures_of(&ask, 2, 2); /* a layer each */
+    assert_true(is_close(stages.newton_schulz_s, 5 * CUBES * WIDTH * WIDTH * WIDTH / 0.5e12));
+    assert_null(row_of(&stages, "matrices"));
+    ask.local_steps = 5;
+    const launch_estimate local = figures_of(&ask, 4, 1);
+    assert_true(is_close(local.newton_schulz_s, 10 * CUBES * WIDTH * WIDTH * WIDTH / 0.5e12));
+    assert_null(row_of(&local, "matrices"));
+}
+
+/* An expert's matrices are its own, and the router is one. */
+static void experts_are_many_matrices(void **state)
+{
+    (void)state;
+    const launch_model sizes = {.layers = 3,
+                                .width = 64,
+                                .heads = 4,
+                                .vocab_size = 512,
+                                .context = 32,
+                                .experts = 4,
+                                .chosen = 2};
+    const launch_model model = launch_model_mixtral(&sizes); /* experts of 128 */
+    const double cube = 64 * 64 * 64;
+    const double experts = 4 * 3 * (2 * 2 + 1) * cube;
+    const double router = 4 * (2 * 4 * 64 + 4 * 4);
+    const double attention = 4 * 3 * cube;
+    const launch_ask ask = ask_muon(&model);
+    const launch_estimate made = figures_of(&ask, 1, 1);
+    assert_int_equal(model.hidden, 128);
+    assert_true(is_close(made.newton_schulz_s, 10 * 3 * (attention + experts + router) / 0.5e12));
+    const launch_estimate shared = figures_of(&ask, 16, 1);
+    assert_true(row_of(&shared, "matrices")->payload_bytes ==
+                4 * 3 * (4.0 * 64 * 64 + 12 * 64 * 128 + 4 * 64 + 2 * 64) - 4 * 64);
+}
+
+static char text[PLAN_TEXT_BYTES];
+
+static void what_the_launcher_refuses_is_refused(void **state)
+{
+    (void)state;
+#define MUON "--model", "minigpt", "--optimizer", "muon"
+    static const struct {
+        const char *words[10];
+        const char *flag;
+    } cases[] = {{{"--data", "4", "--tensor", "1", "--pipeline", "1", "--zero", "1"}, "--zero"},
+                 {{"--data", "2", "--tensor", "2", "--pipeline", "1"}, "--tensor"},
+                 {{"--experts", "4", "--ranks", "2", "--expert-ranks", "2"}, "--expert-ranks"},
+                 {{"--lora", "4"}, "--lora"}};
+    char says[160];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *words[PLAN_ARGS_MAX] = {"launcher", "plan", MUON};
+        memcpy(words + 6, cases[i].words, sizeof cases[i].words);
+        assert_int_equal(plan_run(words, text), BASE_EXIT_USAGE);
+        (void)snprintf(says, sizeof says,
+                       "--optimizer muon goes with modes that train on CPUs (ddp-cpu, pp-cpu) and "
+                       "ranks that have whole matrices, not with %s\n",
+                       cases[i].flag);
+        assert_has(plan_warnings, says);
+    }
+    assert_int_equal(plan_run(PLAN_WORDS(MUON, "--decode"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--optimizer is of training: not with --decode");
+}
+
+static void the_text_and_the_command_name_it(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        plan_run(PLAN_WORDS(MUON, "--ranks", "4", "--recompute", "--pipeline", "1"), text),
+        BASE_EXIT_DONE);
+    assert_has(text, " x 64, with --recompute --optimizer muon\n");
+    assert_has(text, "  matrices        all_gather         4 ");
+    assert_has(text, "\n    of it Newton-Schulz ");
+    assert_has(text, "  left out: 2 layouts, such as 2 data x 2 tensor x 1 pipeline: --optimizer "
+                     "muon goes with ");
+    assert_has(text, " --micro-batches 16 --optimizer muon --recompute\n");
+    assert_int_equal(plan_run(PLAN_WORDS(MUON, "--memory", "0.001", "--json"), text),
+                     BASE_EXIT_ERROR);
+    assert_has(text, "\"optimizer\": \"muon\"");
+    assert_has(text, "\"newton_schulz_s\": ");
+    assert_int_equal(plan_run(PLAN_WORDS("--model", "minigpt", "--json"), text), BASE_EXIT_DONE);
+    assert_has(text, "\"optimizer\": \"adamw\"");
+    assert_null(strstr(text, "--optimizer"));
+#undef MUON
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_has_the_room_of_the_largest_matrix),
+        cmocka_unit_test(what_does_not_fit_needs_recompute),
+        cmocka_unit_test(packed_matrices_have_whole_panels),
+        cmocka_unit_test(one_rank_updates_all),
+        cmocka_unit_test(ranks_share_whole_matrices),
+        cmocka_unit_test(what_ranks_update_is_gathered),
+        cmocka_unit_test(stages_and_local_steps_share_nothing_out),
+        cmocka_unit_test(experts_are_many_matrices),
+        cmocka_unit_test(what_the_launcher_refuses_is_refused),
+        cmocka_unit_test(the_text_and_the_command_name_it),
+    };
+    return cmocka_run_group_tests(tests, plan_setup, plan_teardown);
+}
