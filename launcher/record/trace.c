@@ -36,6 +36,7 @@ static const char *const categories[LAUNCH_TRACE_CATEGORIES] = {
     [LAUNCH_TRACE_WAITING] = "waiting",
     [LAUNCH_TRACE_EXCHANGE] = "exchange",
     [LAUNCH_TRACE_OPTIMIZER] = "optimizer",
+    [LAUNCH_TRACE_NEWTON_SCHULZ] = "newton_schulz",
     [LAUNCH_TRACE_OTHER] = "other",
 };
 

@@ -32,6 +32,7 @@ typedef enum launch_trace_category {
     LAUNCH_TRACE_WAITING,
     LAUNCH_TRACE_EXCHANGE,
     LAUNCH_TRACE_OPTIMIZER,
+    LAUNCH_TRACE_NEWTON_SCHULZ, /* in the optimizer, of Muon */
     LAUNCH_TRACE_OTHER,
     LAUNCH_TRACE_CATEGORIES,
 } launch_trace_category;

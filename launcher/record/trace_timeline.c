@@ -39,11 +39,13 @@ typedef struct timeline {
     bool parts; /* forward is drawn as its parts, with the numbers of layers in their bars; else */
     bool named; /* passes have their names in their bars, */
     bool numbers; /* or the numbers of their micro-batches */
+    bool muon;    /* iterations are drawn in the optimizer's bar */
     pending pendings[LAUNCH_TRACE_CATEGORIES];
     base_buffer *text;
 } timeline;
 
-/* Those of the bars above. Forward's is fainter than backward's, and an MLP's than attention's. */
+/* Those of the bars above. Forward's is fainter than backward's, an MLP's than attention's, and the optimizer's than
+ * that of what is drawn in it. */
 static const char *const colours[LAUNCH_TRACE_CATEGORIES] = {
     [LAUNCH_TRACE_FORWARD] = "compute",      [LAUNCH_TRACE_BACKWARD] = "compute",
     [LAUNCH_TRACE_LAYER] = "hint",           [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
@@ -51,7 +53,8 @@ static const char *const colours[LAUNCH_TRACE_CATEGORIES] = {
     [LAUNCH_TRACE_ATTENTION] = "compute",    [LAUNCH_TRACE_MLP] = "compute",
     [LAUNCH_TRACE_DRAFT] = "optimizer",      [LAUNCH_TRACE_DRAW] = "other",
     [LAUNCH_TRACE_WAITING] = "waiting",      [LAUNCH_TRACE_EXCHANGE] = "exchange",
-    [LAUNCH_TRACE_OPTIMIZER] = "optimizer",  [LAUNCH_TRACE_OTHER] = "other",
+    [LAUNCH_TRACE_OPTIMIZER] = "optimizer",  [LAUNCH_TRACE_NEWTON_SCHULZ] = "optimizer",
+    [LAUNCH_TRACE_OTHER] = "other",
 };
 
 /* What is drawn, of which job. */
@@ -65,9 +68,10 @@ static double x_of(const timeline *made, double ms)
     return chart_plot_x(&made->plot, ms);
 }
 
-static bool is_faint(launch_trace_category category)
+static bool is_faint(launch_trace_category category, bool muon)
 {
-    return category == LAUNCH_TRACE_FORWARD || category == LAUNCH_TRACE_MLP;
+    return category == LAUNCH_TRACE_FORWARD || category == LAUNCH_TRACE_MLP ||
+           (category == LAUNCH_TRACE_OPTIMIZER && muon);
 }
 
 /* A bar, up to its title's text. */
@@ -79,7 +83,8 @@ static void begin_bar(const timeline *made, const pending *bar, double y, double
         made->text,
         "<rect class=\"%s\"%s x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\"><title>",
         colours[bar->first->category],
-        is_faint(bar->first->category) ? " fill-opacity=\".62\"" : "", x, y, width, height);
+        is_faint(bar->first->category, made->muon) ? " fill-opacity=\".62\"" : "", x, y, width,
+        height);
 }
 
 static void put_title(const timeline *made, const pending *bar)
@@ -279,6 +284,7 @@ static void draw(const view *of, base_buffer *text)
                      .parts = has(trace, LAUNCH_TRACE_ATTENTION),
                      .named = proto_mode_get(of->job->job.mode)->trains,
                      .numbers = of->job->train.micro_batches > 1,
+                     .muon = has(trace, LAUNCH_TRACE_NEWTON_SCHULZ),
                      .text = text};
     made.least = fmax(1.0, made.plot.width * lanes / BARS_MAX);
     chart_svg_begin(text, "", CHART_WIDTH, made.plot.top + height + CHART_PLOT_BELOW,
@@ -350,16 +356,19 @@ static void put_key(const launch_trace *trace, base_buffer *text)
         [LAUNCH_TRACE_WAITING] = "waiting",
         [LAUNCH_TRACE_EXCHANGE] = "exchange under way",
         [LAUNCH_TRACE_OPTIMIZER] = "optimizer",
+        [LAUNCH_TRACE_NEWTON_SCHULZ] = "Newton-Schulz, of Muon&rsquo;s matrices",
         [LAUNCH_TRACE_OTHER] = "other",
     };
     const bool parts = has(trace, LAUNCH_TRACE_ATTENTION);
+    const bool muon = has(trace, LAUNCH_TRACE_NEWTON_SCHULZ);
     base_buffer_put(text, "<ul class=\"key\">");
     for (int i = 0; i < LAUNCH_TRACE_CATEGORIES; i++) {
         const launch_trace_category category = (launch_trace_category)i;
         const bool drawn = has(trace, category) && !(parts && category == LAUNCH_TRACE_FORWARD);
         if (drawn && meanings[i] != NULL) {
             base_buffer_printf(text, "<li><i class=\"%s\"%s></i>%s</li>", colours[i],
-                               is_faint(category) ? " style=\"opacity:.62\"" : "", meanings[i]);
+                               is_faint(category, muon) ? " style=\"opacity:.62\"" : "",
+                               meanings[i]);
         }
     }
     base_buffer_put(text, "</ul>\n");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "trace/trace.h"
 
 enum { ITERATIONS = 5 };
 
@@ -374,7 +375,12 @@ void rank_muon_update(rank_muon *muon, const rank_muon_step *step)
         }
         const size_t length = matrix->rows > matrix->columns ? matrix->rows : matrix->columns;
         const float size = (float)(rate * ADAMW_SIZE * sqrt((double)length));
+        const int64_t begun_ns = rank_trace_begin(muon->options.trace);
         const float *update = orthogonalise(muon, matrix);
+        (void)rank_trace_add(muon->options.trace,
+                             (rank_trace_span){.kind = RANK_TRACE_NEWTON_SCHULZ,
+                                               .begin_ns = begun_ns,
+                                               .index = (int32_t)i});
         float *params = step->params + matrix->offset;
         for (size_t k = 0; k < matrix->rows * matrix->columns; k++) {
             params[k] = keep * params[k] - size * update[k];

@@ -21,10 +21,11 @@ typedef struct kind_row {
     const char *category; /* report.html has a colour for each */
     const char *thread;
     const char *exchange;
-    const char *argument; /* the index's name; NULL: it has none */
-    const char *between;  /* name and index; NULL: nothing but a blank */
-    const char *detail;   /* its name, if it is no exchange; NULL: it has none */
-    const char *part;     /* of the step: what lies in it is named by that */
+    const char *argument;   /* the index's name; NULL: it has none */
+    const char *between;    /* name and index; NULL: nothing but a blank */
+    const char *detail;     /* its name, if it is no exchange; NULL: it has none */
+    const char *part;       /* of the step: what lies in it is named by that */
+    const char *operations; /* the name of those that lie in it; NULL: each has its own */
 } kind_row;
 
 static const kind_row kinds[RANK_TRACE_KINDS] = {
@@ -43,6 +44,8 @@ static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_CALLS] = {"overlapped", "exchanges started and moved on", NULL, NULL},
     [RANK_TRACE_MERGE] = {"other", "gradients added up", NULL, "micro_batch"},
     [RANK_TRACE_OPTIMIZER] = {"optimizer", "optimizer", NULL, NULL},
+    [RANK_TRACE_NEWTON_SCHULZ] = {"newton_schulz", "Newton-Schulz", NULL, "matrix", ", matrix",
+                                  .operations = "Newton-Schulz"},
     [RANK_TRACE_DRAW] = {"draw", "tokens drawn", NULL, "drawn", ":", "accepted"},
     [RANK_TRACE_OUTER] = {"optimizer", "outer step", NULL, NULL},
     [RANK_TRACE_REDUCE] = {"exchange", "waiting for bucket", "all-reduce of bucket", "bucket"},
@@ -194,6 +197,17 @@ static const char *part_around(const writer *self)
     return part;
 }
 
+/* What an operation is called. */
+static const char *operation_name(const writer *self, const rank_trace_span *span)
+{
+    const char *name = self->all->operation_name(span->index);
+    for (int i = 0; i < self->open_count; i++) {
+        const char *own = kinds[self->open[i]->kind].operations;
+        name = own != NULL ? own : name;
+    }
+    return name;
+}
+
 /* Of an exchange, or of what the thread does. */
 static void put_name(writer *self, const rank_trace_span *span, bool exchange)
 {
@@ -201,7 +215,7 @@ static void put_name(writer *self, const rank_trace_span *span, bool exchange)
     const char *part = part_around(self);
     base_buffer *text = &self->text;
     if (span->kind == RANK_TRACE_OPERATION) {
-        base_buffer_put(text, self->all->operation_name(span->index));
+        base_buffer_put(text, operation_name(self, span));
         return;
     }
     if (span->kind == RANK_TRACE_PARTS && exchange && part != NULL) {

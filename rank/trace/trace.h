@@ -47,6 +47,7 @@ typedef enum rank_trace_kind {
     RANK_TRACE_CALLS,     /* exchanges are started and moved on while backward goes on */
     RANK_TRACE_MERGE,     /* a micro-batch's gradients are added to those of the ones before */
     RANK_TRACE_OPTIMIZER,
+    RANK_TRACE_NEWTON_SCHULZ, /* Muon's iterations of matrix `index`, in the optimizer */
     RANK_TRACE_DRAW, /* `index` tokens are drawn; detail: those that were drafted, and so count beyond one */
     RANK_TRACE_OUTER,   /* the outer step of a round */
     RANK_TRACE_REDUCE,  /* the all-reduce of bucket `index` */

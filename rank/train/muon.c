@@ -27,7 +27,8 @@ rank_muon_options trainer_muon_options(const trainer *self)
     }
     return (rank_muon_options){.momentum = proto_job_muon_momentum(self->job),
                                .ranks = alone ? 1 : identity->world_size,
-                               .rank = alone ? 0 : identity->rank};
+                               .rank = alone ? 0 : identity->rank,
+                               .trace = self->traced.trace};
 }
 
 base_status trainer_make_muon(trainer *self, base_error *reterr)

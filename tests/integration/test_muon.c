@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "training.h"
+#include "trace_file.h"
 
 static training_run one, two; /* large: they hold a program's output */
 
@@ -87,6 +87,39 @@ static void the_record_says_it(void **state)
     assert_memory_not_equal(files[0], files[1], bytes[0]);
     free(files[0]);
     free(files[1]);
+}
+
+/* The spans of a step, on all ranks, in iterations of a matrix: of their own, or of operations. */
+static int count_of(const trace_file *in, int step, int matrix, const char *category)
+{
+    int count = 0;
+    for (size_t i = 0; i < in->count; i++) {
+        const trace_span *own = &in->spans[i];
+        count += own->step == step && trace_file_is(own, category) &&
+                         trace_file_integer(own->args, "matrix") == matrix
+                     ? 1
+                     : 0;
+    }
+    return count;
+}
+
+/* Each of the 12 matrices once in each step, on the rank that has it: a norm and 15 products. */
+static void the_trace_shows_the_iterations(void **state)
+{
+    (void)state;
+    enum { MATRICES = 12 };
+    training_expect(&one, &test_shared_directory, "traced", 0, FLAGS("--ranks", "2", SHAPE));
+    trace_file in = trace_file_read(&one);
+    trace_file_check_nesting(&in);
+    assert_true(in.step_count > 0);
+    for (int s = 0; s < in.step_count; s++) {
+        for (int matrix = 0; matrix < MATRICES; matrix++) {
+            assert_int_equal(count_of(&in, in.steps[s], matrix, "newton_schulz"), 1);
+            assert_int_equal(count_of(&in, in.steps[s], matrix, "operation"), 1 + 15);
+        }
+        assert_int_equal(count_of(&in, in.steps[s], MATRICES, "newton_schulz"), 0);
+    }
+    trace_file_free(&in);
 }
 
 static double real_of(const json_t *row, const char *key)
@@ -217,6 +250,7 @@ int main(void)
         cmocka_unit_test(local_steps_share_nothing_out),
         cmocka_unit_test(a_training_in_parts_has_the_bits_of_the_whole),
         cmocka_unit_test(the_record_says_it),
+        cmocka_unit_test(the_trace_shows_the_iterations),
         cmocka_unit_test(the_plan_has_what_jobs_have),
         cmocka_unit_test(ranks_may_be_more_than_matrices),
         cmocka_unit_test(what_cannot_be_is_refused),

@@ -22,6 +22,7 @@ typedef struct rank_muon_options {
     double momentum; /* below 1 */
     int ranks;       /* 0: AdamW for all parameters */
     int rank;
+    rank_trace *trace; /* borrowed; gets a span of each matrix's iterations; NULL: none */
 } rank_muon_options;
 
 typedef struct rank_optimizer_options {

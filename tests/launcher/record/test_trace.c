@@ -130,6 +130,30 @@ static void the_step_of_median_length_is_drawn(void **state)
     free(page);
 }
 
+/* In the optimizer's bar, which is fainter then. */
+static void iterations_are_drawn_in_the_optimizer(void **state)
+{
+    (void)state;
+    static const char faint[] = "<rect class=\"optimizer\" fill-opacity=";
+    static const char means[] = "</i>Newton-Schulz, of Muon&rsquo;s matrices</li>";
+    for (int muon = 0; muon < 2; muon++) {
+        lines made = {.text = NULL};
+        put(&made, "{\"traceEvents\":[\n");
+        put_span(&made, "step", "step", 0, 1, 0, 10, "\"step\":0");
+        put_span(&made, "optimizer", "optimizer", 0, 1, 2, 7, "\"step\":0");
+        if (muon > 0) {
+            put_span(&made, "Newton-Schulz, matrix 3", "newton_schulz", 0, 1, 4, 5, "\"step\":0");
+        }
+        put_end(&made, 1, "");
+        char *page = report_with("muon", made);
+        assert_int_equal(count_of(page, faint), muon);
+        assert_int_equal(count_of(page, means), muon);
+        assert_int_equal(count_of(page, "Newton-Schulz, matrix 3, rank 0: 5.000 ms, from 4.000"),
+                         muon);
+        free(page);
+    }
+}
+
 static void an_exchange_behind_backward_is_said(void **state)
 {
     (void)state;
@@ -385,6 +409,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_step_of_median_length_is_drawn),
+        cmocka_unit_test(iterations_are_drawn_in_the_optimizer),
         cmocka_unit_test(an_exchange_behind_backward_is_said),
         cmocka_unit_test(a_step_of_decoding_is_drawn_in_parts),
         cmocka_unit_test(what_is_not_there_is_said),

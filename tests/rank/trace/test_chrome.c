@@ -145,6 +145,35 @@ static void all_ranks_are_on_one_clock(void **state)
     json_decref(file);
 }
 
+/* An operation in Muon's iterations has their name, and one before them its own. */
+static void iterations_name_their_operations(void **state)
+{
+    (void)state;
+    rank_trace_span spans[] = {
+        EXCHANGED(RANK_TRACE_OPERATION, 3, 1100, 1200, RANK_TRACE_THREAD),
+        EXCHANGED(RANK_TRACE_OPERATION, 3, 1200, 1300, RANK_TRACE_THREAD),
+        EXCHANGED(RANK_TRACE_NEWTON_SCHULZ, 7, 1200, 1400, RANK_TRACE_THREAD),
+        EXCHANGED(RANK_TRACE_OPTIMIZER, -1, 1100, 1500, RANK_TRACE_THREAD),
+        EXCHANGED(RANK_TRACE_STEP, 9, 1000, 1600, RANK_TRACE_THREAD),
+    };
+    const rank_trace_of_rank ranks[] = {{"here", 0, spans, sizeof spans / sizeof spans[0]}};
+    rank_trace_clock clocks[] = {{.known = true}};
+    const rank_trace_all all = {.ranks = ranks,
+                                .rank_count = 1,
+                                .steps = 1,
+                                .operation_steps = 1,
+                                .clocks = clocks,
+                                .operation_name = operation_name,
+                                .algorithm_name = algorithm_name};
+    json_t *file = write_and_read(&all);
+    expect_event(event_of(file, 1, "a product"), 0.1, 0.1, 1, "{\"step\":9}");
+    expect_event(event_of(file, 1, "Newton-Schulz"), 0.2, 0.1, 1, "{\"matrix\":7,\"step\":9}");
+    const json_t *iterations = event_of(file, 1, "Newton-Schulz, matrix 7");
+    expect_event(iterations, 0.2, 0.2, 1, "{\"matrix\":7,\"step\":9}");
+    assert_string_equal(json_string_value(json_object_get(iterations, "cat")), "newton_schulz");
+    json_decref(file);
+}
+
 /* A step of decoding on two ranks. Rank 1 enters attention's all-reduce 300 ns late, rank 0 the MLP's. */
 static void ranks_wait_for_the_last_one(void **state)
 {
@@ -265,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_ranks_are_on_one_clock),
+        cmocka_unit_test(iterations_name_their_operations),
         cmocka_unit_test(ranks_wait_for_the_last_one),
         cmocka_unit_test(ranks_of_an_unknown_clock_are_left_out),
         cmocka_unit_test(lanes_are_bounded),
