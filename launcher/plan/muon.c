@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "plan/bill.h"
+#include "plan/experts.h"
 #include "plan/times.h"
 
 enum {
@@ -20,11 +21,10 @@ bool launch_plans_muon(const launch_ask *ask)
 base_status launch_muon_check(const launch_ask *ask, const launch_layout *layout,
                               base_error *reterr)
 {
-    const char *other = layout->tensor > 1                       ? "--tensor"
-                        : ask->zero != 0                         ? "--zero"
-                        : launch_layout_expert_ranks(layout) > 1 ? "--expert-ranks"
-                        : ask->adapters.rank > 0                 ? "--lora"
-                                                                 : NULL;
+    const char *other = layout->tensor > 1       ? "--tensor"
+                        : ask->zero != 0         ? "--zero"
+                        : ask->adapters.rank > 0 ? "--lora"
+                                                 : NULL;
     return !launch_plans_muon(ask) || other == NULL
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID, "--optimizer " PROTO_MUON_GOES_WITH " %s",
@@ -79,10 +79,21 @@ typedef struct share {
     double elements;
 } share;
 
-static share all_matrices(const launch_model *model, int64_t layers)
+/* Those of a block that a rank has: of experts, some. Returns how many kinds there are. */
+static int list_held(const launch_ask *ask, const launch_layout *layout,
+                     launch_matrix matrices[LAUNCH_MATRICES_MAX])
+{
+    const int count = launch_model_matrices(&ask->model, matrices);
+    for (int i = 0; i < count; i++) {
+        matrices[i].count /= matrices[i].count > 1 ? launch_layout_expert_ranks(layout) : 1;
+    }
+    return count;
+}
+
+static share all_matrices(const launch_ask *ask, const launch_layout *layout, int64_t layers)
 {
     launch_matrix matrices[LAUNCH_MATRICES_MAX];
-    const int count = launch_model_matrices(model, matrices);
+    const int count = list_held(ask, layout, matrices);
     share all = {0, 0};
     for (int i = 0; i < count; i++) {
         const double times = (double)(layers * matrices[i].count);
@@ -116,11 +127,12 @@ static void deal(dealing *to, const launch_matrix *matrix)
 }
 
 /* What the rank has that has most work. */
-static share largest_share(const launch_model *model, int64_t layers, int64_t ranks)
+static share largest_share(const launch_ask *ask, const launch_layout *layout, int64_t layers,
+                           int64_t ranks)
 {
     launch_matrix matrices[LAUNCH_MATRICES_MAX];
-    const int count = launch_model_matrices(model, matrices);
-    dealing to = {.all = all_matrices(model, layers).work, .ranks = ranks};
+    const int count = list_held(ask, layout, matrices);
+    dealing to = {.all = all_matrices(ask, layout, layers).work, .ranks = ranks};
     for (int64_t layer = 0; layer < layers; layer++) {
         for (int i = 0; i < count; i++) {
             for (int64_t each = 0; each < matrices[i].count; each++) {
@@ -131,22 +143,26 @@ static share largest_share(const launch_model *model, int64_t layers, int64_t ra
     return to.most;
 }
 
-/* With local steps ranks have other parameters, and in a pipeline other layers: each updates all of its own. */
+/* Those that have the same matrices. With local steps ranks have other parameters, and in a pipeline other layers:
+ * each updates all of its own. */
 static int64_t sharing_ranks(const launch_ask *ask, const launch_layout *layout)
 {
-    return layout->pipeline > 1 || launch_ask_local_steps(ask) > 1 ? 1
-                                                                   : launch_layout_copies(layout);
+    return layout->pipeline > 1 || launch_ask_local_steps(ask) > 1
+               ? 1
+               : launch_layout_copies(layout) / launch_layout_expert_ranks(layout);
 }
 
-/* From the first matrix of a model to the end of the last one: without the norm that a block begins with, and what a
- * block ends with: the last product's bias, or norms of heads. */
-static double gathered_params(const launch_model *model)
+/* From a rank's first matrix to the end of the last one: without the norm that a block begins with, and what a block
+ * ends with: the last product's bias, or norms of heads. */
+static double gathered_params(const launch_ask *ask, const launch_layout *layout)
 {
-    const double layers = launch_stage_params(model, &(launch_stage){.layers = model->layers}, 1);
+    const launch_model *model = &ask->model;
+    const launch_stage layers = {.layers = model->layers};
     const double width = (double)model->width;
     const bool ends_with_norms = model->head_norms && model->experts == 0;
     const double norms = ends_with_norms ? 2 * (double)model->head_width : 0;
-    return layers - (model->rms ? width + norms : 3 * width);
+    return launch_experts_held_params(ask, layout, &layers) -
+           (model->rms ? width + norms : 3 * width);
 }
 
 void launch_muon_bill(const launch_ask *ask, launch_estimate *made, int64_t layers)
@@ -155,18 +171,19 @@ void launch_muon_bill(const launch_ask *ask, launch_estimate *made, int64_t laye
     if (!launch_plans_muon(ask)) {
         return;
     }
-    const share all = all_matrices(&ask->model, layers);
-    const share own = largest_share(&ask->model, layers, ranks);
+    const share all = all_matrices(ask, &made->layout, layers);
+    const share own = largest_share(ask, &made->layout, layers, ranks);
     made->newton_schulz_s = launch_products_s(ask, 2 * ITERATIONS * own.work);
     made->optimizer_s +=
         made->newton_schulz_s - launch_reading_s(ask, UPDATE_BYTES * (all.elements - own.elements));
-    made->parameters_s = launch_bill_halves(
-        ask, made,
-        (launch_exchange){.what = "matrices",
-                          .ranks = ranks,
-                          .span = ranks,
-                          .times = 1,
-                          .payload_bytes = gathered_params(&ask->model) * LAUNCH_EXCHANGED_BYTES},
-        "all_gather");
+    made->parameters_s =
+        launch_bill_halves(ask, made,
+                           (launch_exchange){.what = "matrices",
+                                             .ranks = ranks,
+                                             .span = launch_layout_copies(&made->layout),
+                                             .times = 1,
+                                             .payload_bytes = gathered_params(ask, &made->layout) *
+                                                              LAUNCH_EXCHANGED_BYTES},
+                           "all_gather");
     made->parameters_exposed_s = made->parameters_s;
 }

@@ -55,7 +55,6 @@ static base_status check_optimizer(const proto_job *job, base_error *reterr)
     } others[] = {{mode->on_gpus, mode->name},
                   {proto_job_tensor(job) > 1, "parallel.tensor"},
                   {job->parallel.zero != PROTO_ZERO_NOTHING, "parallel.zero"},
-                  {proto_job_expert_ranks(job) > 1, "parallel.expert_ranks"},
                   {job->lora.rank > 0, "lora.rank"}};
     if (job->train.optimizer != PROTO_OPTIMIZER_MUON) {
         return job->train.muon_momentum == 0.0

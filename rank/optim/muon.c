@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "model/family.h"
 #include "trace/trace.h"
 
 enum { ITERATIONS = 5 };
@@ -50,31 +51,17 @@ static double work(const muon_matrix *of)
     return side * (2.0 * (double)of->rows * (double)of->columns + side * side);
 }
 
-/* Where the tensors of all layers are. */
-static rank_optimizer_piece layers_of(const rank_model_config *model)
-{
-    rank_model_reads first;
-    rank_model_reads last;
-    rank_model_part_reads(model, 1, &first);
-    rank_model_part_reads(model, rank_model_part_count(model) - 2, &last);
-    return (rank_optimizer_piece){.offset = first.offset[0],
-                                  .count = last.offset[0] + last.count[0] - first.offset[0]};
-}
-
-/* Writes the matrices of the layers that are held, and returns their number. matrices NULL: only that. */
+/* Writes the matrices of blocks that are held, and returns their number. Experts of other ranks have no elements.
+ * matrices NULL: only that. */
 static size_t find_matrices(const rank_model_config *model, const rank_held *held,
                             muon_matrix *matrices)
 {
-    const rank_optimizer_piece layers = layers_of(model);
-    const int tensors = rank_model_tensor_count(model);
+    const int end = model->family->block_begin(model, model->layers);
     size_t count = 0;
-    for (int i = 0; i < tensors; i++) {
+    for (int i = model->family->block_begin(model, 0); i < end; i++) {
         rank_tensor tensor;
         rank_model_tensor(model, i, &tensor);
-        const bool inside =
-            tensor.offset >= layers.offset && tensor.offset < layers.offset + layers.count;
-        if (!inside || tensor.dims != 2 || tensor.count == 0 ||
-            !rank_held_has(held, tensor.offset)) {
+        if (tensor.dims != 2 || tensor.count == 0 || !rank_held_has(held, tensor.offset)) {
             continue;
         }
         if (matrices != NULL) {

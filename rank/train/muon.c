@@ -17,44 +17,51 @@ void trainer_plan_muon(const trainer *self, rank_memory_use *use)
     }
 }
 
-/* With local steps ranks have other parameters, and in a pipeline other layers. So nobody can compute for another. */
+/* Those that share out the matrices: ranks that have the same. NULL: with local steps all have other parameters, and in
+ * a pipeline other layers, so nobody can compute for another. */
+static coll_comm *sharing_ranks(const trainer *self)
+{
+    if (!uses_muon(self) || trainer_is_local(self) || self->pipeline != NULL) {
+        return NULL;
+    }
+    return trainer_shares_experts(self) ? rank_ep_group_copies(self->ep)
+                                        : coll_context_world(self->worker->context);
+}
+
 rank_muon_options trainer_muon_options(const trainer *self)
 {
-    const proto_identity *identity = &self->worker->identity;
-    const bool alone = trainer_is_local(self) || self->pipeline != NULL;
+    const coll_comm *shared = sharing_ranks(self);
     if (!uses_muon(self)) {
         return (rank_muon_options){.ranks = 0};
     }
     return (rank_muon_options){.momentum = proto_job_muon_momentum(self->job),
-                               .ranks = alone ? 1 : identity->world_size,
-                               .rank = alone ? 0 : identity->rank,
+                               .ranks = shared != NULL ? coll_comm_size(shared) : 1,
+                               .rank = shared != NULL ? coll_comm_rank(shared) : 0,
                                .trace = self->traced.trace};
 }
 
 base_status trainer_make_muon(trainer *self, base_error *reterr)
 {
-    const int ranks = trainer_muon_options(self).ranks;
-    const int rank = self->worker->identity.rank;
+    const rank_muon_options options = trainer_muon_options(self);
     size_t counts[BASE_COLL_RANKS_MAX];
     coll_error error;
-    if (ranks < 2) {
+    if (options.ranks < 2) {
         return BASE_OK;
     }
-    for (int i = 0; i < ranks; i++) {
+    for (int i = 0; i < options.ranks; i++) {
         counts[i] = rank_optimizer_share(self->optimizer, i).count;
     }
     float *params = self->params;
     const coll_op_desc desc = {
         .size = sizeof desc,
         .kind = COLL_ALL_GATHER,
-        .send = params + rank_optimizer_share(self->optimizer, rank).offset,
+        .send = params + rank_optimizer_share(self->optimizer, options.rank).offset,
         .recv = params + rank_optimizer_share(self->optimizer, 0).offset,
         .counts = counts,
         .type = COLL_FLOAT32,
     };
-    return coll_to_base(
-        coll_op_create(coll_context_world(self->worker->context), &desc, &self->matrices, &error),
-        &error, reterr);
+    return coll_to_base(coll_op_create(sharing_ranks(self), &desc, &self->matrices, &error), &error,
+                        reterr);
 }
 
 void trainer_free_muon(trainer *self)

@@ -31,6 +31,9 @@ static void ranks_change_no_bits(void **state)
     training_expect(&one, &test_shared_directory, "experts", 0,
                     FLAGS("--ranks", "1", "--micro-batches", "4", "--experts", "4", SHAPE));
     expect_same(FLAGS("--ranks", "4", "--experts", "4", SHAPE));
+    expect_same(FLAGS("--ranks", "4", "--experts", "4", "--expert-ranks", "2", SHAPE));
+    expect_same(FLAGS("--ranks", "2", "--micro-batches", "2", "--experts", "4", "--expert-ranks",
+                      "2", SHAPE, "--transport", "tcp"));
     training_expect(&one, &test_shared_directory, "shared", 0,
                     FLAGS("--ranks", "4", "--context-ranks", "2", SHAPE));
     expect_same(FLAGS("--ranks", "4", "--context-ranks", "2", SHAPE, "--transport", "tcp"));
@@ -50,6 +53,9 @@ static void a_training_in_parts_has_the_bits_of_the_whole(void **state)
     (void)state;
     training_expect(&one, &test_shared_directory, "at-once", 0, FLAGS("--ranks", "4", SHAPE));
     training_expect(&two, &test_shared_directory, "parts", 0,
+                    FLAGS("--mode", "pp-cpu", "--ranks", "3", "--micro-batches", "4", SHAPE,
+                          "--steps", "2", "--save-every", "2", "--resume"));
+    training_expect(&two, &test_shared_directory, "parts", 0,
                     FLAGS("--ranks", "2", "--micro-batches", "2", SHAPE, "--steps", "4",
                           "--save-every", "4", "--resume"));
     training_expect(
@@ -64,6 +70,23 @@ static void a_training_in_parts_has_the_bits_of_the_whole(void **state)
                     FLAGS("--ranks", "4", SHAPE, "--muon-momentum", "0.9", "--steps", "7",
                           "--save-every", "7", "--resume"));
     assert_has(two.program.text[TEST_STDERR], "--resume: --muon-momentum is 0.9 now, and was 0.95");
+}
+
+/* Each rank has the momentum of its experts alone, and a checkpoint all. */
+static void experts_change_ranks_between_parts(void **state)
+{
+    (void)state;
+    static const char *const expert_ranks[] = {"2", "1", "4"};
+    static const char *const steps[] = {"2", "4", "6"};
+    training_expect(&one, &test_shared_directory, "experts-at-once", 0,
+                    FLAGS("--ranks", "1", "--micro-batches", "4", "--experts", "4", SHAPE));
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        training_expect(&two, &test_shared_directory, "experts-in-parts", 0,
+                        FLAGS("--ranks", "4", "--experts", "4", SHAPE, "--expert-ranks",
+                              expert_ranks[i], "--steps", steps[i], "--save-every", steps[i],
+                              "--resume"));
+    }
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
 }
 
 /* The optimizer and its momentum, and that the memory is what was planned. */
@@ -127,14 +150,19 @@ static double real_of(const json_t *row, const char *key)
     return json_number_value(json_object_get(row, key));
 }
 
-/* What `launcher plan` says of the model that the run has trained, which the caller frees. */
-static json_t *plan_of(const training_run *run, const char *ranks)
+/* What `launcher plan` says of the job, whose model it has trained. The caller frees it. */
+static json_t *plan_of(const training_run *run, int ranks, const char *expert_ranks)
 {
     static test_program program;
+    char count[12];
+    char global_batch[12];
+    (void)snprintf(count, sizeof count, "%d", ranks);
+    (void)snprintf(global_batch, sizeof global_batch, "%d", 2 * ranks);
     test_program_start(&program,
-                       FLAGS(LAUNCHER_PATH, "plan", "--checkpoint", run->out, "--ranks", ranks,
-                             "--data", ranks, "--batch", "2", "--global-batch", "24", "--context",
-                             "64", "--precision", "float32", "--optimizer", "muon", "--json"),
+                       FLAGS(LAUNCHER_PATH, "plan", "--checkpoint", run->out, "--data", count,
+                             "--tensor", "1", "--pipeline", "1", "--expert-ranks", expert_ranks,
+                             "--batch", "2", "--global-batch", global_batch, "--context", "64",
+                             "--precision", "float32", "--optimizer", "muon", "--json"),
                        NULL);
     assert_int_equal(test_program_wait(&program), 0);
     json_t *plan = json_loads(program.text[TEST_STDOUT], JSON_REJECT_DUPLICATES, NULL);
@@ -142,18 +170,34 @@ static json_t *plan_of(const training_run *run, const char *ranks)
     return plan;
 }
 
+/* Of all exchanges of a kind in the bill. */
+static double bytes_of(const json_t *plan, const char *operation)
+{
+    size_t i = 0;
+    const json_t *row = NULL;
+    double bytes = 0;
+    json_array_foreach(json_object_get(plan, "bill"), i, row)
+    {
+        const bool is =
+            strcmp(json_string_value(json_object_get(row, "operation")), operation) == 0;
+        bytes += is ? real_of(row, "times") * real_of(row, "payload_bytes") : 0;
+    }
+    return bytes;
+}
+
 /* Memory as planned by the job's ranks, as they have it, and as `launcher plan` says; and the same of what they
  * exchange, but for so many bytes of losses and counts. */
-static void assert_planned(const training_run *run, const char *ranks, double sums_bytes)
+static void assert_planned(const training_run *run, int ranks, const char *expert_ranks,
+                           double sums_bytes)
 {
-    json_t *plan = plan_of(run, ranks);
+    json_t *plan = plan_of(run, ranks, expert_ranks);
     json_t *manifest = training_manifest(run);
     const json_t *list = json_object_get(manifest, "ranks");
+    assert_int_equal(json_array_size(list), ranks);
     const double optimizer = real_of(json_object_get(plan, "memory"), "optimizer");
     const json_t *matrices = training_row(plan, "bill", "what", "matrices");
-    const json_t *gradients = training_row(plan, "bill", "what", "gradients");
     assert_string_equal(json_string_value(json_object_get(plan, "optimizer")), "muon");
-    for (size_t i = 0; i < json_array_size(list); i++) {
+    for (size_t i = 0; i < (size_t)ranks; i++) {
         const json_t *rank = json_array_get(list, i);
         const json_t *moments = training_row(rank, "state", "purpose", "moments");
         const json_t *gathers = training_row(rank, "exchanges", "kind", "all_gather");
@@ -162,8 +206,7 @@ static void assert_planned(const training_run *run, const char *ranks, double su
         assert_true(real_of(moments, "allocated_bytes") == optimizer);
         assert_true(real_of(gathers, "calls") == 1 && real_of(matrices, "times") == 1);
         assert_true(real_of(gathers, "bytes") == real_of(matrices, "payload_bytes"));
-        assert_true(real_of(sums, "bytes") - sums_bytes ==
-                    real_of(gradients, "times") * real_of(gradients, "payload_bytes"));
+        assert_true(real_of(sums, "bytes") - sums_bytes == bytes_of(plan, "all_reduce"));
     }
     json_decref(manifest);
     json_decref(plan);
@@ -198,19 +241,24 @@ static const char *draw(const char *type)
 static void the_plan_has_what_jobs_have(void **state)
 {
     (void)state;
+    enum { SUMS_OF_NORM = 20 /* of what ranks have apart */ };
     enum { SUMS = 32, SUMS_OF_EXPERTS = 40 + 8 * 4 * 3 /* and the loads of each in each layer */ };
     static const char *const llamas[] = {"llama", "qwen2", "qwen3"};
     training_expect(&one, &test_shared_directory, "planned", 0,
                     FLAGS("--ranks", "2", "--steps", "2", SHAPE));
-    assert_planned(&one, "2", SUMS);
+    assert_planned(&one, 2, "1", SUMS);
     training_expect(&one, &test_shared_directory, "planned-experts", 0,
                     FLAGS("--ranks", "2", "--steps", "2", "--experts", "4", SHAPE));
-    assert_planned(&one, "2", SUMS_OF_EXPERTS);
+    assert_planned(&one, 2, "1", SUMS_OF_EXPERTS);
+    training_expect(
+        &one, &test_shared_directory, "planned-expert-ranks", 0,
+        FLAGS("--ranks", "4", "--steps", "2", "--experts", "4", "--expert-ranks", "2", SHAPE));
+    assert_planned(&one, 4, "2", SUMS_OF_EXPERTS + SUMS_OF_NORM);
     for (size_t i = 0; i < sizeof llamas / sizeof llamas[0]; i++) {
         training_expect(&one, &test_shared_directory, "planned-llama", 0,
                         FLAGS("--ranks", "3", "--steps", "2", "--width", "40", "--layers", "2",
                               "--heads", "4", "--checkpoint", draw(llamas[i]), MUON));
-        assert_planned(&one, "3", SUMS);
+        assert_planned(&one, 3, "1", SUMS);
     }
 }
 
@@ -239,8 +287,10 @@ static void what_cannot_be_is_refused(void **state)
                                   "--heads", "4", "--micro-batches", "2"),
                             "not with --tensor");
     training_expect_refused(&one, FLAGS(MUON, "--zero", "1"), "not with --zero");
-    training_expect_refused(&one, FLAGS(MUON, "--experts", "4", "--expert-ranks", "2"),
-                            "not with --expert-ranks");
+    training_expect(&two, &test_shared_directory, "adapted", 0,
+                    FLAGS("--ranks", "1", "--steps", "1"));
+    training_expect_refused(&one, FLAGS(MUON, "--checkpoint", two.out, "--lora", "2"),
+                            "not with --lora");
 }
 
 int main(void)
@@ -249,6 +299,7 @@ int main(void)
         cmocka_unit_test(ranks_change_no_bits),
         cmocka_unit_test(local_steps_share_nothing_out),
         cmocka_unit_test(a_training_in_parts_has_the_bits_of_the_whole),
+        cmocka_unit_test(experts_change_ranks_between_parts),
         cmocka_unit_test(the_record_says_it),
         cmocka_unit_test(the_trace_shows_the_iterations),
         cmocka_unit_test(the_plan_has_what_jobs_have),
