@@ -188,6 +188,125 @@ static void an_update_is_nearly_orthogonal(void **state)
     tiny_close(&t);
 }
 
+/* The tensor of the first layer with that in its name. */
+static rank_tensor tensor_of(const rank_model_config *config, const char *name)
+{
+    rank_tensor tensor;
+    for (int i = 0; i < rank_model_tensor_count(config); i++) {
+        rank_model_tensor(config, i, &tensor);
+        if (strstr(tensor.name, name) != NULL) {
+            return tensor;
+        }
+    }
+    fail_msg("no tensor %s", name);
+    return tensor;
+}
+
+/* What a step from zero parameters makes of these gradients, over the factor of the update. The caller frees it. */
+static float *update_of(const rank_model_config *config, const float *grads, double length)
+{
+    const size_t count = rank_model_param_count(config);
+    float *params = calloc(count, sizeof *params);
+    assert_non_null(params);
+    rank_optimizer *optimizer = make(config, 1, 0);
+    step(optimizer, 1, params, grads);
+    rank_optimizer_destroy(optimizer);
+    for (size_t i = 0; i < count; i++) {
+        params[i] /= (float)(-RATE * 0.2 * sqrt(length));
+    }
+    return params;
+}
+
+/* A matrix that is taller than wide: its columns are then nearly orthonormal. */
+static void tall_matrices_get_orthogonal_columns(void **state)
+{
+    (void)state;
+    tiny t;
+    tiny_open(&t);
+    const rank_tensor tall = tensor_of(&t.config, "mlp.c_proj.weight");
+    assert_true(tall.shape[0] > tall.shape[1]);
+    float *grads = random_grads(t.param_count, 5);
+    float *update = update_of(&t.config, grads, (double)tall.shape[0]);
+    const float *x = update + tall.offset;
+    for (size_t i = 0; i < tall.shape[1]; i++) {
+        for (size_t j = 0; j <= i; j++) {
+            double sum = 0.0;
+            for (size_t k = 0; k < tall.shape[0]; k++) {
+                sum += (double)x[k * tall.shape[1] + i] * (double)x[k * tall.shape[1] + j];
+            }
+            assert_true(i == j ? sum > 0.4 && sum < 1.5 : fabs(sum) < 0.3);
+        }
+    }
+    free(update);
+    free(grads);
+    tiny_close(&t);
+}
+
+/* Of a gradient with one direction, rows · columns, the update has that one alone, with a singular value near 1. */
+static void a_matrix_of_rank_one_stays_one(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"mlp.c_fc.weight", "mlp.c_proj.weight"};
+    tiny t;
+    tiny_open(&t);
+    for (size_t n = 0; n < 2; n++) {
+        const rank_tensor of = tensor_of(&t.config, names[n]);
+        const size_t rows = of.shape[0];
+        const size_t columns = of.shape[1];
+        float *sides = random_grads(rows + columns, 9);
+        float *grads = calloc(t.param_count, sizeof *grads);
+        assert_non_null(grads);
+        double square[2] = {0.0, 0.0};
+        for (size_t i = 0; i < rows + columns; i++) {
+            square[i < rows ? 0 : 1] += (double)sides[i] * (double)sides[i];
+        }
+        for (size_t i = 0; i < of.count; i++) {
+            grads[of.offset + i] = sides[i / columns] * sides[rows + i % columns];
+        }
+        float *update = update_of(&t.config, grads, (double)(rows > columns ? rows : columns));
+        double along = 0.0;
+        for (size_t i = 0; i < of.count; i++) {
+            along += (double)update[of.offset + i] * (double)grads[of.offset + i] /
+                     sqrt(square[0] * square[1]);
+        }
+        assert_true(along > 0.65 && along < 1.2);
+        for (size_t i = 0; i < of.count; i++) {
+            const double part = along * (double)grads[of.offset + i] / sqrt(square[0] * square[1]);
+            assert_true(fabs((double)update[of.offset + i] - part) < 1e-4);
+        }
+        free(update);
+        free(grads);
+        free(sides);
+    }
+    tiny_close(&t);
+}
+
+/* An update is as large whatever the gradient's size, from 1e-6 to where float32 ends. */
+static void the_size_of_a_gradient_does_not_count(void **state)
+{
+    (void)state;
+    static const float factors[] = {0x1p-20f, 0x1p-4f, 0x1p60f, 0x1p100f, 0x1p126f};
+    tiny t;
+    tiny_open(&t);
+    const rank_tensor of = tensor_of(&t.config, "attn.c_attn.weight");
+    float *grads = random_grads(t.param_count, 7);
+    float *expected = update_of(&t.config, grads, 1.0);
+    for (size_t f = 0; f < sizeof factors / sizeof *factors; f++) {
+        float *scaled = calloc(t.param_count, sizeof *scaled);
+        assert_non_null(scaled);
+        for (size_t i = 0; i < of.count; i++) {
+            scaled[of.offset + i] = factors[f] * grads[of.offset + i];
+        }
+        float *update = update_of(&t.config, scaled, 1.0);
+        test_check_close("update", update + of.offset, expected + of.offset, of.count, 1e-4);
+        free(update);
+        free(scaled);
+    }
+    free(expected);
+    free(grads);
+    tiny_close(&t);
+}
+
 /* Of zeros there is no direction: weights only decay, and nothing is NaN. */
 static void no_gradient_is_no_update(void **state)
 {
@@ -216,6 +335,9 @@ int main(void)
         cmocka_unit_test(it_updates_as_pytorch_does),
         cmocka_unit_test(ranks_that_share_have_the_bits_of_one),
         cmocka_unit_test(an_update_is_nearly_orthogonal),
+        cmocka_unit_test(tall_matrices_get_orthogonal_columns),
+        cmocka_unit_test(a_matrix_of_rank_one_stays_one),
+        cmocka_unit_test(the_size_of_a_gradient_does_not_count),
         cmocka_unit_test(no_gradient_is_no_update),
     };
     return cmocka_run_group_tests(tests, test_device_open, test_device_close);
