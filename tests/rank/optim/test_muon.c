@@ -307,6 +307,37 @@ static void the_size_of_a_gradient_does_not_count(void **state)
     tiny_close(&t);
 }
 
+/* A matrix whose gradient ends goes on in the same direction, as far in each step. */
+static void momentum_goes_on_alone(void **state)
+{
+    (void)state;
+    tiny t;
+    tiny_open(&t);
+    const rank_tensor of = tensor_of(&t.config, "attn.c_attn.weight");
+    float *grads = random_grads(t.param_count, 7);
+    float *nothing = calloc(t.param_count, sizeof *nothing);
+    float *params = calloc(t.param_count, sizeof *params);
+    float *first = calloc(of.count, sizeof *first);
+    assert_non_null(nothing);
+    assert_non_null(params);
+    assert_non_null(first);
+    rank_optimizer *optimizer = make(&t.config, 1, 0);
+    step(optimizer, 1, params, grads);
+    memcpy(first, params + of.offset, of.count * sizeof *first);
+    step(optimizer, 2, params, nothing);
+    const float kept = 1.0f - (float)(RATE * adamw.weight_decay);
+    for (size_t i = 0; i < of.count; i++) {
+        params[of.offset + i] -= kept * first[i];
+    }
+    test_check_close("update", params + of.offset, first, of.count, 1e-4);
+    rank_optimizer_destroy(optimizer);
+    free(first);
+    free(params);
+    free(nothing);
+    free(grads);
+    tiny_close(&t);
+}
+
 /* Of zeros there is no direction: weights only decay, and nothing is NaN. */
 static void no_gradient_is_no_update(void **state)
 {
@@ -338,6 +369,7 @@ int main(void)
         cmocka_unit_test(tall_matrices_get_orthogonal_columns),
         cmocka_unit_test(a_matrix_of_rank_one_stays_one),
         cmocka_unit_test(the_size_of_a_gradient_does_not_count),
+        cmocka_unit_test(momentum_goes_on_alone),
         cmocka_unit_test(no_gradient_is_no_update),
     };
     return cmocka_run_group_tests(tests, test_device_open, test_device_close);
