@@ -26,7 +26,7 @@ bool coll_hello_fits(const coll_hello *hello, int rank, int peer, int world_size
                           : hello->rank > (uint32_t)rank && hello->rank < (uint32_t)world_size;
     return hello->magic == COLL_HELLO_MAGIC && hello->version == COLL_HELLO_VERSION && from &&
            hello->peer == (uint32_t)rank && hello->world_size == (uint32_t)world_size &&
-           hello->auth == (uint32_t)auth && hello->has_aes <= 1 && hello->zero == 0;
+           hello->auth == (uint32_t)auth && hello->has_aes <= 1;
 }
 
 /* BLAKE2b under the job's key over a label and both hellos; the listener's may be NULL. */

@@ -5,8 +5,9 @@
  *     connector → listener   its proof
  *
  * A hello names both ranks and brings a nonce. Its tag is BLAKE2b under the job's key over a label
- * and this hello. So a listener answers, and keeps room for, only those who know the key. (Somebody
- * who sees the network's traffic can replay a hello with its tag, and gets no further.) A proof is
+ * and this hello. So a listener answers, and keeps room for, only those who know the key. The hello
+ * also has the number of this try of its rank, and a listener takes no number twice: somebody who sees
+ * the network's traffic and replays a hello is a stranger like any other. A proof is
  * BLAKE2b under the job's key over a label and both hellos, so it shows that its sender knows the
  * key, and is good for this connection only. The frames' keys, one per direction, come from the same
  * hellos under another label. Whoever does not know the job's key learns nothing here.
@@ -23,7 +24,7 @@
 
 enum {
     COLL_HELLO_MAGIC = 0x31546652, /* "RfT1", in this machine's byte order */
-    COLL_HELLO_VERSION = 4,
+    COLL_HELLO_VERSION = 5,
     COLL_HELLO_NONCE_BYTES = 32,
     COLL_PROOF_BYTES = 32,
     COLL_JOB_KEY_BYTES = 32,
@@ -37,7 +38,7 @@ typedef struct coll_hello {
     uint32_t world_size;
     uint32_t auth;    /* coll_tcp_auth */
     uint32_t has_aes; /* 0 or 1 */
-    uint32_t zero;
+    uint32_t attempt; /* of a connector: which one it is, from 1 on; of a listener: 0 */
     uint8_t nonce[COLL_HELLO_NONCE_BYTES];
 } coll_hello;
 

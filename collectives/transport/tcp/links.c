@@ -24,7 +24,7 @@
 #include "transport/tcp/record.h"
 
 enum {
-    HANDSHAKES_MAX = 2 * COLL_RANKS_MAX, /* half of them for strangers */
+    HANDSHAKES_MAX = 2 * COLL_RANKS_MAX, /* a peer has one at most; the others are for strangers */
     POLL_SLICE_MS = 20,
     PAUSE_MS = 10, /* before a connector tries again */
     LIST_BYTES = 400,
@@ -63,6 +63,8 @@ typedef struct connecting {
     int missing;
     int hung_up; /* the last rank that hung up before its answer; -1: none */
     uint64_t accepted;
+    uint32_t attempts
+        [COLL_RANKS_MAX]; /* by peer: how often this rank has tried, or the newest try that it has answered */
     handshake handshakes[HANDSHAKES_MAX];
 } connecting;
 
@@ -74,13 +76,13 @@ static void drop(handshake *g)
     g->stage = HANDSHAKE_FREE;
 }
 
-/* Drops the oldest of the accepted connections at a stage, and returns its place; NULL: there is none. */
-static handshake *drop_oldest(connecting *m, handshake_stage stage)
+/* Drops the oldest of the accepted connections without a hello, and returns its place; NULL: there is none. */
+static handshake *drop_oldest(connecting *m)
 {
     handshake *oldest = NULL;
     for (int i = 0; i < HANDSHAKES_MAX; i++) {
         handshake *g = &m->handshakes[i];
-        if (g->stage == stage && (oldest == NULL || g->arrival < oldest->arrival)) {
+        if (g->stage == HANDSHAKE_HELLO && (oldest == NULL || g->arrival < oldest->arrival)) {
             oldest = g;
         }
     }
@@ -90,8 +92,7 @@ static handshake *drop_oldest(connecting *m, handshake_stage stage)
     return oldest;
 }
 
-/* Room for a connection that was accepted. Those without a hello go first. A good hello may have been replayed, by
- * somebody who has seen one and can make no proof: where only such are left, the oldest of them goes. */
+/* Room for a connection that was accepted. */
 static handshake *new_handshake(connecting *m)
 {
     for (int i = 0; i < HANDSHAKES_MAX; i++) {
@@ -99,8 +100,18 @@ static handshake *new_handshake(connecting *m)
             return &m->handshakes[i];
         }
     }
-    handshake *oldest = drop_oldest(m, HANDSHAKE_HELLO);
-    return oldest != NULL ? oldest : drop_oldest(m, HANDSHAKE_PROOF);
+    return drop_oldest(m);
+}
+
+/* A peer makes a new try only where it has given up the one before. */
+static void drop_earlier_tries(connecting *m, int peer)
+{
+    for (int i = 0; i < HANDSHAKES_MAX; i++) {
+        handshake *g = &m->handshakes[i];
+        if (g->stage == HANDSHAKE_PROOF && g->peer == peer) {
+            drop(g);
+        }
+    }
 }
 
 static coll_status connect_fail(const connecting *m, int peer, const char *why, coll_error *reterr)
@@ -209,6 +220,7 @@ static coll_status connector_hello(connecting *m, handshake *g, coll_error *rete
         return connector_fail(m, g, error != 0 ? error : errno, reterr);
     }
     coll_hello_make(&g->own, m->context->rank, g->peer, m->context->size, m->auth);
+    g->own.attempt = ++m->attempts[g->peer];
     memcpy(opening, &g->own, sizeof g->own);
     coll_hello_tag(m->job_key, &g->own, opening + sizeof g->own);
     if (!send_all(g->fd, opening, sizeof opening)) {
@@ -242,7 +254,7 @@ static coll_status connector_proof(connecting *m, handshake *g, coll_error *rete
     return finish(m, g, false, reterr);
 }
 
-/* Strangers are disconnected without an answer. */
+/* Strangers are disconnected without an answer, and so is a hello that was here before. */
 static void listener_hello(connecting *m, handshake *g)
 {
     uint8_t answer[COLL_ANSWER_BYTES];
@@ -253,11 +265,13 @@ static void listener_hello(connecting *m, handshake *g)
     memcpy(&g->theirs, g->received, sizeof g->theirs);
     if (got < 0 || !coll_hello_fits(&g->theirs, m->context->rank, -1, m->context->size, m->auth) ||
         !coll_hello_tag_fits(m->job_key, &g->theirs, g->received + sizeof g->theirs) ||
-        m->connections[g->theirs.rank] != NULL) {
+        g->theirs.attempt <= m->attempts[g->theirs.rank]) {
         drop(g);
         return;
     }
+    drop_earlier_tries(m, (int)g->theirs.rank);
     g->peer = (int)g->theirs.rank;
+    m->attempts[g->peer] = g->theirs.attempt;
     coll_hello_make(&g->own, m->context->rank, g->peer, m->context->size, m->auth);
     memcpy(answer, &g->own, sizeof g->own);
     coll_proof_make(m->job_key, true, &g->theirs, &g->own, answer + sizeof g->own);
@@ -296,13 +310,14 @@ static coll_status accept_all(connecting *m, coll_error *reterr)
             if (!scarce || i > 0) {
                 return COLL_OK;
             }
-            if (drop_oldest(m, HANDSHAKE_HELLO) != NULL) {
+            if (drop_oldest(m) != NULL) {
                 continue;
             }
             return coll_fail_errno(reterr, error, "cannot accept a connection");
         }
         handshake *g = new_handshake(m);
-        BASE_ASSERT(g != NULL); /* this rank's own are half of them at most */
+        BASE_ASSERT(g !=
+                    NULL); /* those with a hello, and this rank's own, are half of them at most */
         *g = (handshake){.stage = HANDSHAKE_HELLO, .fd = fd, .peer = -1, .arrival = m->accepted++};
         listener_hello(m, g); /* in a crowd it is here by now, and then nobody takes its place */
     }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -159,6 +160,7 @@ static void opening_of(const coll_context_options *options, const coll_tcp_recor
     coll_hello hello;
     coll_tcp_records_key(options->job_key, all, options->world_size, key);
     coll_hello_make(&hello, 1, 0, options->world_size, options->tcp_auth);
+    hello.attempt = 1;
     memcpy(opening, &hello, sizeof hello);
     coll_hello_tag(key, &hello, opening + sizeof hello);
 }
@@ -361,6 +363,103 @@ static void strangers_who_keep_coming_keep_nobody_out(void **state)
     }
 }
 
+/* Sits between ranks 0 and 1, and keeps the opening of rank 1. */
+typedef struct listening_in {
+    pthread_t thread;
+    struct sockaddr_in to; /* rank 0 */
+    int listener;
+    int answered; /* of those who have replayed the opening */
+} listening_in;
+
+/* Passes bytes on in both directions, until a side ends. */
+static void pass_on(const int socks[2])
+{
+    uint8_t bytes[4096];
+    for (;;) {
+        struct pollfd items[2] = {{.fd = socks[0], .events = POLLIN},
+                                  {.fd = socks[1], .events = POLLIN}};
+        (void)poll(items, 2, -1);
+        for (int i = 0; i < 2; i++) {
+            const ssize_t got = items[i].revents != 0 ? recv(socks[i], bytes, sizeof bytes, 0) : 0;
+            if (items[i].revents != 0 && got <= 0) {
+                return;
+            }
+            (void)!send(socks[1 - i], bytes, (size_t)got, MSG_NOSIGNAL);
+        }
+    }
+}
+
+/* Between rank 0's answer and rank 1's proof, as many as find room show what rank 1 has said. */
+static void *replay_between(void *user)
+{
+    listening_in *l = user;
+    uint8_t opening[COLL_OPENING_BYTES];
+    uint8_t answer[COLL_ANSWER_BYTES];
+    int strangers[STRANGERS];
+    const int socks[2] = {accept(l->listener, NULL, NULL), connected_to(&l->to)};
+    (void)receive_some(socks[0], opening, sizeof opening);
+    (void)!send(socks[1], opening, sizeof opening, MSG_NOSIGNAL);
+    (void)receive_some(socks[1], answer, sizeof answer);
+    for (int i = 0; i < STRANGERS; i++) {
+        uint8_t byte = 0;
+        strangers[i] = connected_to(&l->to);
+        (void)!send(strangers[i], opening, sizeof opening, MSG_NOSIGNAL);
+        l->answered += receive_some(strangers[i], &byte, 1) == 0 ? 0 : 1;
+    }
+    (void)!send(socks[0], answer, sizeof answer, MSG_NOSIGNAL);
+    pass_on(socks);
+    for (int i = 0; i < STRANGERS; i++) {
+        (void)close(strangers[i]);
+    }
+    (void)close(socks[0]);
+    (void)close(socks[1]);
+    return NULL;
+}
+
+static coll_status listen_in(gate *g, coll_tcp_record *all, coll_error *reterr)
+{
+    listening_in *l = (listening_in *)(uintptr_t)g->user;
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t own_bytes = sizeof own;
+    if (g->options.rank == 0) {
+        return COLL_OK;
+    }
+    l->to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(all[0].port)};
+    l->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (inet_pton(AF_INET, all[0].address, &l->to.sin_addr) != 1 ||
+        bind(l->listener, (struct sockaddr *)&own, sizeof own) != 0 ||
+        listen(l->listener, 1) != 0 ||
+        getsockname(l->listener, (struct sockaddr *)&own, &own_bytes) != 0 ||
+        pthread_create(&l->thread, NULL, replay_between, l) != 0) {
+        return coll_fail(reterr, COLL_ERR_IO, "nobody listens in: %s", strerror(errno));
+    }
+    all[0].port = ntohs(own.sin_port);
+    return COLL_OK;
+}
+
+static void overheard_body(test_rank *rank)
+{
+    gate g = {.meddle = listen_in};
+    listening_in l = {.answered = 0};
+    rank->user = &l;
+    const coll_status status = create(rank, &g);
+    if (status == COLL_OK) {
+        check_works(rank);
+    }
+    if (rank->rank == 1) {
+        (void)pthread_join(l.thread, NULL);
+        (void)close(l.listener);
+        RANK_CHECK(rank, l.answered == 0);
+    }
+    RANK_OK(rank, status);
+}
+
+static void who_replays_a_hello_breaks_no_connection(void **state)
+{
+    (void)state;
+    run(2, overheard_body, NULL);
+}
+
 static coll_status leave(gate *g, coll_tcp_record *all, coll_error *reterr)
 {
     (void)g;
@@ -487,6 +586,7 @@ int main(void)
         cmocka_unit_test(strangers_keep_nobody_from_connecting),
         cmocka_unit_test(the_oldest_stranger_goes_first),
         cmocka_unit_test(strangers_who_keep_coming_keep_nobody_out),
+        cmocka_unit_test(who_replays_a_hello_breaks_no_connection),
         cmocka_unit_test(who_is_turned_away_comes_again),
         cmocka_unit_test(strangers_descriptors_are_taken),
         cmocka_unit_test(a_rank_without_descriptors_says_so),
