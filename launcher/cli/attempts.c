@@ -86,6 +86,7 @@ static void share_out(launch_cli_run *run, const launch_share *share)
     run->host_count = share->hosts;
     run->options->job.job.world_size = share->ranks;
     run->options->job.train.micro_batches = share->micro_batches;
+    run->options->job.parallel.expert_ranks = share->expert_ranks;
 }
 
 /* Says with what a job goes on when hosts are missing. */
@@ -112,7 +113,8 @@ static void say_share(const launch_cli_run *run, const launch_share *share)
 static base_status run_attempt(launch_cli_run *run, const proto_job *whole)
 {
     const int nodes = (int)run->options->hosts.nodes;
-    launch_share share = {nodes, (int)whole->job.world_size, whole->train.micro_batches};
+    launch_share share = {nodes, (int)whole->job.world_size, whole->train.micro_batches,
+                          whole->parallel.expert_ranks};
     share_out(run, &share);
     base_status status = launch_cli_run_once(run);
     while (status == BASE_OK && run->result.goes_on && run->result.hosts_present > 0) {

@@ -10,12 +10,20 @@
 /* Whether so many ranks add up the slots in the order of the canonical tree over all of them. Contiguous slots of a
  * rank are a subtree if they are a power of two, or all. Where the ranks are added up first, for each micro-batch,
  * those are the subtree. */
-static bool is_canonical(const proto_job *job, int64_t ranks, int64_t micro_batches)
+static bool is_canonical(int64_t ranks, int64_t micro_batches, bool replicas_first)
 {
-    if (proto_job_sums_replicas_first(job)) {
-        return micro_batches == 1 || proto_is_power_of_two(ranks);
+    return replicas_first ? micro_batches == 1 || proto_is_power_of_two(ranks)
+                          : ranks == 1 || proto_is_power_of_two(micro_batches);
+}
+
+/* The most of the job's expert ranks that so many ranks can have. Any number of them has the same bits. */
+static int64_t expert_ranks_of(const proto_job *job, int64_t ranks, int64_t micro_batches)
+{
+    int64_t experts = job->parallel.expert_ranks;
+    while (experts > 1 && ranks % experts != 0) {
+        experts /= 2;
     }
-    return ranks == 1 || proto_is_power_of_two(micro_batches);
+    return experts > 1 && micro_batches > 1 && !proto_is_power_of_two(ranks) ? 1 : experts;
 }
 
 bool launch_share_find(const proto_job *job, int nodes, int present, launch_share *share)
@@ -26,9 +34,11 @@ bool launch_share_find(const proto_job *job, int nodes, int present, launch_shar
     for (int hosts = present; hosts > 0; hosts--) {
         for (int ranks = hosts * each; ranks > share->ranks; ranks -= hosts) {
             const int64_t micro_batches = slots / ranks;
+            const int64_t experts = expert_ranks_of(job, ranks, micro_batches);
+            const bool replicas_first = job->parallel.zero >= PROTO_ZERO_GRADIENTS || experts > 1;
             if (slots % ranks == 0 && micro_batches <= PROTO_MICRO_BATCHES_MAX &&
-                is_canonical(job, ranks, micro_batches)) {
-                *share = (launch_share){hosts, ranks, micro_batches};
+                is_canonical(ranks, micro_batches, replicas_first)) {
+                *share = (launch_share){hosts, ranks, micro_batches, experts};
             }
         }
     }
@@ -44,8 +54,6 @@ base_status launch_share_check(const proto_job *job, int nodes, int least, base_
               "token says how many there are"
         : proto_job_is_local(job)
             ? "does not go with --local-steps: each rank has parameters and moments of its own"
-        : proto_job_expert_ranks(job) > 1
-            ? "does not go with --expert-ranks, which share the experts out among the ranks"
         : proto_job_context_ranks(job) > 1
             ? "does not go with --context-ranks, which share each batch out among the ranks"
         : job->parallel.algorithm == PROTO_ALGORITHM_RING ||
@@ -57,13 +65,14 @@ base_status launch_share_check(const proto_job *job, int nodes, int least, base_
     if (why != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "--min-nodes %s", why);
     }
-    if (!is_canonical(job, job->job.world_size, job->train.micro_batches)) {
+    const bool replicas_first = proto_job_sums_replicas_first(job);
+    if (!is_canonical(job->job.world_size, job->train.micro_batches, replicas_first)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--min-nodes needs a power of two of %s, else another number of ranks has "
                          "other bits: here are %" PRId64 " ranks with %" PRId64
                          " micro-batches each",
-                         proto_job_sums_replicas_first(job) ? "ranks" : "--micro-batches",
-                         job->job.world_size, job->train.micro_batches);
+                         replicas_first ? "ranks" : "--micro-batches", job->job.world_size,
+                         job->train.micro_batches);
     }
     return launch_share_find(job, nodes, least, &share)
                ? BASE_OK

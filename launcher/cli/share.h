@@ -8,6 +8,7 @@ typedef struct launch_share {
     int hosts; /* that take part */
     int ranks; /* of all of them, equally many of each */
     int64_t micro_batches;
+    int64_t expert_ranks; /* parallel.expert_ranks: as many as the job has, or fewer */
 } launch_share;
 
 /* The most ranks that so many hosts have, of the job's `nodes`, with which its parameters keep their bits:

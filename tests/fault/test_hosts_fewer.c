@@ -96,6 +96,25 @@ static void a_killed_host_leaves_the_bits(void **state)
     }
 }
 
+/* The ranks that are left have more experts each. */
+static void shared_out_experts_leave_the_bits(void **state)
+{
+    (void)state;
+    static training_run whole;
+    const several all = SEVERAL("2", TWO, "--steps", steps, "--experts", "4");
+    several_start_all("experts", &all);
+    several_expect_all(2, 0);
+    whole = several_runs[0];
+    const several job = SEVERAL("2", TWO, AGAIN, "--steps", steps, "--join-timeout", "1",
+                                "--experts", "4", "--expert-ranks", "2");
+    several_start_saving("expert-ranks", &job);
+    several_kill(1);
+    several_expect(0, 0);
+    several_assert_says(0, "going on with 1 host, 1 rank x 4 micro-batches from step ");
+    training_assert_same_model(&whole, &several_runs[0]);
+    test_program_wait_no_children();
+}
+
 /* The attempt after its loss waits for it, and those that follow do not. */
 static void a_lost_host_is_awaited_once(void **state)
 {
@@ -234,6 +253,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_host_leaves_the_bits),
+        cmocka_unit_test(shared_out_experts_leave_the_bits),
         cmocka_unit_test(a_lost_host_is_awaited_once),
         cmocka_unit_test(a_host_may_leave_and_come_again),
         cmocka_unit_test(a_host_that_is_not_needed_waits),

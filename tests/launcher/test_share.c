@@ -97,6 +97,72 @@ static void check_job(const proto_job *job, int nodes, bool replicas_first)
     }
 }
 
+/* The most of a job's expert ranks with which so many ranks add up its slots in their order; 0: there is none. */
+static int most_expert_ranks(int wanted, int slots, int ranks)
+{
+    int most = 0;
+    for (int experts = 1; slots % ranks == 0 && experts <= wanted; experts *= 2) {
+        const bool runs = experts == 1 ||
+                          (ranks % experts == 0 && (slots == ranks || (ranks & (ranks - 1)) == 0));
+        most = runs && keeps_bits(slots, ranks, experts > 1) ? experts : most;
+    }
+    return most;
+}
+
+static void check_experts(const proto_job *job, int nodes)
+{
+    const int slots = (int)(job->job.world_size * job->train.micro_batches);
+    const int each = (int)job->job.world_size / nodes;
+    const int wanted = (int)job->parallel.expert_ranks;
+    for (int present = 1; present <= nodes; present++) {
+        launch_share share;
+        int best = 0;
+        for (int hosts = 1; hosts <= present; hosts++) {
+            for (int ranks = hosts; ranks <= hosts * each; ranks += hosts) {
+                best = most_expert_ranks(wanted, slots, ranks) > 0 && ranks > best ? ranks : best;
+            }
+        }
+        assert_true(launch_share_find(job, nodes, present, &share));
+        assert_int_equal(share.ranks, best);
+        assert_int_equal(share.expert_ranks, most_expert_ranks(wanted, slots, best));
+        proto_job shared = *job;
+        base_error error;
+        shared.job.world_size = share.ranks;
+        shared.train.micro_batches = share.micro_batches;
+        shared.parallel.expert_ranks = share.expert_ranks;
+        assert_ok(proto_job_check(&shared, &error), &error);
+    }
+}
+
+/* Groups of ranks become smaller where they must, so that ranks have more of the experts each. */
+static void experts_are_shared_out_anew(void **state)
+{
+    (void)state;
+    static proto_job job;
+    int checked = 0;
+    proto_job_defaults(&job);
+    job.model.experts = 8;
+    for (int nodes = 1; nodes <= NODES_MAX; nodes++) {
+        for (int each = 1; each <= EACH_MAX; each++) {
+            for (int batches = 1; batches <= MICRO_BATCHES_MAX; batches++) {
+                for (int experts = 2; experts <= 8; experts *= 2) {
+                    base_error error;
+                    job.job.world_size = (int64_t)nodes * each;
+                    job.train.micro_batches = batches;
+                    job.parallel.expert_ranks = experts;
+                    if (proto_job_check(&job, &error) != BASE_OK) {
+                        continue;
+                    }
+                    assert_ok(launch_share_check(&job, nodes, 1, &error), &error);
+                    check_experts(&job, nodes);
+                    checked++;
+                }
+            }
+        }
+    }
+    assert_true(checked > 30);
+}
+
 /* Of all jobs that keep their bits: they have the most ranks that do, on any number of hosts. */
 static void the_order_of_slots_stays(void **state)
 {
@@ -150,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_of_slots_stays),
+        cmocka_unit_test(experts_are_shared_out_anew),
         cmocka_unit_test(equal_ranks_are_on_as_many_hosts_as_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
