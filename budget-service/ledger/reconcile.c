@@ -372,8 +372,7 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
     if (status == BASE_OK && goes_on) {
         status = reservation_refute(self->ledger, &self->caller, found.id, self->reterr);
     }
-    if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED && !goes_on &&
-        self->result->counts[BUDGET_FINDING_AMBIGUOUS] == 0) {
+    if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED && !goes_on) {
         status = reconcile_finalize(self, &found, lines, count);
     }
     return status;

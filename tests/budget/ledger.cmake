@@ -5,7 +5,7 @@ target_link_libraries(
   PRIVATE ringfence_options)
 
 foreach(noun IN ITEMS audit bill checkpoint export ledger ledger-time policy reconcile
-                      reconcile-final reconcile-instances rules)
+                      reconcile-begin reconcile-final reconcile-instances rules)
   string(REPLACE "-" "_" file ${noun})
   ringfence_test(budget-${noun} SOURCES test_${file}.c LIBS budget_ledger_fixture LABELS unit
                  TIMEOUT 180)
@@ -24,7 +24,7 @@ ringfence_test(
   LABELS fault
   TIMEOUT 180)
 
-# The same sources with eighteen seeded bugs in them, for the simulation alone.
+# The same sources with twenty seeded bugs in them, for the simulation alone.
 get_directory_property(ledger_sources DIRECTORY ${PROJECT_SOURCE_DIR}/budget-service DEFINITION
                        BUDGET_LEDGER_SOURCES)
 set(mutant_sources)

@@ -35,6 +35,11 @@ static int64_t posted_of(const sim_run *run)
     return sim_total(run) > 0 ? sim_total(run) : 0;
 }
 
+int64_t sim_start_s(const sim_run *run)
+{
+    return run->created || run->attempt > 0 ? run->deadline_ms / 1000 - 3600 : run->exp_s - 900;
+}
+
 int64_t sim_held(const sim_run *run)
 {
     if (!run->granted || run->voided || (run->terminated && run->final)) {
@@ -347,18 +352,17 @@ static bool agrees(const sim_run *run, bool billed, const sim_news *news)
 
 enum { CLOCKS_DIFFER_S = 300 };
 
-static bool final_by(const sim_run *run, bool billed, int instances, const sim_vendor *vendor,
+/* Bills name the first instance only. */
+static bool final_by(const sim_run *run, int instances, const sim_vendor *vendor,
                      const sim_line *lines, int count, int64_t as_of_ms)
 {
     int64_t until_s = 0;
-    bool from_the_start = billed || run->deadline_ms == 0;
-    const int64_t start_s = run->deadline_ms / 1000 - 3600;
+    bool from_the_start = false;
+    const int64_t start_s = sim_start_s(run) + vendor->granularity_s + CLOCKS_DIFFER_S;
     const bool known = instances == 1 || run->attached == instances || run->attested;
     for (int i = 0; i < count; i++) {
         const bool over = lines[i].until_s * 1000 <= as_of_ms;
-        from_the_start =
-            from_the_start || (lines[i].amount > 0 &&
-                               lines[i].at_s <= start_s + vendor->granularity_s + CLOCKS_DIFFER_S);
+        from_the_start = from_the_start || (lines[i].amount > 0 && lines[i].at_s <= start_s);
         until_s =
             over && lines[i].amount > 0 && lines[i].until_s > until_s ? lines[i].until_s : until_s;
     }
@@ -430,9 +434,9 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
         return;
     }
     counts->matched++;
-    run->final = run->final || (counts->ambiguous == 0 && !refuted &&
-                                final_by(run, billed, sim_instances(number_of_run), vendor, lines,
-                                         count, as_of_ms));
+    run->final =
+        run->final || (counts->ambiguous == 0 && counts->passed_over == 0 && !refuted &&
+                       final_by(run, sim_instances(number_of_run), vendor, lines, count, as_of_ms));
 }
 
 /* What adds to the run before what takes off it, then by id. */

@@ -64,7 +64,8 @@ typedef struct sim_run {
     bool final;
     int true_count; /* what the vendor of an honest story has charged for it so far */
     int64_t true_lines[SIM_LINES];
-    bool true_complete; /* it will charge no more */
+    int64_t true_at_s[SIM_LINES]; /* when each began */
+    bool true_complete;           /* it will charge no more */
 } sim_run;
 
 /* A line of a bill. */
@@ -96,6 +97,9 @@ typedef struct sim_model {
 } sim_model;
 
 int64_t sim_total(const sim_run *run);
+
+/* Since when it may have been billed: its grant, if nobody redeemed it. */
+int64_t sim_start_s(const sim_run *run);
 int64_t sim_held(const sim_run *run);
 int64_t sim_reserved(const sim_model *model, int account);
 int64_t sim_posted(const sim_model *model, int account);

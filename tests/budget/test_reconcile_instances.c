@@ -199,39 +199,10 @@ static void a_bill_is_one_vendors(void **state)
     }
 }
 
-/* A bill that begins in the middle of a run says nothing of the hours before, unless bills before it did. */
-static void a_bill_goes_back_to_the_start(void **state)
-{
-    enum {
-        LATE_S = 3600 + 300
-    }; /* the granularity that no policy names, and what clocks differ by */
-    ledger_fixture *fixture = *state;
-    findings_seen found;
-    char bill[256];
-    for (int late = 1; late >= 0; late--) {
-        const char *label = late ? "late" : "whole";
-        assert_granted(fixture_authorize(fixture, "phase", label, 2 * USD));
-        assert_granted(fixture_create(fixture, label));
-        assert_granted(fixture_attach(fixture, label, label));
-        const long long begins_s = fixture->clock.wall_ms / 1000 + LATE_S + late;
-        fixture_pass(fixture, 3 * LATE_S);
-        assert_granted(fixture_prove(fixture, label, label));
-        const long long end_s = fixture->clock.wall_ms / 1000;
-        (void)snprintf(bill, sizeof bill, "label,usd,line_id,time,until\n%s,0.5,%s,%lld,%lld\n",
-                       label, label, begins_s, end_s);
-        (void)reconcile(fixture, bill, &found);
-        const int64_t posted = late ? USD / 2 : USD;
-        check_phase(fixture, posted, late ? 2 * USD - posted : 0);
-        (void)reconcile(fixture, bill, &found); /* now a bill before has some of it */
-        check_phase(fixture, posted, 0);
-    }
-}
-
 int main(void)
 {
 #define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, reconcile_make, reconcile_take_down)
     const struct CMUnitTest tests[] = {
-        LEDGER_TEST(a_bill_goes_back_to_the_start),
         LEDGER_TEST(an_instance_counts_within_its_vendor),
         LEDGER_TEST(an_instance_alone_tells_nothing_among_vendors),
         LEDGER_TEST(a_run_without_a_vendor_may_be_any_ones),

@@ -4,14 +4,15 @@
  * is, the line says, or the options do. Where neither does and the ledger has runs of several
  * vendors, an instance alone says nothing (nor does the instance of a run that was authorized
  * without a vendor): the line is ambiguous, and nothing is recorded of it. No
- * cost is final by a bill with such lines.
+ * cost is final by a bill with such lines, nor by one of which lines are passed over.
  *
  * For each label, the bill's lines seen so far must come to what is posted, and are posted if they are
  * more:
  *   - nothing recorded by hand: new lines are recorded as actuals, each once, by their ids, and so is
  *     by how much known ones have grown: matched
- *   - recorded by hand, and the same but for rounding (half a cent a line): the lines, new and
- *     changed ones, take its place, so that what is posted is exactly what is billed: matched
+ *   - recorded by hand, and the same but for rounding (half a cent a line, half a dollar in all): the
+ *     lines, new and changed ones, take its place, so that what is posted is exactly what is billed:
+ *     matched
  *   - otherwise: differing. If the bill says something new, by which it comes to more than is posted,
  *     it is a fact: its lines are recorded, and just the bill is posted. If not, nothing is recorded
  *     until a person has looked
@@ -19,9 +20,9 @@
  *     the account is frozen
  *
  * A matched run that has ended: its cost is final, and what is left of the reservation returns,
- * when the bill's periods reach its end, or as_of is later than that by the vendor's settling time
- * (budget_rule_finalize). The latter needs each instance that the token allows to be attached, or an
- * admin who vouched for the end.
+ * when the bill's periods of each instance go from the run's beginning to its end, or as_of is later
+ * than that by the vendor's settling time (budget_rule_finalize). The latter needs each instance that
+ * the token allows to be attached, or an admin who vouched for the end.
  *
  * Further findings:
  *   - missing_in_ledger: a line whose label or instance the ledger does not know

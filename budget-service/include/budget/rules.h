@@ -21,7 +21,7 @@
  *
  * A cost is final, once termination is proven, when
  *   - a person says so with a cost recorded after the end (budget_rule_cost.final), or
- *   - a bill shows each instance billed until the end (budget_rule_finalize), or
+ *   - a bill shows each instance billed from the beginning to the end (budget_rule_finalize), or
  *   - a bill that shows the run reaches beyond the end by the vendor's settling time (the same).
  * A bill that charges for a time after the end refutes that end (budget_rule_refute): no bill makes
  * the cost final then, until the end is proven anew.
