@@ -11,7 +11,8 @@
 #include "reconcile_core.h"
 
 enum {
-    ROUNDING_MICRO = 5000, /* half a cent for each line: what rounding to the cent can do */
+    ROUNDING_MICRO = 5000,       /* half a cent for each line: what rounding to the cent can do */
+    ROUNDING_MICRO_MAX = 500000, /* of thousands of lines: more is a difference, and not rounding */
 };
 
 const char *budget_finding_name(budget_finding_kind kind)
@@ -287,8 +288,8 @@ static bool lines_match(const budget_reservation *found, const label_sums *sums,
     /* What this bill says beyond the lines recorded before. */
     const int64_t news = sums->bill - sums->recorded;
     const int64_t difference = news - by_hand;
-    const int64_t rounding =
-        ((int64_t)sums->fresh_count + sums->changed_count) * (int64_t)ROUNDING_MICRO;
+    const int64_t each = ((int64_t)sums->fresh_count + sums->changed_count) * ROUNDING_MICRO;
+    const int64_t rounding = each < ROUNDING_MICRO_MAX ? each : ROUNDING_MICRO_MAX;
     /* "It cost nothing" is a word by hand as well. */
     const bool said_nothing = found->rule.final && found->rule.total == 0 && !found->rule.billed;
     if (by_hand == 0 && !said_nothing) {

@@ -144,6 +144,27 @@ static void rounding_is_half_a_cent_a_line(void **state)
     assert_int_equal(spent(fixture), 1005000 + 995000);
 }
 
+/* A bill of a hundred lines and more: half a dollar less than a person said is a difference. */
+static void rounding_has_a_limit(void **state)
+{
+    enum { LINES = 150 };
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    for (int over = 1; over >= 0; over--) {
+        char bill[LINES * 32] = "label,usd,line_id\n";
+        const char *label = over ? "over" : "within";
+        make_run(fixture, label, USD);
+        for (int i = 0; i < LINES; i++) {
+            const size_t used = strlen(bill);
+            (void)snprintf(bill + used, sizeof bill - used, "%s,%s,%d\n", label,
+                           i > 0 ? "0.003" : (over ? "0.052999" : "0.053"), i);
+        }
+        const budget_reconciled result = reconcile(fixture, bill, &found);
+        assert_int_equal(result.counts[BUDGET_FINDING_MATCHED], !over);
+        assert_int_equal(spent(fixture), over ? USD : USD + USD / 2);
+    }
+}
+
 static void what_is_missing_is_named(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -295,6 +316,7 @@ int main(void)
         LEDGER_TEST(a_line_that_grew_takes_the_room),
         LEDGER_TEST(a_sum_that_grew_is_posted_at_once),
         LEDGER_TEST(rounding_is_half_a_cent_a_line),
+        LEDGER_TEST(rounding_has_a_limit),
         LEDGER_TEST(what_is_missing_is_named),
         LEDGER_TEST(what_begins_later_is_passed_over),
         LEDGER_TEST(a_bill_above_its_reservation_freezes),
