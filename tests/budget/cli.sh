@@ -38,12 +38,6 @@ budget() {
     esac
 }
 
-stop_service() {
-    kill "$service"
-    wait "$service" || fail "serve ended with $?"
-    service=""
-}
-
 echo "== wrong usage"
 : >out && : >err
 budget 2

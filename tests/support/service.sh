@@ -21,6 +21,12 @@ fail() {
 out_has() { for what; do grep -qF -- "$what" out || fail "out has no $what"; done; }
 err_has() { for what; do grep -qF -- "$what" err || fail "err has no $what"; done; }
 
+stop_service() {
+    kill "$service"
+    wait "$service" || fail "serve ended with $?"
+    service=""
+}
+
 # start_service FLAGS...: waits for the one line that says that it is ready, or for the end of its output.
 start_service() {
     exec 3< <(exec budget-service serve "$@" 2>log </dev/null)
