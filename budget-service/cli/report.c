@@ -2,12 +2,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "budget/bill.h"
+#include "budget/time.h"
 #include "cli.h"
 #include "export_text.h"
 #include "offline_audit.h"
+
+enum { BILL_AGE_S_MAX = 3600 }; /* an older bill says nothing of --as-of */
 
 /* A bill, and what it was read as. */
 typedef struct read_bill {
@@ -59,6 +63,33 @@ static base_status parse_bill(const cli_args *args, const void *bytes, size_t si
     return status;
 }
 
+/* A bill says nothing of the time after its file was written, or after its newest line began: neither that
+ * a run was not billed any more, nor that an hour of it is over. A bill that a cron job did not get anew
+ * is refused, because its runs would settle by it. */
+static base_status bound_as_of(const char *path, budget_bill *bill, base_error *reterr)
+{
+    struct stat file;
+    char written[BUDGET_TIME_BYTES];
+    if (stat(path, &file) != 0 || !S_ISREG(file.st_mode)) {
+        return BASE_OK;
+    }
+    int64_t newest_s = file.st_mtim.tv_sec + (file.st_mtim.tv_nsec > 0);
+    for (size_t i = 0; i < bill->count; i++) {
+        newest_s = bill->charges[i].at_s > newest_s ? bill->charges[i].at_s : newest_s;
+    }
+    const int64_t now_s = budget_time_now();
+    const int64_t as_of_s = bill->as_of < now_s ? bill->as_of : now_s;
+    if (as_of_s - newest_s > BILL_AGE_S_MAX) {
+        budget_time_format(newest_s, written);
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "it was written at %s, and says nothing of the time after that: fetch it "
+                         "again, or give --as-of %s",
+                         written, written);
+    }
+    bill->as_of = bill->as_of < newest_s ? bill->as_of : newest_s;
+    return BASE_OK;
+}
+
 /* Reads the bill's file; bill->charges is the caller's to free, also on failure. */
 static base_status read_file(const cli_args *args, read_bill *bill, base_error *reterr)
 {
@@ -68,6 +99,9 @@ static base_status read_file(const cli_args *args, read_bill *bill, base_error *
         base_file_read(args->options[CLI_BILL], BUDGET_BILL_BYTES_MAX, &bytes, &size_bytes, reterr);
     if (status == BASE_OK) {
         status = parse_bill(args, bytes, size_bytes, bill, reterr);
+        if (status == BASE_OK) {
+            status = bound_as_of(args->options[CLI_BILL], &bill->bill, reterr);
+        }
         if (status != BASE_OK) {
             status = base_error_prepend(reterr, status, "%s", args->options[CLI_BILL]);
         }

@@ -21,12 +21,6 @@ budget() {
     [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
 }
 
-stop_service() {
-    kill "$service"
-    wait "$service" || fail "serve ended with $?"
-    service=""
-}
-
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 later=$(date -u -d "+1 hour" +%Y-%m-%dT%H:%M:%SZ)
 
@@ -93,6 +87,13 @@ out_has '1 matched, ended, and not final yet: $0.80 stays reserved'
 budget 0 record-actual owed 0
 budget 0 reconcile --bill owed.csv --as-of "$later" --json
 out_has '"unsettled":0' '"unsettled_usd_micro":0'
+
+echo "== a bill that was not fetched again"
+touch -d "@$(($(date +%s) - 7200))" owed.csv
+budget 1 reconcile --bill owed.csv --as-of "$later"
+written=$(date -u -r owed.csv +%Y-%m-%dT%H:%M:%SZ)
+err_has "owed.csv: it was written at $written, and says nothing of the time after that" "give --as-of $written"
+budget 0 reconcile --bill owed.csv --as-of "$written"
 
 echo "== a line that grows"
 run grows 1.00
