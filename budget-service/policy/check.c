@@ -175,11 +175,24 @@ static budget_reason over_hours(char *message, const policy_account *entry, cons
     return BUDGET_REASON_POLICY;
 }
 
+/* As many of the names as there is room for. */
 static budget_reason not_listed(char *message, const policy_account *entry, const char *what,
-                                const char *name)
+                                const name_list *list, const char *name)
 {
-    (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
-                   "the policy of %s does not allow the %s \"%s\"", entry->name, what, name);
+    static const char more[] = " and more";
+    const size_t room = BUDGET_POLICY_MESSAGE_BYTES + 1 - sizeof more;
+    size_t used = (size_t)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
+                                   "the policy of %s does not allow the %s \"%s\", but",
+                                   entry->name, what, name);
+    for (int i = 0; i < list->count; i++) {
+        const char *between = i == 0 ? " " : ", ";
+        if (used + strlen(between) + strlen(list->names[i]) >= room) {
+            (void)snprintf(message + used, sizeof more, "%s", more);
+            break;
+        }
+        used += (size_t)snprintf(message + used, BUDGET_POLICY_MESSAGE_BYTES - used, "%s%s",
+                                 between, list->names[i]);
+    }
     return BUDGET_REASON_POLICY;
 }
 
@@ -188,13 +201,13 @@ static budget_reason check_entry(const policy_account *entry, const budget_claim
 {
     const policy_limits *limits = &entry->limits;
     if (!listed(&limits->modes, claims->mode)) {
-        return not_listed(message, entry, "mode", claims->mode);
+        return not_listed(message, entry, "mode", &limits->modes, claims->mode);
     }
     if (!listed(&limits->vendors, claims->vendor)) {
-        return not_listed(message, entry, "vendor", claims->vendor);
+        return not_listed(message, entry, "vendor", &limits->vendors, claims->vendor);
     }
     if (!listed(&limits->tiers, claims->tier)) {
-        return not_listed(message, entry, "tier", claims->tier);
+        return not_listed(message, entry, "tier", &limits->tiers, claims->tier);
     }
     const struct {
         const char *what;

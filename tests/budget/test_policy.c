@@ -91,10 +91,35 @@ static void the_strictest_limit_holds(void **state)
                      BUDGET_REASON_POLICY);
     claims = claim("phase/lab");
     (void)snprintf(claims.tier, sizeof claims.tier, "secure");
-    assert_int_equal(checked(policy, claims, "tier \"secure\""), BUDGET_REASON_POLICY);
+    assert_int_equal(checked(policy, claims, "the tier \"secure\", but spot"),
+                     BUDGET_REASON_POLICY);
     claims = claim("phase/lab");
     (void)snprintf(claims.vendor, sizeof claims.vendor, "vast");
-    assert_int_equal(checked(policy, claims, "vendor \"vast\""), BUDGET_REASON_POLICY);
+    assert_int_equal(checked(policy, claims, "the vendor \"vast\", but runpod, local"),
+                     BUDGET_REASON_POLICY);
+    budget_policy_destroy(policy);
+}
+
+/* As many as one line has room for. */
+static void a_refusal_names_what_is_allowed(void **state)
+{
+    (void)state;
+    enum { NAMES = 32, LETTERS = 9 };
+    char words[1024] = "{\"version\": 1, \"accounts\": {\"*\": {\"limits\": {\"vendors\": [";
+    char message[BUDGET_POLICY_MESSAGE_BYTES];
+    for (int i = 0; i < NAMES; i++) {
+        const size_t used = strlen(words);
+        (void)snprintf(words + used, sizeof words - used, "%s\"%0*d\"", i > 0 ? "," : "", LETTERS,
+                       i);
+    }
+    (void)strncat(words, "]}}}}", sizeof words - strlen(words) - 1);
+    budget_policy *policy = parse(words);
+    const budget_claims claims = claim("phase");
+    assert_int_equal(budget_policy_check(policy, &claims, message), BUDGET_REASON_POLICY);
+    const size_t length = strlen(message);
+    assert_non_null(strstr(message, "but 000000000, 000000001, "));
+    assert_string_equal(message + length - strlen(" and more"), " and more");
+    assert_true(length + strlen(", 000000000") >= sizeof message); /* another one has no room */
     budget_policy_destroy(policy);
 }
 
@@ -277,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nearest_default_is_taken),
         cmocka_unit_test(the_strictest_limit_holds),
+        cmocka_unit_test(a_refusal_names_what_is_allowed),
         cmocka_unit_test(every_number_has_its_limit),
         cmocka_unit_test(an_amount_covers_what_it_may_cost),
         cmocka_unit_test(a_misspelt_policy_is_refused),
