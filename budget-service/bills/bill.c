@@ -197,8 +197,10 @@ base_status bill_add(bill_charges *charges, const bill_line *line, base_error *r
         char hex[2 * DIGEST_SHOWN_BYTES + 1];
         const char *const texts[] = {line->label,    line->instance_id, line->time,
                                      line->about[0], line->about[1],    line->about[2],
-                                     line->about[3]};
-        digest_text(texts, sizeof texts / sizeof texts[0], hex);
+                                     line->about[3], line->correction};
+        /* Lines that correct nothing keep the ids that they had before corrections were told apart. */
+        const size_t count = sizeof texts / sizeof texts[0] - (is_empty(line->correction) ? 1 : 0);
+        digest_text(texts, count, hex);
         /* See is_ours. */
         (void)snprintf(charge->line_id, sizeof charge->line_id, "%.64s@%" PRId64 "~%s",
                        charge->instance_id[0] != '\0' ? charge->instance_id : charge->label,

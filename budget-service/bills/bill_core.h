@@ -24,6 +24,7 @@ typedef struct bill_line {
     const char *until;    /* when it ended */
     const char
         *about[4]; /* what else distinguishes it from other lines of that instance and time */
+    const char *correction; /* it is beside an earlier line of all this, and none of its kind */
 } bill_line;
 
 /* Adds it. BASE_ERR_INVALID: no cost, or one that is no number; another currency; a time that is

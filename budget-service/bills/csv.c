@@ -140,6 +140,7 @@ static base_status read_record(const csv_reader *reader, const bill_csv *kind,
         .until = values[COLUMN_UNTIL],
         .about = {values[COLUMN_ABOUT_0], values[COLUMN_ABOUT_1], values[COLUMN_ABOUT_2],
                   kind->distinct_by_end ? values[COLUMN_UNTIL] : NULL},
+        .correction = values[COLUMN_CORRECTION],
     };
     return bill_add(charges, &line, reterr);
 }

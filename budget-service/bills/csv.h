@@ -18,6 +18,7 @@ typedef enum bill_column {
     COLUMN_ABOUT_0,
     COLUMN_ABOUT_1,
     COLUMN_ABOUT_2,
+    COLUMN_CORRECTION,
     COLUMN_COUNT_,
 } bill_column;
 

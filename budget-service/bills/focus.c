@@ -17,6 +17,7 @@ static const bill_csv_column columns[] = {
     {"ChargeCategory", COLUMN_ABOUT_1},
     {"ChargeDescription", COLUMN_ABOUT_2},
     {"ChargePeriodEnd", COLUMN_UNTIL},
+    {"ChargeClass", COLUMN_CORRECTION},
     {NULL, COLUMN_NONE},
 };
 

@@ -177,6 +177,29 @@ static void focus_bills_are_read(void **state)
     assert_int_equal(found[2].usd_micro, 2000000);
 }
 
+/* A later bill corrects a line by another one of the same time and description. That is no change of the
+ * first line, and whatever corrects nothing keeps the id by which a ledger has it. */
+static void a_correction_is_another_line(void **state)
+{
+    (void)state;
+    static const char first[] =
+        "BilledCost,BillingCurrency,ResourceId,ChargePeriodStart,ChargePeriodEnd\n"
+        "5,USD,i-1,2026-11-20T00:00:00Z,2026-11-20T01:00:00Z\n";
+    static const char later[] =
+        "BilledCost,BillingCurrency,ResourceId,ChargePeriodStart,ChargePeriodEnd,ChargeClass\n"
+        "2,USD,i-1,2026-11-20T00:00:00Z,2026-11-20T01:00:00Z,Correction\n"
+        "-1,USD,i-1,2026-11-20T00:00:00Z,2026-11-20T01:00:00Z,Correction\n"
+        "5,USD,i-1,2026-11-20T00:00:00Z,2026-11-20T01:00:00Z,\n";
+    budget_charge a[CHARGES];
+    budget_charge b[CHARGES];
+    assert_int_equal(read_all(first, NULL, a), 1);
+    assert_int_equal(read_all(later, NULL, b), 3);
+    assert_string_equal(a[0].line_id, "i-1@1795132800~bf919d51467a8966");
+    assert_string_not_equal(b[0].line_id, a[0].line_id);
+    assert_string_not_equal(b[1].line_id, b[0].line_id);
+    assert_string_equal(b[2].line_id, a[0].line_id);
+}
+
 static void plain_csv_is_read(void **state)
 {
     (void)state;
@@ -335,6 +358,7 @@ int main(void)
         cmocka_unit_test(runpod_bills_are_read),
         cmocka_unit_test(vast_bills_are_read),
         cmocka_unit_test(focus_bills_are_read),
+        cmocka_unit_test(a_correction_is_another_line),
         cmocka_unit_test(plain_csv_is_read),
         cmocka_unit_test(lines_without_an_id_get_one),
         cmocka_unit_test(what_is_no_bill_is_refused),

@@ -7,7 +7,7 @@
  *   vast-json    the answer of /api/v0/invoices or charges: [{"instance_id", "amount", "timestamp",
  *                "type": "charge", …}] or {"results": […]}; payments and refunds are passed over
  *   focus-csv    FOCUS (focus.finops.org): BilledCost, BillingCurrency (USD), ResourceId,
- *                ResourceName, Tags, ChargePeriodStart, ChargePeriodEnd
+ *                ResourceName, Tags, ChargePeriodStart, ChargePeriodEnd, ChargeClass
  *   csv          a header with "usd" and any of "label", "instance_id", "line_id", "time", "until",
  *                "vendor"
  *
