@@ -33,7 +33,7 @@ foreach(source IN LISTS ledger_sources)
 endforeach()
 ringfence_test(
   budget-ledger-sim
-  SOURCES test_ledger_sim.c sim_bill.c sim_disk.c sim_model.c sim_story.c ${mutant_sources}
+  SOURCES test_ledger_sim.c sim_bill.c sim_disk.c sim_model.c sim_model_bill.c sim_story.c ${mutant_sources}
   LIBS ringfence::budget ringfence::proto PkgConfig::SQLITE PkgConfig::SODIUM PkgConfig::JANSSON
   LABELS fault
   TIMEOUT 240

@@ -46,9 +46,12 @@ static void charge(sim *self, int number)
         run->true_lines[run->true_count - 1] += (int64_t)sim_pick(self, (uint32_t)left + 1);
         return;
     }
-    const bool credit = sim_pick(self, 5) == 0;
+    /* The ledger knows no credit of an instance that nobody attached, but more of another one. */
+    const bool credit = sim_pick(self, 5) == 0 && sim_instances(number) == 1;
     const int64_t latest_ms = run->terminated ? run->ended_ms : sim_now_ms(self);
-    run->true_at_s[run->true_count] = run->true_count == 0 ? sim_start_s(run) : latest_ms / 1000;
+    const bool first = run->true_count == 0 ||
+                       sim_which(number, run->true_count) != sim_which(number, run->true_count - 1);
+    run->true_at_s[run->true_count] = first ? sim_start_s(run) : latest_ms / 1000;
     run->true_lines[run->true_count++] =
         credit ? -(int64_t)sim_pick(self, (uint32_t)sum + 1)
                : (sim_pick(self, 3) == 0 ? left : (int64_t)sim_pick(self, (uint32_t)left + 1));
@@ -73,6 +76,16 @@ static int64_t begin_of_bill(sim *self, int number)
                : run->true_at_s[sim_pick(self, (uint32_t)run->true_count)];
 }
 
+/* Of the lines of its instance. */
+static bool is_last(int run, int number, int count)
+{
+    bool last = true;
+    for (int k = number + 1; k < count; k++) {
+        last = last && sim_which(run, k) != sim_which(run, number);
+    }
+    return last;
+}
+
 /* In half of the pods vendors know no labels, whoever's they are. */
 static int honest_lines(sim *self, bill_kind kind, sim_line lines[BILL_LINES_MAX])
 {
@@ -87,7 +100,7 @@ static int honest_lines(sim *self, bill_kind kind, sim_line lines[BILL_LINES_MAX
         }
         const int64_t since_s = begin_of_bill(self, i);
         for (int k = 0; k < run->true_count; k++) {
-            const bool last = run->true_complete && k == run->true_count - 1;
+            const bool last = run->true_complete && is_last(i, k, run->true_count);
             if (run->true_at_s[k] < since_s) {
                 continue;
             }
@@ -151,8 +164,7 @@ static budget_charge charge_of(const sim_line *line, bool lines_say_it)
         (void)snprintf(made.label, sizeof made.label, "run-%d", line->run);
     }
     if (line->placed) {
-        (void)snprintf(made.instance_id, sizeof made.instance_id, "pod-%d",
-                       sim_instance_of(line->run));
+        sim_name_instance(line->run, sim_which(line->run, line->number), made.instance_id);
     }
     if (lines_say_it) {
         (void)snprintf(made.vendor, sizeof made.vendor, "%s", sim_vendors[line->vendor].name);

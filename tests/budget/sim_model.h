@@ -29,8 +29,9 @@ extern const sim_vendor sim_vendors[SIM_VENDORS];
 int sim_vendor_of(int run);
 int sim_instance_of(int run);
 
-/* How many instances it may have. Bills name the first one only. */
+/* How many instances it may have, and which of them a line of this number is about. */
 int sim_instances(int run);
+int sim_which(int run, int number);
 
 /* 0 is the root; parents come before children. */
 typedef struct sim_account {
@@ -122,5 +123,10 @@ bool sim_terminate(sim_model *model, int run, int described, int64_t now_ms);
 sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int64_t as_of_s,
                          int64_t now_ms);
 int sim_expire(sim_model *model, int64_t now_ms); /* how many did */
+
+/* sim_model.c, for sim_model_bill.c: it may be running, whoever let it; and, after something was added to
+ * what it cost since `before`: must a person look? */
+void sim_run_on(sim_run *run, int64_t now_ms);
+void sim_look(sim_model *model, sim_run *run, const sim_run *before, bool billed);
 
 #endif

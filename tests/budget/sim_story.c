@@ -162,21 +162,21 @@ static bool create(sim *self, int run)
     return sim_same_verdict(self, "create", status, &answer, granted);
 }
 
-/* The first one is that which bills name. */
-static void name_instance(int run, int which, char instance[32])
+void sim_name_instance(int run, int which, char *instance)
 {
-    (void)snprintf(instance, 32, which == 0 ? "pod-%d" : "pod-%d.%d", sim_instance_of(run), which);
+    (void)snprintf(instance, SIM_INSTANCE_BYTES, which == 0 ? "pod-%d" : "pod-%d.%d",
+                   sim_instance_of(run), which);
 }
 
 static bool attach(sim *self, int run)
 {
     char label[32];
-    char instance[32];
+    char instance[SIM_INSTANCE_BYTES];
     budget_answer answer;
     const int which =
         self->model.runs[run].attached > 0 ? (int)sim_pick(self, (uint32_t)sim_instances(run)) : 0;
     (void)snprintf(label, sizeof label, "run-%d", run);
-    name_instance(run, which, instance);
+    sim_name_instance(run, which, instance);
     const bool granted = sim_attach(&self->model, run, which, sim_now_ms(self));
     return sim_same_verdict(
         self, "attach",
@@ -188,7 +188,7 @@ static bool attach(sim *self, int run)
 static void write_evidence(const sim *self, int run, int described, char json[1024])
 {
     char at[BUDGET_TIME_BYTES];
-    char instance[32];
+    char instance[SIM_INSTANCE_BYTES];
     budget_time_format(sim_now_ms(self) / 1000, at);
     size_t bytes = (size_t)snprintf(json, 1024,
                                     "{\"evidence\":\"ringfence/termination/v1\",\"vendor\":\"%s\","
@@ -196,7 +196,7 @@ static void write_evidence(const sim *self, int run, int described, char json[10
                                     "\"describe\":[",
                                     sim_vendors[sim_vendor_of(run)].name, run + 1, at);
     for (int i = 0; i < described; i++) {
-        name_instance(run, i, instance);
+        sim_name_instance(run, i, instance);
         bytes += (size_t)snprintf(json + bytes, 1024 - bytes,
                                   "%s{\"at\":\"%s\",\"instance_id\":\"%s\",\"name\":\"%032x\","
                                   "\"status\":\"terminated\"}",

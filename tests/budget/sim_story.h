@@ -11,6 +11,7 @@ enum {
     SIM_RUNS_AT_ONCE = 4,
     SIM_STEPS_A_RUN = 12, /* then the next one comes in */
     SIM_WHY_BYTES = 512,
+    SIM_INSTANCE_BYTES = 32,
 };
 
 extern const char *const sim_account_names[SIM_ACCOUNTS];
@@ -60,6 +61,9 @@ int64_t sim_now_ms(const sim *self);
 /* False, noted: the ledger's verdict is not the model's. */
 bool sim_same_verdict(sim *self, const char *what, base_status status, const budget_answer *answer,
                       bool granted);
+
+/* instance: SIM_INSTANCE_BYTES or more. */
+void sim_name_instance(int run, int which, char *instance);
 
 /* sim_bill.c: a bill is reconciled; a person records what a run cost. False: they differ. */
 bool sim_bill(sim *self);
