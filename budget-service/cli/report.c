@@ -177,12 +177,14 @@ static void show_counts(const cli_args *args, const budget_reconciliation *resul
     if (result->unsettled > 0) {
         (void)printf("%" PRIu64
                      " matched, ended, and not final yet: %s stays reserved. Reconcile a "
-                     "bill of later (settling_hours of the policy), or say that no more comes: "
+                     "bill that shows it from its beginning to its end, or one of later "
+                     "(settling_hours of the policy), or say that no more comes: "
                      "budget-service record-actual LABEL 0\n",
                      result->unsettled, cli_usd(result->unsettled_usd_micro));
     }
     if (result->passed_over > 0) {
-        (void)printf("%" PRIu64 " line%s passed over: the period begins after %s\n",
+        (void)printf("%" PRIu64 " line%s passed over, so no cost is final by this bill: the period "
+                     "begins after %s\n",
                      result->passed_over, result->passed_over == 1 ? "" : "s",
                      cli_time(args->values.as_of_s));
     }

@@ -332,7 +332,7 @@ for late in late.csv late-focus.csv late-runpod.json; do
     budget 0 reconcile --bill "$late" --as-of 2026-01-02T00:00:00Z --json
     out_has '"missing_in_ledger":0' '"passed_over":1'
     budget 0 reconcile --bill "$late" --as-of 2026-01-02T00:00:00Z
-    out_has "1 line passed over: the period begins after 2026-01-02T00:00:00Z"
+    out_has "1 line passed over, so no cost is final by this bill: the period begins after 2026-01-02T00:00:00Z"
     budget 7 reconcile --bill "$late" --as-of 2026-01-03T00:00:00Z --json
     out_has '"missing_in_ledger":1' '"passed_over":0'
 done
