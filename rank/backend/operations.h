@@ -180,21 +180,24 @@ static inline size_t rank_bias_columns(const rank_add_bias *args)
     return args->columns[0] + args->columns[1] + args->columns[2];
 }
 
-/* Cosines and sines of the angles by which rope turns pairs: of each row position · frequency, rounded to float32. */
+/* Cosines and sines of the angles by which rope turns pairs: of each row position · frequency, rounded to float32, and then
+ * times `scale`. */
 typedef struct rank_rope_table {
     size_t rows;
     const int32_t *positions;             /* (rows) */
     size_t pairs;                         /* at most RANK_ROPE_PAIRS_MAX */
     float frequency[RANK_ROPE_PAIRS_MAX]; /* (pairs), in radians for each position */
-    float *table;                         /* (rows, 2, pairs): cosines, then sines */
+    float scale;
+    float *table; /* (rows, 2, pairs): cosines, then sines */
 } rank_rope_table;
 
 /* Rotary position embedding (Su et al. 2021), in place: of each of the first `heads` heads of a row, elements i and
- * i + pairs are turned by the row's angle i. */
+ * i + pairs are turned by the row's angle i. What is behind these stays. */
 typedef struct rank_rope {
     size_t rows;
     size_t heads;
-    size_t pairs; /* half of a head's width */
+    size_t head_width;
+    size_t pairs; /* at most half of head_width */
     const float *table;
     float *at;     /* (rows, …): heads side by side from a row's begin on */
     size_t at_row; /* floats from one row to the next */

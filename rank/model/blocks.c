@@ -99,5 +99,6 @@ rank_decoder rank_block_describe(const rank_model_config *config, int ranks)
                           .rms = true,
                           .epsilon = (float)config->settings[RANK_BLOCK_EPSILON],
                           .gated = true,
-                          .rotated = true};
+                          .rotated = whole.head_width,
+                          .turn_scale = 1.0f};
 }

@@ -45,12 +45,17 @@ static inline size_t rank_block_setting(const rank_model_config *config, int set
     return (size_t)config->settings[setting];
 }
 
-/* Rope's frequency of pair i of a head, in radians for each position, as transformers computes it, whose
- * rounding is float32's. */
-static inline float rank_rope_frequency(double theta, size_t i, size_t head_width)
+/* Of pair i of the elements that rope turns: positions for each radian, and its frequency, in radians for each
+ * position. As transformers computes them, whose rounding is float32's. */
+static inline float rank_rope_period(double theta, size_t i, size_t rotated)
 {
-    const float exponent = (float)(2 * i) / (float)head_width;
-    return 1.0f / (float)pow(theta, (double)exponent);
+    const float exponent = (float)(2 * i) / (float)rotated;
+    return (float)pow(theta, (double)exponent);
+}
+
+static inline float rank_rope_frequency(double theta, size_t i, size_t rotated)
+{
+    return 1.0f / rank_rope_period(theta, i, rotated);
 }
 
 size_t rank_block_elements(const rank_model_config *config, const rank_block_tensor *of);

@@ -45,10 +45,10 @@ static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memor
     step->normed = rank_pieces_cut(&from, tokens * step->width);
     step->mean = rank_pieces_cut(&from, tokens);
     step->rstd = rank_pieces_cut(&from, tokens);
-    if (of->rotated) {
+    if (of->rotated > 0) {
         step->turns[0] = rank_pieces_cut(&from, tokens * of->head_width);
     }
-    if (of->rotated && of->window > 0) {
+    if (of->rotated > 0 && of->window > 0) {
         step->turns[1] = rank_pieces_cut(&from, tokens * of->head_width);
     }
     step->qkv = rank_pieces_cut(&from, tokens * rank_decoder_qkv_columns(step));
@@ -386,12 +386,13 @@ static void make_logits(const decoder_step *step)
                             .c = step->args->logits});
 }
 
-/* One of rope's tables: (T, head width). */
+/* One of rope's tables: (T, rotated). */
 static void make_turns(const decoder_step *step, const float *frequency, float *turns)
 {
     rank_rope_table table = {.rows = step->rows->count,
                              .positions = step->rows->positions,
-                             .pairs = step->of.head_width / 2,
+                             .pairs = step->of.rotated / 2,
+                             .scale = step->of.turn_scale,
                              .table = turns};
     for (size_t i = 0; i < table.pairs; i++) {
         table.frequency[i] = frequency[i];
@@ -402,7 +403,7 @@ static void make_turns(const decoder_step *step, const float *frequency, float *
 static void begin_stream(const decoder_step *step)
 {
     const size_t rows = step->rows->count;
-    if (step->of.rotated) {
+    if (step->of.rotated > 0) {
         make_turns(step, step->of.frequency, step->turns[0]);
     }
     if (step->turns[1] != NULL) {

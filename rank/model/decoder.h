@@ -16,13 +16,16 @@ typedef struct rank_decoder {
     size_t hidden; /* columns of the MLP */
     int leaves; /* of this rank's part of a sum over heads, columns of the MLP, or the vocabulary */
     bool rms;   /* RMS norms, without biases; else layer norms */
-    bool one_more;          /* with rms: norms multiply by 1 + weight */
-    float epsilon;          /* of RMS norms */
-    bool gated;             /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
-    bool gelu;              /* with gated: down(gelu(gate) · up) */
-    bool early_bias;        /* queries, keys and values have biases that are added before rope */
-    bool head_norms;        /* each head of queries and of keys has an RMS norm before rope */
-    bool rotated;           /* rope turns queries and keys by `frequency` (head_width / 2) */
+    bool one_more;   /* with rms: norms multiply by 1 + weight */
+    float epsilon;   /* of RMS norms */
+    bool gated;      /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
+    bool gelu;       /* with gated: down(gelu(gate) · up) */
+    bool early_bias; /* queries, keys and values have biases that are added before rope */
+    bool head_norms; /* each head of queries and of keys has an RMS norm before rope */
+    /* Rope turns the first elements of each head of queries and of keys, so many, by `frequency` (rotated / 2), and
+     * multiplies them by turn_scale. 0: there is no rope. */
+    size_t rotated;
+    float turn_scale;
     size_t unrotated_every; /* N: but not in layers N-1, 2N-1 …; 0: in all */
     float frequency[RANK_ROPE_PAIRS_MAX];
     /* In decoding alone, and on backends with `scale`: zeros are those of most families. */
@@ -97,7 +100,7 @@ void rank_decoder_decode(const rank_run *run, const rank_decode_args *args);
 static inline bool rank_decoder_rotates(const rank_decoder *of, int layer)
 {
     const size_t every = of->unrotated_every;
-    return of->rotated && (every == 0 || ((size_t)layer + 1) % every != 0);
+    return of->rotated > 0 && (every == 0 || ((size_t)layer + 1) % every != 0);
 }
 
 /* Whether the layer sees a window. */

@@ -57,7 +57,8 @@ void rank_decoder_make_qkv(const decoder_step *step)
     if (rank_decoder_rotates(&step->of, step->layer)) {
         step->backend->rope(step->queue, &(rank_rope){.rows = step->rows->count,
                                                       .heads = step->of.heads + step->of.kv_heads,
-                                                      .pairs = step->of.head_width / 2,
+                                                      .head_width = step->of.head_width,
+                                                      .pairs = step->of.rotated / 2,
                                                       .table = step->turns[is_local(step)],
                                                       .at = step->qkv,
                                                       .at_row = rank_decoder_qkv_columns(step)});

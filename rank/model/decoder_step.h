@@ -23,7 +23,8 @@ typedef struct decoder_step {
     float *normed;              /* (T, C) */
     float *mean;                /* (T), of layer norms */
     float *rstd;                /* (T) */
-    float *turns[2];  /* (T, head width): rope's table, and that of layers that are local */
+    float *turns
+        [2]; /* (T, rotated), in room for (T, head width): rope's table, and that of layers that are local */
     float *qkv;       /* (T, across + 2·kv_across) */
     float *attention; /* (T, across) */
     float *up;     /* (T, hidden), before GELU, or the gate's factor; NULL where the product makes

@@ -59,8 +59,8 @@ void cpu_rope_table(rank_queue *queue, const rank_rope_table *args)
         for (size_t i = 0; i < args->pairs; i++) {
             const float angle = (float)args->positions[row] * args->frequency[i];
             const rank_turn turn = rank_turn_by((double)angle);
-            cosines[i] = (float)turn.cosine;
-            cosines[args->pairs + i] = (float)turn.sine;
+            cosines[i] = (float)turn.cosine * args->scale;
+            cosines[args->pairs + i] = (float)turn.sine * args->scale;
         }
     }
     queue_book(queue, RANK_PART_OTHER);
@@ -73,7 +73,7 @@ void cpu_rope(rank_queue *queue, const rank_rope *args)
         const float *cosines = args->table + row * 2 * pairs;
         const float *sines = cosines + pairs;
         for (size_t head = 0; head < args->heads; head++) {
-            float *first = args->at + row * args->at_row + head * 2 * pairs;
+            float *first = args->at + row * args->at_row + head * args->head_width;
             float *second = first + pairs;
             for (size_t i = 0; i < pairs; i++) {
                 const float x = first[i];

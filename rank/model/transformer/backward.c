@@ -268,7 +268,7 @@ static bool next_dqkv(backward *b, rank_segments *segments)
     } else {
         attention_grad(b, segments);
     }
-    if (pass->sizes.rotated) {
+    if (pass->sizes.rotated > 0) {
         transformer_prepare_heads_grad(pass, b->rows, pass->wide);
     }
     return true;

@@ -240,7 +240,7 @@ static void project_qkv(const transformer_pass *pass, const transformer_operand 
                .c = to,
                .c_row = pass->sizes.qkv_row,
                .c_type = pass->type});
-    if (pass->sizes.rotated) {
+    if (pass->sizes.rotated > 0) {
         transformer_prepare_heads(pass, chunk, to);
     }
 }
@@ -326,7 +326,7 @@ static void norm_final(const transformer_pass *pass)
 static void run_layers(transformer_pass *pass, const float *in, float *out)
 {
     const rank_shape *shape = &pass->run->shape;
-    if (pass->sizes.rotated) {
+    if (pass->sizes.rotated > 0) {
         transformer_make_turns(pass);
     }
     if (transformer_is_first_stage(pass)) {

@@ -126,7 +126,8 @@ static void cut_ends(rank_pieces *from, transformer_pass *pass)
 {
     const transformer_sizes *sizes = &pass->sizes;
     cut_norm(from, sizes, &pass->norm_final);
-    pass->turns = sizes->rotated ? rank_pieces_cut(from, sizes->tokens * sizes->head_width) : NULL;
+    pass->turns =
+        sizes->rotated > 0 ? rank_pieces_cut(from, sizes->tokens * sizes->head_width) : NULL;
 }
 
 size_t transformer_saved_floats(const rank_shape *shape)

@@ -46,7 +46,7 @@ typedef struct transformer_sizes {
     size_t received; /* those that may come to the experts here; places, if all are here */
     bool layer_norm; /* else RMS norm, which has no mean */
     bool head_norms;
-    bool rotated;
+    size_t rotated; /* elements of a head that rope turns */
     bool biased;
     rank_type type;
 } transformer_sizes;
@@ -134,7 +134,7 @@ typedef struct transformer_pass {
     float *blocks;         /* layer by layer; where nothing is kept for backward, one for all; with
                             * recompute only norm1.x of each */
     norm_state norm_final; /* (A, C), in the last stage */
-    float *turns;          /* (T, head width): rope's table; NULL: none */
+    float *turns;          /* (T, rotated), in room for (T, head width): rope's table; NULL: none */
     rank_load *loads;      /* of rank_saved */
     /* work. For a chunk of rows, of the pass's type: the activation's result or its gradient
      * (rows, F); dqkv (rows, 3Q). And logits (rows, V), which are float32; behind them their

@@ -11,7 +11,8 @@ void transformer_make_turns(const transformer_pass *pass)
 {
     rank_rope_table table = {.rows = pass->rows->count,
                              .positions = pass->rows->positions,
-                             .pairs = pass->of.head_width / 2,
+                             .pairs = pass->of.rotated / 2,
+                             .scale = pass->of.turn_scale,
                              .table = pass->turns};
     for (size_t i = 0; i < table.pairs; i++) {
         table.frequency[i] = pass->of.frequency[i];
@@ -28,8 +29,9 @@ static void turn(const transformer_pass *pass, row_chunk chunk, float *rows, boo
     pass->backend->rope(pass->queue,
                         &(rank_rope){.rows = chunk.rows,
                                      .heads = pass->of.heads + pass->of.kv_heads,
-                                     .pairs = pass->of.head_width / 2,
-                                     .table = pass->turns + chunk.first * pass->of.head_width,
+                                     .head_width = pass->of.head_width,
+                                     .pairs = pass->of.rotated / 2,
+                                     .table = pass->turns + chunk.first * pass->of.rotated,
                                      .at = rows,
                                      .at_row = pass->sizes.qkv_row,
                                      .back = back});

@@ -56,12 +56,13 @@ static void rope(twin *t)
     const size_t rows = twin_between(t, 1, 40);
     const size_t heads = twin_between(t, 1, 7);
     const size_t pairs = twin_between(t, 1, 64);
-    const size_t at_row = heads * 2 * pairs + twin_between(t, 0, 50);
+    const size_t head_width = 2 * pairs + twin_between(t, 0, 5);
+    const size_t at_row = heads * head_width + twin_between(t, 0, 50);
     const int positions = twin_ints(t, "positions", rows, 0, (1 << 20) - 1);
     const int table = twin_floats(t, "table", rows * 2 * pairs, 1.0f);
     const int at = twin_floats(t, "at", rows * at_row, 1.0f);
     const bool back = twin_between(t, 0, 1) > 0;
-    rank_rope_table angles = {.rows = rows, .pairs = pairs};
+    rank_rope_table angles = {.rows = rows, .pairs = pairs, .scale = back ? 1.0f : 1.19f};
     for (size_t i = 0; i < pairs; i++) {
         angles.frequency[i] = 1.0f / (float)(1 + i * i);
     }
@@ -72,10 +73,11 @@ static void rope(twin *t)
         device->backend->rope_table(device->queue, &angles);
     }
     ON_BOTH(t, rope,
-            &(rank_rope){rows, heads, pairs, FLOATS(t, table, side), FLOATS(t, at, side), at_row,
-                         back});
-    (void)snprintf(shape, sizeof shape, "rope, %zu rows of %zu, %zu heads of %zu pairs, back %d",
-                   rows, at_row, heads, pairs, back);
+            &(rank_rope){rows, heads, head_width, pairs, FLOATS(t, table, side),
+                         FLOATS(t, at, side), at_row, back});
+    (void)snprintf(shape, sizeof shape,
+                   "rope, %zu rows of %zu, %zu heads of %zu, %zu pairs, back %d", rows, at_row,
+                   heads, head_width, pairs, back);
     twin_compare(t, shape);
 }
 

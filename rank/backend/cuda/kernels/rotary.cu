@@ -123,8 +123,8 @@ __global__ static void rope_table_kernel(rank_rope_table args)
         const float angle = (float)args.positions[row] * args.frequency[pair];
         const rank_turn turn = rank_turn_by((double)angle);
         float *cosines = args.table + row * 2 * args.pairs;
-        cosines[pair] = (float)turn.cosine;
-        cosines[args.pairs + pair] = (float)turn.sine;
+        cosines[pair] = (float)turn.cosine * args.scale;
+        cosines[args.pairs + pair] = (float)turn.sine * args.scale;
     }
 }
 
@@ -146,7 +146,7 @@ __global__ static void rope_kernel(rank_rope args)
         const float cosine = args.table[row * 2 * pairs + pair];
         const float turn = args.table[row * 2 * pairs + pairs + pair];
         const float sine = args.back ? -turn : turn;
-        float *first = args.at + row * args.at_row + head * 2 * pairs + pair;
+        float *first = args.at + row * args.at_row + head * args.head_width + pair;
         const float x = first[0];
         const float y = first[pairs];
         first[0] = x * cosine - y * sine;
