@@ -1,4 +1,4 @@
-/* Splits matrices that a checkpoint has as one. Called by weights.c. */
+/* Splits matrices that a checkpoint has as one, and joins them. Called by weights.c and safetensors.c. */
 #include "checkpoint/fused.h"
 
 #include <stdio.h>
@@ -16,10 +16,15 @@ typedef struct part {
     int prefix_bytes; /* of the tensor's name before that in the table */
 } part;
 
+static const rank_fused *table_of(const rank_model_config *config)
+{
+    return config->family->fused != NULL ? config->family->fused(config) : NULL;
+}
+
 static part find_part(const rank_fused *table, const char *name)
 {
     const size_t length = strlen(name);
-    for (const rank_fused *row = table; row->whole != NULL; row++) {
+    for (const rank_fused *row = table; row != NULL && row->whole != NULL; row++) {
         for (int i = 0; i < RANK_FUSED_PARTS_MAX && row->parts[i] != NULL; i++) {
             const size_t own = strlen(row->parts[i]);
             if (length > own && strcmp(name + length - own, row->parts[i]) == 0) {
@@ -91,7 +96,7 @@ static base_status replace(base_safetensors *file, const base_safetensor *parts,
 base_status rank_fused_split(base_safetensors *file, const rank_model_config *config, char **names,
                              base_error *reterr)
 {
-    const rank_fused *table = config->family->fused;
+    const rank_fused *table = table_of(config);
     const size_t count = table != NULL ? (size_t)rank_model_tensor_count(config) : 0;
     base_safetensor *parts = calloc(count + 1, sizeof *parts);
     size_t made = 0;
@@ -118,4 +123,24 @@ base_status rank_fused_split(base_safetensors *file, const rank_model_config *co
     }
     free(parts);
     return status;
+}
+
+int rank_fused_next(const rank_model_config *config, int index, rank_tensor *tensor)
+{
+    char name[RANK_TENSOR_NAME_BYTES];
+    rank_model_tensor(config, index++, tensor);
+    memcpy(name, tensor->name, sizeof name);
+    const part of = find_part(table_of(config), name);
+    if (of.row == NULL) {
+        return index;
+    }
+    for (int i = 1; i < RANK_FUSED_PARTS_MAX && of.row->parts[i] != NULL; i++) {
+        rank_tensor next;
+        rank_model_tensor(config, index++, &next);
+        tensor->shape[0] += next.shape[0];
+        tensor->count += next.count;
+    }
+    (void)snprintf(tensor->name, sizeof tensor->name, "%.*s%s", of.prefix_bytes, name,
+                   of.row->whole);
+    return index;
 }

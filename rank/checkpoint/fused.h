@@ -1,4 +1,4 @@
-/* Matrices that a checkpoint has as one: Phi-3's queries, keys and values. Called by weights.c. */
+/* Matrices that a checkpoint has as one: Phi-3's queries, keys and values. Called by weights.c and safetensors.c. */
 #ifndef RANK_CHECKPOINT_FUSED_H
 #define RANK_CHECKPOINT_FUSED_H
 
@@ -11,5 +11,9 @@
 BASE_MUST_CHECK base_status rank_fused_split(base_safetensors *file,
                                              const rank_model_config *config, char **names,
                                              base_error *reterr);
+
+/* What files have in place of the model's tensor `index`: that one, or the matrix of which it is the first part.
+ * Returns the index of the tensor behind it. */
+int rank_fused_next(const rank_model_config *config, int index, rank_tensor *tensor);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/file.h"
+#include "checkpoint/fused.h"
 #include "checkpoint/match.h"
 #include "checkpoint/weights.h"
 #include "checkpoint/widen.h"
@@ -52,9 +53,9 @@ static char *make_header(const rank_model_config *config, const char *prefix, ra
     char *text = NULL;
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     const int count = rank_model_tensor_count(config);
-    for (int i = 0; header != NULL && made && i < count; i++) {
+    for (int i = 0; header != NULL && made && i < count;) {
         rank_tensor tensor;
-        rank_model_tensor(config, i, &tensor);
+        i = rank_fused_next(config, i, &tensor);
         made = add_entry(header, &tensor, prefix, type);
     }
     if (header != NULL && made) {
@@ -108,9 +109,9 @@ base_status rank_safetensors_write(const char *path, const rank_model_config *co
     for (size_t i = 0; status == BASE_OK && i < sizeof parts / sizeof parts[0]; i++) {
         status = base_file_writer_put(writer, parts[i].data, parts[i].size_bytes, reterr);
     }
-    for (int i = 0; status == BASE_OK && i < rank_model_tensor_count(config); i++) {
+    for (int i = 0; status == BASE_OK && i < rank_model_tensor_count(config);) {
         rank_tensor tensor;
-        rank_model_tensor(config, i, &tensor);
+        i = rank_fused_next(config, i, &tensor);
         status = put_floats(writer, params + tensor.offset, tensor.count, type, reterr);
     }
     if (status == BASE_OK) {

@@ -4,6 +4,7 @@
 
 #include "base/path.h"
 #include "checkpoint/shards.h"
+#include "generate/mode.h"
 #include "rank/checkpoint.h"
 
 base_status rank_mode_read_draft(const proto_job *job, const rank_tokenizer *tokenizer,
@@ -20,6 +21,7 @@ base_status rank_mode_read_draft(const proto_job *job, const rank_tokenizer *tok
                            job->model.draft, config->vocab_size, tokens);
     }
     if (status == BASE_OK) {
+        config->tokens_max = rank_mode_context(job, config);
         status = base_path_join(job->model.draft, "model.safetensors", draft->weights, reterr);
     }
     if (status == BASE_OK) {

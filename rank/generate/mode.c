@@ -347,6 +347,7 @@ base_status rank_mode_read_checkpoint(const proto_job *job, rank_model_config *c
     *adapters = NULL;
     base_status status = rank_checkpoint_config(job->model.checkpoint, config, reterr);
     if (status == BASE_OK) {
+        config->tokens_max = rank_mode_context(job, config);
         status = rank_checkpoint_generation(job->model.checkpoint, config->vocab_size, generation,
                                             reterr);
     }

@@ -137,7 +137,7 @@ typedef struct rank_decode_args {
     float *logits;    /* (A, tp->vocab_count): of this rank's ids */
 } rank_decode_args;
 
-/* Matrices with as many columns that checkpoints may have as one, with their rows one behind the other. They are
+/* Matrices with as many columns that a model's files have as one, with their rows one behind the other. They are
  * neighbours in the order of the family. Names are the ends of those in a checkpoint. */
 enum { RANK_FUSED_PARTS_MAX = 3 };
 
@@ -152,7 +152,6 @@ struct rank_family {
     const char *const *ignored;     /* tensors of checkpoints that are ignored: patterns of fnmatch;
                                      * ends with NULL */
     const char *file_prefix;        /* before tensor names in a Hugging Face directory */
-    const rank_fused *fused;        /* NULL: none */
 
     /* Reads and checks config.json; and writes the text that Hugging Face reads (a new
      * reference). */
@@ -160,6 +159,8 @@ struct rank_family {
                              base_error *reterr);
     struct json_t *(*describe)(const rank_model_config *config);
     base_status (*check)(const rank_model_config *config, base_error *reterr);
+    /* The matrices that the model's files have as one; NULL, also what it returns: none. */
+    const rank_fused *(*fused)(const rank_model_config *config);
 
     int (*tensor_count)(const rank_model_config *config);
     /* Tensors are in the parameter array in this order, without holes. */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <string.h>
 
 #include "generate/mode.h"
 #include "model/family.h"
@@ -196,6 +197,7 @@ base_status rank_train_config_check(const rank_model_config *saved, const rank_m
         const double most = ROUNDING * fabs(now->settings[i]);
         same = same && fabs(saved->settings[i] - now->settings[i]) <= most;
     }
+    same = same && memcmp(saved->rope_factors, now->rope_factors, sizeof saved->rope_factors) == 0;
     same = same && fabs(saved->router_loss - now->router_loss) <= ROUNDING * now->router_loss;
     return same ? BASE_OK
                 : base_fail(reterr, BASE_ERR_INVALID,

@@ -39,6 +39,7 @@ static void configure(const rank_family *family, const json_t *object)
     BASE_ASSERT(written != NULL);
     BASE_ASSERT(family->configure(written, &again, &error) == BASE_OK);
     BASE_ASSERT(memcmp(config.settings, again.settings, sizeof config.settings) == 0);
+    BASE_ASSERT(memcmp(config.rope_factors, again.rope_factors, sizeof config.rope_factors) == 0);
     BASE_ASSERT(config.vocab_size == again.vocab_size && config.width == again.width);
     json_decref(written);
 }

@@ -56,6 +56,9 @@ typedef struct rank_model_config {
     int heads;
     int context;
     double settings[RANK_FAMILY_SETTINGS]; /* what else the family's configure has read */
+    /* What longrope divides frequencies by (arXiv:2402.13753): in short texts, and in long ones. */
+    double rope_factors[2][RANK_ROPE_PAIRS_MAX];
+    int tokens_max;     /* no text of the job is longer; 0: the context bounds them */
     double router_loss; /* with experts: how much of the router's loss training adds */
     double dropout; /* with this probability, below 1, training drops elements of what is added to
                      * the residual stream. No family's configure reads it */

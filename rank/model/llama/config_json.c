@@ -11,10 +11,6 @@ static const char QWEN3_MOE[] = "qwen3_moe";
 static const char MIXTRAL[] = "mixtral";
 static const char SMOLLM3[] = "smollm3";
 static const char PHI3[] = "phi3";
-static const char PARTIAL[] =
-    "partial_rotary_factor"; /* of a head's elements, rope turns so many */
-static const char LINEAR[] = "linear";
-static const char LLAMA3[] = "llama3";
 
 enum {
     MISTRAL_WINDOW = 4096,
@@ -42,6 +38,9 @@ static kind kind_of(const rank_model_config *config)
     if (config->settings[LLAMA_UNROTATED] != 0.0) {
         return (kind){SMOLLM3, "SmolLM3ForCausalLM"};
     }
+    if (config->settings[LLAMA_PHI3] != 0.0) {
+        return (kind){PHI3, "Phi3ForCausalLM"};
+    }
     return config->settings[LLAMA_BIASED] != 0.0 ? (kind){QWEN2, "Qwen2ForCausalLM"}
                                                  : (kind){"llama", "LlamaForCausalLM"};
 }
@@ -52,7 +51,7 @@ static json_t *describe_off(const char *model_type)
     if (model_type == QWEN2) {
         return json_pack("{s:b}", "use_sliding_window", 0);
     }
-    if (model_type == MIXTRAL) {
+    if (model_type == MIXTRAL || model_type == PHI3) {
         return json_object();
     }
     const bool qwen3 = model_type == QWEN3 || model_type == QWEN3_MOE;
@@ -80,64 +79,46 @@ static json_t *describe_experts(const rank_model_config *config, const char *mod
                      of[LLAMA_NORMED] != 0.0, "decoder_sparse_step", 1, "mlp_only_layers");
 }
 
-/* Of a model some of whose layers have no rope. Without pad_token_id it would be one of SmolLM3's own. */
+/* Of a model some of whose layers have no rope, and of a Phi-3. Without pad_token_id it would be one of SmolLM3's, or
+ * Phi-3's, own. */
 static json_t *describe_unrotated(const rank_model_config *config)
 {
     const int interval = (int)config->settings[LLAMA_UNROTATED];
-    return interval > 0
-               ? json_pack("{s:i, s:n}", "no_rope_layer_interval", interval, "pad_token_id")
-               : json_object();
+    if (interval > 0) {
+        return json_pack("{s:i, s:n}", "no_rope_layer_interval", interval, "pad_token_id");
+    }
+    return config->settings[LLAMA_PHI3] != 0.0 ? json_pack("{s:n}", "pad_token_id") : json_object();
 }
 
-/* The object that scales rope's frequencies; NULL: nothing does. */
-static json_t *describe_scaling(const rank_model_config *config)
+static json_t *describe_shape(const rank_model_config *config)
 {
     const double *of = config->settings;
-    switch ((llama_scaling)of[LLAMA_SCALING]) {
-    case LLAMA_SCALING_LINEAR:
-        return json_pack("{s:s, s:f}", "rope_type", LINEAR, "factor", of[LLAMA_FACTOR]);
-    case LLAMA_SCALING_LLAMA3:
-        return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", LLAMA3, "factor",
-                         of[LLAMA_FACTOR], "low_freq_factor", of[LLAMA_LOW], "high_freq_factor",
-                         of[LLAMA_HIGH], "original_max_position_embeddings",
-                         (json_int_t)of[LLAMA_ORIGINAL]);
-    case LLAMA_SCALING_NONE:
-        break;
-    }
-    return NULL;
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f}", "hidden_size", config->width,
+                     "intermediate_size", (int)of[LLAMA_HIDDEN], "num_hidden_layers",
+                     config->layers, "num_attention_heads", config->heads, "num_key_value_heads",
+                     (int)of[LLAMA_KV_HEADS], "head_dim", (int)of[LLAMA_HEAD_WIDTH],
+                     "max_position_embeddings", config->context, "vocab_size", config->vocab_size,
+                     "rms_norm_eps", of[LLAMA_EPSILON]);
 }
 
 json_t *llama_describe(const rank_model_config *config)
 {
-    const double *of = config->settings;
-    json_t *scaling = describe_scaling(config);
     const kind is = kind_of(config);
     json_t *object = json_pack("{s:[s], s:s, s:s, s:s, s:b}", "architectures", is.architecture,
                                "model_type", is.model_type, "dtype", "float32", "hidden_act",
-                               "silu", "tie_word_embeddings", of[LLAMA_TIED] != 0.0);
-    json_t *off = describe_off(is.model_type);
-    json_t *experts = describe_experts(config, is.model_type);
-    json_t *unrotated = describe_unrotated(config);
-    json_t *shape =
-        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "hidden_size", config->width,
-                  "intermediate_size", (int)of[LLAMA_HIDDEN], "num_hidden_layers", config->layers,
-                  "num_attention_heads", config->heads, "num_key_value_heads",
-                  (int)of[LLAMA_KV_HEADS], "head_dim", (int)of[LLAMA_HEAD_WIDTH],
-                  "max_position_embeddings", config->context, "vocab_size", config->vocab_size);
-    json_t *rest =
-        json_pack("{s:f, s:f, s:o*, s:f}", "rms_norm_eps", of[LLAMA_EPSILON], "rope_theta",
-                  of[LLAMA_THETA], "rope_scaling", scaling, "initializer_range", 0.02);
-    if (object == NULL || json_object_update(object, off) != 0 ||
-        json_object_update(object, experts) != 0 || json_object_update(object, unrotated) != 0 ||
-        json_object_update(object, shape) != 0 || json_object_update(object, rest) != 0) {
-        json_decref(object);
-        object = NULL;
+                               "silu", "tie_word_embeddings", config->settings[LLAMA_TIED] != 0.0);
+    json_t *parts[] = {
+        describe_off(is.model_type), describe_experts(config, is.model_type),
+        describe_unrotated(config),  describe_shape(config),
+        llama_describe_rope(config), json_pack("{s:f}", "initializer_range", 0.02),
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (object != NULL && json_object_update(object, parts[i]) != 0) {
+            json_decref(object);
+            object = NULL;
+        }
+        json_decref(parts[i]);
     }
-    json_decref(off);
-    json_decref(experts);
-    json_decref(unrotated);
-    json_decref(shape);
-    json_decref(rest);
     return object;
 }
 
@@ -150,67 +131,6 @@ static bool is_type(const json_t *object, const char *wanted)
 static bool given(const json_t *value)
 {
     return value != NULL && !json_is_null(value);
-}
-
-/* What the context was before it was made longer, and whether Llama 3's bounds are in order. */
-static base_status read_original(const json_t *rope, double *of, base_error *reterr)
-{
-    int original = 0;
-    const base_status status =
-        rank_config_int(rope, "original_max_position_embeddings", &original, reterr);
-    of[LLAMA_ORIGINAL] = original;
-    return status != BASE_OK || of[LLAMA_LOW] < of[LLAMA_HIGH]
-               ? status
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "low_freq_factor is not below high_freq_factor");
-}
-
-/* What is missing is as in transformers.
- *
- * rope_parameters, as newer files have it, with rope_theta in it, or rope_scaling. If a file has both,
- * rope_scaling counts, as in transformers. */
-static base_status read_rope(const json_t *object, rank_model_config *read, base_error *reterr)
-{
-    double *of = read->settings;
-    const json_t *rope = json_object_get(object, "rope_scaling");
-    rope = json_object_size(rope) > 0 ? rope : json_object_get(object, "rope_parameters");
-    const json_t *type = json_object_get(rope, "rope_type");
-    const char *name = json_string_value(type != NULL ? type : json_object_get(rope, "type"));
-    const json_t *with_theta = json_object_get(rope, "rope_theta") != NULL ? rope : object;
-    const json_t *partial = json_object_get(rope, PARTIAL);
-    partial = partial != NULL ? partial : json_object_get(object, PARTIAL);
-    of[LLAMA_THETA] = is_type(object, MIXTRAL) ? 1e6 : is_type(object, SMOLLM3) ? 2e6 : 1e4;
-    if (given(partial) && json_number_value(partial) != 1.0) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be 1", PARTIAL);
-    }
-    base_status status = rank_config_number(with_theta, "rope_theta", &of[LLAMA_THETA], reterr);
-    if (status == BASE_OK && name == NULL && json_object_get(rope, "factor") != NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID, "a factor of rope without a rope_type");
-    }
-    /* "dynamic" turns otherwise only beyond max_position_embeddings, where no text goes here */
-    if (status != BASE_OK || name == NULL || strcmp(name, "default") == 0 ||
-        strcmp(name, "dynamic") == 0) {
-        return status;
-    }
-    const bool linear = strcmp(name, LINEAR) == 0;
-    if (!linear && strcmp(name, LLAMA3) != 0) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "rope_type \"%s\" is none of default, dynamic, linear and llama3", name);
-    }
-    of[LLAMA_SCALING] = linear ? LLAMA_SCALING_LINEAR : LLAMA_SCALING_LLAMA3;
-    static const struct {
-        const char *key;
-        int setting;
-    } numbers[] = {
-        {"factor", LLAMA_FACTOR},
-        {"low_freq_factor", LLAMA_LOW},
-        {"high_freq_factor", LLAMA_HIGH},
-    };
-    const size_t count = linear ? 1 : sizeof numbers / sizeof *numbers;
-    for (size_t i = 0; status == BASE_OK && i < count; i++) {
-        status = rank_config_number(rope, numbers[i].key, &of[numbers[i].setting], reterr);
-    }
-    return status == BASE_OK && !linear ? read_original(rope, of, reterr) : status;
 }
 
 /* The files of Qwen2, Qwen3 and SmolLM3 have a switch for the window, and newer ones say of each layer
@@ -413,6 +333,7 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
     }
     if (status == BASE_OK) {
         read.settings[LLAMA_BIASED] = is_type(object, QWEN2);
+        read.settings[LLAMA_PHI3] = is_type(object, PHI3);
         read.settings[LLAMA_HEAD_NORMS] = is_type(object, QWEN3) || is_type(object, QWEN3_MOE);
         const json_t *tied = json_object_get(object, "tie_word_embeddings");
         read.settings[LLAMA_TIED] = tied != NULL ? json_is_true(tied) : is_type(object, SMOLLM3);
@@ -421,7 +342,10 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
         status = rank_config_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);
     }
     if (status == BASE_OK) {
-        status = read_rope(object, &read, reterr);
+        read.settings[LLAMA_THETA] = is_type(object, MIXTRAL)   ? 1e6
+                                     : is_type(object, SMOLLM3) ? 2e6
+                                                                : 1e4;
+        status = llama_read_rope(object, &read, reterr);
     }
     if (status == BASE_OK && is_type(object, SMOLLM3)) {
         status = read_unrotated(object, &read, reterr);

@@ -15,17 +15,20 @@ enum {
     LLAMA_EPSILON = RANK_BLOCK_EPSILON,
     LLAMA_EXPERTS = RANK_BLOCK_EXPERTS,
     LLAMA_THETA = RANK_BLOCK_SETTINGS,
-    LLAMA_TIED,       /* 1: the output's matrix is the embedding */
-    LLAMA_SCALING,    /* of rope's frequencies: a llama_scaling */
-    LLAMA_FACTOR,     /* of that */
-    LLAMA_LOW,        /* low_freq_factor, */
-    LLAMA_HIGH,       /* high_freq_factor, */
-    LLAMA_ORIGINAL,   /* and original_max_position_embeddings of LLAMA_SCALING_LLAMA3 */
-    LLAMA_BIASED,     /* 1: queries, keys and values have biases, as in Qwen2 */
-    LLAMA_HEAD_NORMS, /* 1: each head of queries and of keys has a norm, as in Qwen3 */
-    LLAMA_CHOSEN,     /* a token goes to so many of LLAMA_EXPERTS, */
-    LLAMA_NORMED,     /* 1: whose weights add up to 1 */
-    LLAMA_UNROTATED,  /* N: layers N-1, 2N-1 … have no rope, as in SmolLM3; 0: all have it */
+    LLAMA_TIED,    /* 1: the output's matrix is the embedding */
+    LLAMA_SCALING, /* of rope's frequencies: a llama_scaling */
+    LLAMA_FACTOR,  /* of that */
+    LLAMA_LOW,     /* low_freq_factor, */
+    LLAMA_HIGH,    /* high_freq_factor, */
+    LLAMA_ORIGINAL, /* and original_max_position_embeddings of LLAMA_SCALING_LLAMA3, and of LLAMA_SCALING_LONGROPE, */
+    LLAMA_ATTENTION_FACTOR, /* by which that multiplies what rope turns */
+    LLAMA_PARTIAL,          /* of each head rope turns so much, in a Phi-3; 0: all of it */
+    LLAMA_BIASED,           /* 1: queries, keys and values have biases, as in Qwen2 */
+    LLAMA_HEAD_NORMS,       /* 1: each head of queries and of keys has a norm, as in Qwen3 */
+    LLAMA_CHOSEN,           /* a token goes to so many of LLAMA_EXPERTS, */
+    LLAMA_NORMED,           /* 1: whose weights add up to 1 */
+    LLAMA_UNROTATED, /* N: layers N-1, 2N-1 … have no rope, as in SmolLM3; 0: all have it */
+    LLAMA_PHI3,      /* 1: files have queries, keys and values as one matrix, and gate and up */
     LLAMA_SETTINGS,
 };
 
@@ -35,6 +38,7 @@ typedef enum llama_scaling {
     LLAMA_SCALING_NONE,
     LLAMA_SCALING_LINEAR,
     LLAMA_SCALING_LLAMA3,
+    LLAMA_SCALING_LONGROPE, /* by rank_model_config.rope_factors */
 } llama_scaling;
 
 /* A block's tensors, in the order of the parameter array. Q = heads · head width, K = the same of
@@ -87,7 +91,14 @@ base_status llama_configure(const struct json_t *object, rank_model_config *conf
                             base_error *reterr);
 struct json_t *llama_describe(const rank_model_config *config);
 
-/* rope.c: rope's frequencies, in radians for each position: head width / 2 of them. As transformers
+/* rope_json.c: the part of configure and of describe that is rope's. Before, LLAMA_THETA is what counts where the file
+ * says nothing, and the head's width and LLAMA_PHI3 are read. And the elements of a head that rope turns. */
+base_status llama_read_rope(const struct json_t *object, rank_model_config *read,
+                            base_error *reterr);
+struct json_t *llama_describe_rope(const rank_model_config *config);
+size_t llama_rotated(const rank_model_config *config);
+
+/* rope.c: rope's frequencies, in radians for each position: llama_rotated / 2 of them. As transformers
  * computes them, whose rounding is float32's. */
 void llama_frequencies(const rank_model_config *config, float *frequency);
 

@@ -10,6 +10,10 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
     decoder->experts = rank_block_setting(config, LLAMA_EXPERTS);
     decoder->chosen = rank_block_setting(config, LLAMA_CHOSEN);
     decoder->normed = config->settings[LLAMA_NORMED] != 0.0;
+    decoder->rotated = llama_rotated(config);
+    if (config->settings[LLAMA_SCALING] == (double)LLAMA_SCALING_LONGROPE) {
+        decoder->turn_scale = (float)config->settings[LLAMA_ATTENTION_FACTOR];
+    }
     llama_frequencies(config, decoder->frequency);
 }
 

@@ -8,9 +8,43 @@
 #include "model/normal.h"
 
 enum { TENSORS_MAX = BASE_SAFETENSORS_TENSORS_MAX - 1 /* beside the file's metadata */ };
+static const double FACTOR_MAX = 1e3;
 static const double EPSILON_MIN = 1e-30; /* norms add it as a float32, of which it must not be 0 */
 
-/* Frequencies must be in 0 … 1, so that an angle is what backend/turn.h takes. */
+/* An angle must be what backend/turn.h takes: frequencies are at most 1, or as much above as the context is shorter. */
+static base_status check_rope(const rank_model_config *config, base_error *reterr)
+{
+    const double *of = config->settings;
+    const size_t rotated = llama_rotated(config);
+    if (rotated < 2 || rotated % 2 != 0) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "model: rope turns %zu of a head's %d elements (partial_rotary_factor %g); "
+            "it must be an even number",
+            rotated, (int)of[LLAMA_HEAD_WIDTH], of[LLAMA_PARTIAL]);
+    }
+    if (of[LLAMA_SCALING] != (double)LLAMA_SCALING_LONGROPE) {
+        return BASE_OK;
+    }
+    if (!(of[LLAMA_ATTENTION_FACTOR] > 0.0 && of[LLAMA_ATTENTION_FACTOR] <= FACTOR_MAX)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model: attention_factor is %g, it must be above 0, and at most %g",
+                         of[LLAMA_ATTENTION_FACTOR], FACTOR_MAX);
+    }
+    const double least = (double)config->context / RANK_BLOCK_CONTEXT_MAX;
+    for (size_t i = 0; i < rotated; i++) {
+        const double factor = config->rope_factors[i % 2][i / 2];
+        if (!(factor >= least)) {
+            return base_fail(
+                reterr, BASE_ERR_INVALID,
+                "model: a factor of longrope is %g, for %d tokens it must be %g or more", factor,
+                config->context, least);
+        }
+    }
+    return BASE_OK;
+}
+
+/* The same of what has one factor. */
 static base_status check_numbers(const rank_model_config *config, base_error *reterr)
 {
     const double *of = config->settings;
@@ -23,7 +57,8 @@ static base_status check_numbers(const rank_model_config *config, base_error *re
         return base_fail(reterr, BASE_ERR_INVALID, "model: rope_theta is %g, it must be 1 or more",
                          of[LLAMA_THETA]);
     }
-    if (scaling != LLAMA_SCALING_NONE && !(of[LLAMA_FACTOR] >= 1.0)) {
+    const bool has_factor = scaling == LLAMA_SCALING_LINEAR || scaling == LLAMA_SCALING_LLAMA3;
+    if (has_factor && !(of[LLAMA_FACTOR] >= 1.0)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "model: rope's factor is %g, it must be 1 or more", of[LLAMA_FACTOR]);
     }
@@ -60,6 +95,9 @@ base_status llama_check(const rank_model_config *config, base_error *reterr)
     base_status status = rank_block_check(config, reterr);
     if (status == BASE_OK) {
         status = check_experts(config, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_rope(config, reterr);
     }
     return status == BASE_OK ? check_numbers(config, reterr) : status;
 }

@@ -1,6 +1,6 @@
 /* Decoding with a cache against a forward pass over the whole sequence, bit for bit, for prompts in
  * chunks, several sequences together, and token by token; and against transformers, which decodes
- * with a cache as well (make_decode_fixture.py, make_llama_fixture.py, make_gemma3_fixture.py). */
+ * with a cache as well (make_decode_fixture.py, make_llama_fixture.py, make_gemma3_fixture.py, make_phi3_fixture.py). */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -82,7 +82,11 @@ static void open_llama(bed *b, const char *which, const char *config)
     assert_ok(rank_device_open("cpu", &b->t.device, &error), &error);
     const bool experts = strstr(config, "experts") != NULL;
     const bool gemma3 = strstr(config, "gemma3") != NULL;
-    fixture_open(&file, experts ? "experts.fixture" : gemma3 ? "gemma3.fixture" : "llama.fixture");
+    const bool longrope = strstr(config, "longrope") != NULL;
+    fixture_open(&file, experts    ? "experts.fixture"
+                        : gemma3   ? "gemma3.fixture"
+                        : longrope ? "phi3.fixture"
+                                   : "llama.fixture");
     b->t.params = fixture_get(&file, &b->t.param_count, "%s.params", which);
     assert_int_equal(b->t.param_count, rank_model_param_count(&b->t.config));
     int32_t *ids = fixture_get_ints(&file, &count, "%s.ids", which);
@@ -331,6 +335,15 @@ static void transformers_says_the_same_of_gemma(void **state)
     decode_llama("gemma3-linear", TINY_GEMMA3_LINEAR);
 }
 
+/* A part of each head turned, both lists of factors, and both ways to their attention factor. */
+static void transformers_says_the_same_of_longrope(void **state)
+{
+    (void)state;
+    decode_llama("phi3-long", TINY_PHI3);
+    decode_llama("phi3-short", TINY_PHI3_SHORT);
+    decode_llama("longrope", TINY_LLAMA_LONGROPE);
+}
+
 static void a_family_that_only_decodes_is_no_model(void **state)
 {
     (void)state;
@@ -402,6 +415,7 @@ int main(void)
         cmocka_unit_test(transformers_says_the_same),
         cmocka_unit_test(transformers_says_the_same_of_llama),
         cmocka_unit_test(transformers_says_the_same_of_gemma),
+        cmocka_unit_test(transformers_says_the_same_of_longrope),
         cmocka_unit_test(a_family_that_only_decodes_is_no_model),
         cmocka_unit_test(broken_settings_of_rope_are_refused),
         cmocka_unit_test(steps_that_do_not_fit_are_refused),

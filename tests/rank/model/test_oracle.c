@@ -72,13 +72,16 @@ static void case_open(oracle_case *c, const char *name)
     make_model(c);
 }
 
-/* A model of llama.fixture, and the sequence that it is trained on. */
+/* A model of llama.fixture or its like, and the sequence that it is trained on. */
 static void llama_open(oracle_case *c, const char *name, const char *config)
 {
     size_t count;
     *c = (oracle_case){.name = name};
     const bool experts = strstr(config, "experts") != NULL;
-    fixture_open(&c->file, experts ? "experts.fixture" : "llama.fixture");
+    const bool longrope = strstr(config, "longrope") != NULL;
+    fixture_open(&c->file, experts    ? "experts.fixture"
+                           : longrope ? "phi3.fixture"
+                                      : "llama.fixture");
     tiny_config(&c->config, config);
     c->ids = fixture_get_ints(&c->file, &count, "%s.ids", name);
     c->targets = fixture_get_ints(&c->file, &count, "%s.targets", name);
@@ -290,19 +293,26 @@ static void the_default_model_is_pytorchs(void **state)
     case_close(&c);
 }
 
+static void check_llama(const char *name, const char *config)
+{
+    oracle_case c;
+    llama_open(&c, name, config);
+    train(&c);
+    check_all_grads(&c);
+    case_close(&c);
+}
+
 static void llamas(void **state)
 {
     (void)state;
-    static const char *const names[] = {"tied",       "untied",    "llama3",       "qwen2",
-                                        "qwen2-tied", "qwen3",     "qwen3-untied", "smollm3",
-                                        "mixtral",    "qwen3-moe", "qwen3-moe-raw"};
+    static const char *const names[] = {"tied",       "untied",  "llama3",       "qwen2",
+                                        "qwen2-tied", "qwen3",   "qwen3-untied", "smollm3",
+                                        "phi3-long",  "mixtral", "qwen3-moe",    "qwen3-moe-raw"};
     for (int i = 0; i < TINY_CONFIGS - 1; i++) {
-        oracle_case c;
-        llama_open(&c, names[i], tiny_configs[i + 1]);
-        train(&c);
-        check_all_grads(&c);
-        case_close(&c);
+        check_llama(names[i], tiny_configs[i + 1]);
     }
+    check_llama("phi3-short", TINY_PHI3_SHORT);
+    check_llama("longrope", TINY_LLAMA_LONGROPE);
 }
 
 int main(void)

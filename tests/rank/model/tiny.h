@@ -65,6 +65,30 @@ typedef struct tiny {
     "\"rms_norm_eps\":1e-6,\"rope_theta\":1e4,\"max_position_embeddings\":24,"                     \
     "\"hidden_act\":\"silu\",\"no_rope_layer_interval\":2}"
 
+/* Phi-3s of whose heads rope turns a part, and a Llama, all with longrope, as in phi3.fixture: the first and the last one
+ * have the factors of long texts. */
+#define TINY_LONGROPE(type, more)                                                                  \
+    "{\"model_type\":\"" type "\",\"vocab_size\":37,\"hidden_size\":16,"                           \
+    "\"intermediate_size\":32,\"num_hidden_layers\":2,\"num_attention_heads\":2,"                  \
+    "\"num_key_value_heads\":1,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":24,"              \
+    "\"hidden_act\":\"silu\",\"tie_word_embeddings\":true," more "}"
+#define TINY_PHI3                                                                                  \
+    TINY_LONGROPE("phi3", "\"original_max_position_embeddings\":12,\"rope_theta\":500.0,"          \
+                          "\"partial_rotary_factor\":0.75,\"rope_scaling\":{\"type\":"             \
+                          "\"longrope\",\"short_factor\":[1.0,1.1,1.3],"                           \
+                          "\"long_factor\":[0.75,2.25,5.0]}")
+#define TINY_PHI3_SHORT                                                                            \
+    TINY_LONGROPE("phi3", "\"original_max_position_embeddings\":24,"                               \
+                          "\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"type\":"              \
+                          "\"longrope\",\"short_factor\":[1.0,1.5],"                               \
+                          "\"long_factor\":[3.0,4.0],\"attention_factor\":1.25}")
+#define TINY_LLAMA_LONGROPE                                                                        \
+    TINY_LONGROPE("llama", "\"rope_parameters\":{\"rope_type\":\"longrope\","                      \
+                           "\"rope_theta\":1e4,\"factor\":8.0,"                                    \
+                           "\"original_max_position_embeddings\":16,"                              \
+                           "\"short_factor\":[1.0,1.0,1.0,1.0],"                                   \
+                           "\"long_factor\":[1.0,1.5,2.0,4.0]}")
+
 /* Gemmas, as in gemma3.fixture, which decode alone: with one head of keys and values, and with more. */
 #define TINY_GEMMA3                                                                                \
     "{\"model_type\":\"gemma3_text\",\"vocab_size\":37,\"hidden_size\":20,"                        \
@@ -101,8 +125,9 @@ typedef struct tiny {
         "0.05") "\"moe_intermediate_size\":16,"                                                    \
                 "\"num_experts\":4,\"num_experts_per_tok\":2,\"norm_topk_prob\":false}"
 
-/* NULL, which is a GPT-2, the Llamas, the Qwens and the SmolLM3 above; and behind these the models with experts. */
-enum { TINY_DENSE_CONFIGS = 9, TINY_CONFIGS = 12 };
+/* NULL, which is a GPT-2, the Llamas, the Qwens, the SmolLM3 and a Phi-3 above; and behind these the models with
+ * experts. */
+enum { TINY_DENSE_CONFIGS = 10, TINY_CONFIGS = 13 };
 extern const char *const tiny_configs[TINY_CONFIGS];
 
 /* Of config.json's text; NULL: a GPT-2. */
