@@ -31,7 +31,7 @@ static base_status draw(const launch_estimate *best, const char *path, base_erro
 {
     if (best->layout.pipeline == 1) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--picture is of a pipeline, and this layout has one stage%s",
+                         "--plot draws a pipeline, and this layout has one stage%s",
                          best->run.spans != NULL ? ": --pipeline N" : "");
     }
     return launch_pipeline_picture_write(&best->run, 1, path, reterr);

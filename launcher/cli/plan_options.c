@@ -173,7 +173,7 @@ static const base_field rows[] = {
      .help = "what the vendor bills at least: granularity_seconds of budget-service's policy"},
 
     {OWN(BOOL, json), .option = "json", .help = "print JSON", .group = "Output"},
-    {OWN(PATH, picture), .filled = true, .option = "picture", .value = "FILE",
+    {OWN(PATH, picture), .filled = true, .option = "plot", .value = "FILE",
      .help = "draw the pipeline's step; .svg"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
 };

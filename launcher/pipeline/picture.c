@@ -211,5 +211,5 @@ base_status launch_pipeline_picture_check(const char *path, base_error *reterr)
     return ending != NULL && strcmp(ending, ".svg") == 0
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
-                           "--picture: %s: a picture's name must end with .svg", path);
+                           "--plot: %s: a picture's name must end with .svg", path);
 }

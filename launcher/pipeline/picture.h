@@ -21,7 +21,7 @@ BASE_MUST_CHECK base_status launch_pipeline_picture_write(const launch_pipeline_
                                                           int count, const char *path,
                                                           base_error *reterr);
 
-/* Whether a picture may have this name, as --picture gives it. BASE_ERR_INVALID: it does not end
+/* Whether a picture may have this name, as --plot gives it. BASE_ERR_INVALID: it does not end
  * with .svg. */
 BASE_MUST_CHECK base_status launch_pipeline_picture_check(const char *path, base_error *reterr);
 

@@ -375,7 +375,7 @@ static void the_drawing_has_every_task(void **state)
     (void)state;
     static char text[PLAN_TEXT_BYTES];
     assert_int_equal(plan_run(PLAN_WORDS("--ranks", "4", "--pipeline", "4", "--global-batch", "32",
-                                         "--picture", plan_path("plan.svg")),
+                                         "--plot", plan_path("plan.svg")),
                               text),
                      BASE_EXIT_DONE);
     assert_has(text, "stage 3");
@@ -388,12 +388,12 @@ static void the_drawing_has_every_task(void **state)
     assert_has(text, "</svg>");
     (void)unlink(plan_path("plan.svg"));
     assert_int_equal(
-        plan_run(PLAN_WORDS("--ranks", "1", "--pipeline", "1", "--picture", plan_path("plan.svg")),
+        plan_run(PLAN_WORDS("--ranks", "1", "--pipeline", "1", "--plot", plan_path("plan.svg")),
                  text),
         BASE_EXIT_USAGE);
     assert_int_not_equal(access(plan_path("plan.svg"), F_OK), 0);
     assert_int_equal(plan_run(PLAN_WORDS("--ranks", "4", "--pipeline", "4", "--global-batch", "32",
-                                         "--picture", plan_path("plan.png")),
+                                         "--plot", plan_path("plan.png")),
                               text),
                      BASE_EXIT_USAGE);
     assert_int_not_equal(access(plan_path("plan.png"), F_OK), 0);

@@ -36,7 +36,7 @@ static void test_options(void **state)
     assert_int_equal(options.chunks, 3);
     assert_true(options.forward_ms == 1.5 && options.backward_ms == 2.5 && options.hop_ms == 0.5);
     assert_true(options.sweep);
-    assert_ok(parse("pipeline-simulate --picture out.svg"), &error);
+    assert_ok(parse("pipeline-simulate --plot out.svg"), &error);
     assert_string_equal(strrchr(options.picture_path, '/'), "/out.svg");
 }
 
@@ -52,8 +52,8 @@ static void test_refused(void **state)
         {"pipeline-simulate -m 0", "--micro-batches: 0: must be a whole number from 1 to 65536"},
         {"pipeline-simulate -v 1", "--chunks: 1: must be a whole number from 2 to 16"},
         {"pipeline-simulate --forward 0", "--forward: 0: must be a number"},
-        {"pipeline-simulate --sweep --picture a.svg", "--sweep or --picture, not both"},
-        {"pipeline-simulate --picture p.png", "/p.png: a picture's name must end with .svg"},
+        {"pipeline-simulate --sweep --plot a.svg", "--sweep or --plot, not both"},
+        {"pipeline-simulate --plot p.png", "/p.png: a picture's name must end with .svg"},
         {"pipeline-simulate --hop -1", "--hop: -1: must be a number"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
