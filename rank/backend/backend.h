@@ -27,7 +27,7 @@
 
 enum {
     /* rises when the table or an argument struct changes: a plugin with another one is refused */
-    RANK_BACKEND_ABI = 32,
+    RANK_BACKEND_ABI = 33,
 };
 
 typedef struct rank_queue rank_queue;
