@@ -30,6 +30,7 @@ static base_status load_payload(budget_ledger *ledger, uint64_t sequence,
     memcpy(payload, row.data, row.data_bytes);
     payload[row.data_bytes] = '\0';
     (void)snprintf(authorization->kid, sizeof authorization->kid, "%s", row.text);
+    authorization->client = row.client;
     status = budget_claims_parse(payload, row.data_bytes, &authorization->claims, reterr);
     store_done(store, SQL_JOURNAL_GET);
     return status == BASE_OK ? BASE_OK : BASE_ERR_STATE;

@@ -45,6 +45,16 @@ base_status budget_ledger_client_find(budget_ledger *ledger,
     return take(ledger, SQL_CLIENT_BY_KEY, status, client, reterr);
 }
 
+base_status budget_ledger_client_revoked(budget_ledger *ledger, int64_t id, bool *revoked,
+                                         base_error *reterr)
+{
+    int64_t number = 0;
+    const base_status status =
+        store_number(&ledger->store, reterr, SQL_CLIENT_REVOKED, &number, "id:i", id);
+    *revoked = number != 0;
+    return status;
+}
+
 static base_status find_name(budget_ledger *ledger, const char *name, budget_ledger_client *client,
                              base_error *reterr)
 {

@@ -196,6 +196,7 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_CLIENT_BY_KEY] = "SELECT id, name, key, role, revoked FROM client WHERE key = :key",
     [SQL_CLIENT_BY_NAME] =
         "SELECT id, name, key, role, revoked FROM client WHERE name = :name AND revoked = 0",
+    [SQL_CLIENT_REVOKED] = "SELECT revoked FROM client WHERE id = :id",
     [SQL_CLIENT_REVOKE] = "UPDATE client SET revoked = 1 WHERE id = :id",
     [SQL_CLIENT_WALK] = "SELECT id, name, key, role, revoked FROM client ORDER BY id",
     [SQL_AUDIT_WALK] =

@@ -200,15 +200,14 @@ static base_status redeem_ranks(budget_service *service, const service_question 
 
 /* The signature says that a key of ours signed these claims; the ledger says which were granted. A
  * jti that it does not know is refused where it is redeemed. */
-static base_status compare_claims(budget_service *service, const budget_claims *claims, bool *same,
-                                  base_error *reterr)
+static base_status compare_claims(budget_service *service, const budget_claims *claims,
+                                  budget_authorization *granted, bool *same, base_error *reterr)
 {
-    budget_authorization granted;
     char stored[BUDGET_CLAIMS_JSON_BYTES];
     char shown[BUDGET_CLAIMS_JSON_BYTES];
     size_t shown_bytes = 0;
     base_status status =
-        budget_ledger_claims(service->ledger, claims->jti, &granted, stored, reterr);
+        budget_ledger_claims(service->ledger, claims->jti, granted, stored, reterr);
     *same = status == BASE_ERR_NOTFOUND;
     if (status != BASE_OK) {
         return status == BASE_ERR_NOTFOUND ? BASE_OK : status;
@@ -216,6 +215,30 @@ static base_status compare_claims(budget_service *service, const budget_claims *
     status = budget_claims_write(claims, shown, &shown_bytes, reterr);
     *same = status == BASE_OK && strcmp(stored, shown) == 0;
     return status;
+}
+
+/* Whoever took a client's key may have its tokens too. A run that goes on may go on, and start again. */
+static base_status refuse_revoked(budget_service *service, const budget_authorization *granted,
+                                  service_item *item, bool *refused, base_error *reterr)
+{
+    budget_reservation found;
+    char message[BUDGET_ANSWER_MESSAGE_BYTES];
+    const budget_claims *claims = &granted->claims;
+    *refused = false;
+    base_status status = budget_ledger_find(service->ledger, claims->label, &found, reterr);
+    if (status == BASE_OK && found.started_ms == 0) {
+        status = budget_ledger_client_revoked(service->ledger, granted->client, refused, reterr);
+    }
+    if (status != BASE_OK || !*refused) {
+        return status;
+    }
+    (void)snprintf(
+        message, sizeof message,
+        "the client %.60s, which asked for this token, has been revoked: an admin returns "
+        "the money with budget-service void %.100s",
+        claims->subject, claims->label);
+    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_BAD_TOKEN, message,
+                               reterr);
 }
 
 base_status service_redeem(budget_service *service, const service_question *question,
@@ -231,9 +254,14 @@ base_status service_redeem(budget_service *service, const service_question *ques
         return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_BAD_TOKEN, why.message,
                                    reterr);
     }
+    budget_authorization granted;
     bool same = false;
-    const base_status status = compare_claims(service, &claims, &same, reterr);
-    if (status != BASE_OK) {
+    bool refused = false;
+    base_status status = compare_claims(service, &claims, &granted, &same, reterr);
+    if (status == BASE_OK && same && granted.client != 0) {
+        status = refuse_revoked(service, &granted, item, &refused, reterr);
+    }
+    if (status != BASE_OK || refused) {
         return status;
     }
     if (!same) {

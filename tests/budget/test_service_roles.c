@@ -1,5 +1,7 @@
 /* Every message × every role, the redeem endpoint, and a client that is revoked while connected. */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "budget/ledger.h"
 #include "service_raw.h"
@@ -157,6 +159,49 @@ static void test_revoked_on_an_open_connection(void **state)
     assert_alive(fixture);
 }
 
+/* Of a revoked client's tokens, those that nobody has redeemed start nothing. A run that goes on starts
+ * again. Another client of that name changes nothing. */
+static void test_tokens_of_a_revoked_client(void **state)
+{
+    const service_fixture *fixture = *state;
+    static const char *const labels[] = {"begun", "unused"};
+    static budget_redemption redemption;
+    char key[BASE_PATH_BYTES];
+    base_error why;
+    budget_grant grants[2];
+    proto_keypair job;
+    const budget_redeem_options mine = fixture_redeemer(fixture, &job);
+    budget_redeem_ranks ranks = {0, 1, 1};
+    fixture_account(fixture, "phase35", USD(5));
+    fixture_add_client(fixture, "leaver", "request");
+    budget_client *leaver = fixture_client(fixture, "leaver", 0);
+    for (int i = 0; i < 2; i++) {
+        budget_claims ask = fixture_ask("phase35", labels[i], USD(1));
+        ask.max_attempts = 2;
+        assert_verdict(budget_authorize(leaver, &ask, &grants[i], &why), BUDGET_GRANTED, &why);
+    }
+    assert_verdict(budget_redeem(&mine, grants[0].token, &ranks, &redemption, &why), BUDGET_GRANTED,
+                   &why);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_client_revoke(admin, "leaver", &why), BUDGET_GRANTED, &why);
+    for (int again = 0; again < 2; again++) {
+        assert_verdict(budget_redeem(&mine, grants[1].token, &ranks, &redemption, &why),
+                       BUDGET_BAD_TOKEN, &why);
+        assert_non_null(strstr(why.message, "the client leaver, which asked for this token"));
+        assert_non_null(strstr(why.message, "budget-service void unused"));
+        if (again == 0) {
+            (void)snprintf(key, sizeof key, "%s/clients/leaver.key", fixture->dir);
+            assert_int_equal(unlink(key), 0);
+            fixture_add_client(fixture, "leaver", "request");
+        }
+    }
+    ranks.attempt = 2;
+    assert_verdict(budget_redeem(&mine, grants[0].token, &ranks, &redemption, &why), BUDGET_GRANTED,
+                   &why);
+    budget_client_close(leaver);
+    budget_client_close(admin);
+}
+
 /* One name that was revoked and added again, time after time: more rows than a page has. */
 static void rotate(const service_fixture *fixture)
 {
@@ -208,6 +253,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_label_is_its_clients, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_clients_of_one_name_are_listed_once, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_tokens_of_a_revoked_client, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_revoked_on_an_open_connection, setup,
                                         fixture_teardown),
     };

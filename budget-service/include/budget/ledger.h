@@ -171,6 +171,7 @@ typedef struct budget_authorization {
     char kid[BUDGET_KID_BYTES]; /* in: of the key that will sign */
     budget_reason refusal;      /* in: what the policy says of it (budget_policy_check) */
     char message[BUDGET_ANSWER_MESSAGE_BYTES]; /* in: the policy's message */
+    int64_t client;                            /* of budget_ledger_claims: who asked for it */
 } budget_authorization;
 
 /* Reserves claims.max_usd_micro in the whole chain. Granted: authorization->claims and kid are
@@ -319,7 +320,7 @@ BASE_MUST_CHECK base_status budget_ledger_find_instance(budget_ledger *ledger, c
                                                         budget_reservation *found,
                                                         base_error *reterr);
 
-/* The stored claims of a jti's token, its payload and kid. BASE_ERR_NOTFOUND. */
+/* The stored claims of a jti's token, its payload, kid and client. BASE_ERR_NOTFOUND. */
 BASE_MUST_CHECK base_status budget_ledger_claims(budget_ledger *ledger, const char *jti,
                                                  budget_authorization *authorization,
                                                  char payload[BUDGET_CLAIMS_JSON_BYTES],
@@ -424,6 +425,9 @@ BASE_MUST_CHECK base_status budget_ledger_client_revoke(budget_ledger *ledger,
 BASE_MUST_CHECK base_status
 budget_ledger_client_find(budget_ledger *ledger, const uint8_t public_key[BUDGET_CLIENT_KEY_BYTES],
                           budget_ledger_client *client, base_error *reterr);
+/* id 0, the service itself: never. */
+BASE_MUST_CHECK base_status budget_ledger_client_revoked(budget_ledger *ledger, int64_t id,
+                                                         bool *revoked, base_error *reterr);
 BASE_MUST_CHECK base_status budget_ledger_clients(budget_ledger *ledger,
                                                   bool (*visit)(void *context,
                                                                 const budget_ledger_client *client),
