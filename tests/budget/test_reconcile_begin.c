@@ -1,4 +1,5 @@
-/* budget/reconcile.h: which bills show a run whole, from its beginning, so that its cost is final. */
+/* budget/reconcile.h: which bills show a run whole, from its beginning to its end, so that its
+ * cost is final. */
 #include "audited_ledger.h"
 #include "reconcile_fixture.h"
 
@@ -95,6 +96,32 @@ static void every_instance_is_billed_from_the_start(void **state)
     }
 }
 
+/* Each of two instances must be billed until the end. */
+static void every_instance_is_billed_to_the_end(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    assert_granted(fixture_authorize_instances(fixture, "phase", "two", 9 * USD, 2));
+    assert_granted(fixture_create(fixture, "two"));
+    assert_granted(fixture_attach(fixture, "two", "pod-1"));
+    assert_granted(fixture_attach(fixture, "two", "pod-2"));
+    assert_granted(fixture_attest(fixture, "two"));
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    (void)snprintf(bill, sizeof bill,
+                   "label,instance_id,usd,line_id,until\ntwo,pod-1,1,1,%lld\ntwo,,1,2,%lld\n",
+                   end_s, end_s);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 2 * USD, 7 * USD);
+    (void)snprintf(bill, sizeof bill, "instance_id,usd,line_id,until\npod-2,1,3,%lld\n", end_s);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 3 * USD, 6 * USD); /* pod-1 is not on it */
+    (void)snprintf(bill, sizeof bill,
+                   "instance_id,usd,line_id,until\npod-1,1,1,%lld\npod-2,1,3,%lld\n", end_s, end_s);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 3 * USD, 0);
+}
+
 /* A token that was never redeemed says not since when its instance goes on: attaching it says nothing. */
 static void an_instance_made_by_hand_begins_with_the_grant(void **state)
 {
@@ -147,6 +174,7 @@ int main(void)
         LEDGER_TEST(a_bill_goes_back_to_the_start),
         LEDGER_TEST(bills_with_a_gap_release_nothing),
         LEDGER_TEST(every_instance_is_billed_from_the_start),
+        LEDGER_TEST(every_instance_is_billed_to_the_end),
         LEDGER_TEST(an_instance_made_by_hand_begins_with_the_grant),
         LEDGER_TEST(a_bill_with_a_line_passed_over_makes_nothing_final),
     };

@@ -212,32 +212,6 @@ static void a_bill_has_the_walls_time(void **state)
     }
 }
 
-/* Each of two instances must be billed until then. */
-static void every_instance_is_billed_to_the_end(void **state)
-{
-    ledger_fixture *fixture = *state;
-    findings_seen found;
-    char bill[256];
-    assert_granted(fixture_authorize_instances(fixture, "phase", "two", 9 * USD, 2));
-    assert_granted(fixture_create(fixture, "two"));
-    assert_granted(fixture_attach(fixture, "two", "pod-1"));
-    assert_granted(fixture_attach(fixture, "two", "pod-2"));
-    assert_granted(fixture_attest(fixture, "two"));
-    const long long end_s = fixture->clock.wall_ms / 1000;
-    (void)snprintf(bill, sizeof bill,
-                   "label,instance_id,usd,line_id,until\ntwo,pod-1,1,1,%lld\ntwo,,1,2,%lld\n",
-                   end_s, end_s);
-    (void)reconcile(fixture, bill, &found);
-    check_phase(fixture, 2 * USD, 7 * USD);
-    (void)snprintf(bill, sizeof bill, "instance_id,usd,line_id,until\npod-2,1,3,%lld\n", end_s);
-    (void)reconcile(fixture, bill, &found);
-    check_phase(fixture, 3 * USD, 6 * USD); /* pod-1 is not on it */
-    (void)snprintf(bill, sizeof bill,
-                   "instance_id,usd,line_id,until\npod-1,1,1,%lld\npod-2,1,3,%lld\n", end_s, end_s);
-    (void)reconcile(fixture, bill, &found);
-    check_phase(fixture, 3 * USD, 0);
-}
-
 /* Time alone releases nothing while an instance is not known, unless an admin vouched for it. */
 static void a_settled_bill_knows_every_instance(void **state)
 {
@@ -505,7 +479,6 @@ int main(void)
         LEDGER_TEST(a_settled_bill_releases_the_rest),
         LEDGER_TEST(a_bill_to_the_end_releases_the_rest),
         LEDGER_TEST(a_bill_has_the_walls_time),
-        LEDGER_TEST(every_instance_is_billed_to_the_end),
         LEDGER_TEST(a_settled_bill_knows_every_instance),
         LEDGER_TEST(lines_after_the_end_are_found_and_freeze),
         LEDGER_TEST(lines_after_the_end_release_nothing),
