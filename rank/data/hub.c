@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/grow.h"
+#include "base/utf8.h"
 #include "hub_parts.h"
 #include "hub_spaces.h"
 
@@ -253,6 +254,12 @@ static bool next_match(const encoding *of, int step, const uint8_t *text, size_t
     return true;
 }
 
+/* Whether a step drops what its expression does not match. Bytes that are no UTF-8, which no expression matches, stay. */
+static bool is_dropped(const encoding *of, int step, const uint8_t *text, size_t text_bytes)
+{
+    return of->self->drops[step] && base_utf8_valid((const char *)text, text_bytes);
+}
+
 /* Cuts a text at its matches, and what lies between them, for the next step. An empty match cuts
  * too, but not directly behind another one. */
 static base_status split(const encoding *of, int step, const uint8_t *text, size_t text_bytes)
@@ -276,14 +283,18 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
             from = behind_character(text, text_bytes, end);
             continue;
         }
-        status = split(of, step + 1, text + done, begin - done);
+        if (!is_dropped(of, step, text + done, begin - done)) {
+            status = split(of, step + 1, text + done, begin - done);
+        }
         if (status == BASE_OK) {
             status = split(of, step + 1, text + begin, end - begin);
         }
         done = from = end;
         matched = true;
     }
-    return status == BASE_OK ? split(of, step + 1, text + done, text_bytes - done) : status;
+    return status == BASE_OK && !is_dropped(of, step, text + done, text_bytes - done)
+               ? split(of, step + 1, text + done, text_bytes - done)
+               : status;
 }
 
 /* Whether a special token may have these bytes. Those of a copy whose letters NFC has changed have no origins. */

@@ -77,7 +77,8 @@ struct rank_tokenizer {
     bool allows_special;         /* special tokens may stand in texts */
     bool whole_first;            /* a piece that is a token is that token, whatever merges say */
     int split_count;
-    pcre2_code *splits[HUB_SPLITS_MAX]; /* each cuts the pieces of the one before it */
+    pcre2_code *splits[HUB_SPLITS_MAX]; /* each cuts the pieces of the one before it, */
+    bool drops[HUB_SPLITS_MAX];         /* and may drop what lies between its matches */
     pcre2_match_data *match;
     pcre2_match_context *limits;
     int32_t prefix[HUB_PREFIX_MAX];

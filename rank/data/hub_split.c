@@ -98,16 +98,22 @@ static base_status read_split(rank_tokenizer *self, const json_t *step, base_err
     const char *pattern =
         json_string_value(json_object_get(json_object_get(step, "pattern"), "Regex"));
     const char *behavior = json_string_value(json_object_get(step, "behavior"));
-    if (pattern == NULL || behavior == NULL || strcmp(behavior, "Isolated") != 0 ||
-        !hub_is_off(step, "invert")) {
+    const bool drops = !hub_is_off(step, "invert"); /* removed is then what does not match */
+    if (pattern == NULL || behavior == NULL ||
+        strcmp(behavior, drops ? "Removed" : "Isolated") != 0) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "a Split that is not by a Regex, Isolated and not inverted");
+                         "a Split that is not by a Regex, and Isolated, or Removed and inverted");
     }
     const char *foreign = find_foreign(pattern);
-    return foreign == NULL
-               ? add_split(self, pattern, reterr)
-               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                           "its expression has %s, which is not known here: %s", foreign, pattern);
+    if (foreign != NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "its expression has %s, which is not known here: %s", foreign, pattern);
+    }
+    const base_status status = add_split(self, pattern, reterr);
+    if (status == BASE_OK) {
+        self->drops[self->split_count - 1] = drops;
+    }
+    return status;
 }
 
 static base_status read_step(rank_tokenizer *self, const json_t *step, base_error *reterr)

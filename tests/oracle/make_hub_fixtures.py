@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes hub_KIND.json and hub_KIND_ids.jsonl: small tokenizers of the kinds that GPT-2, Llama 3, Qwen2
-and SmolLM2 have, and of SentencePiece's kinds that Llama 2, Mistral and Gemma have, and what the tokenizers
+"""Makes hub_KIND.json and hub_KIND_ids.jsonl: small tokenizers of the kinds that GPT-2, Llama 3, Qwen2,
+SmolLM2 and GPT-4o (Phi-4-mini) have, and of SentencePiece's kinds that Llama 2, Mistral and Gemma have, and what the tokenizers
 library makes of texts with them, for tests/rank/data/test_hub.c. Needs tokenizers.
 
     python make_hub_fixtures.py
@@ -17,6 +17,10 @@ from make_tokenizer_fixtures import TEXTS
 HERE = pathlib.Path(__file__).parent
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+ENDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+GPT4O = "|".join([r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + ENDS,
+                  r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + ENDS,
+                  r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 MORE = [
     "The quick brown fox jumps over 1234567 lazy dogs, doesn't it? IT'S so. We'LL see.",
@@ -62,6 +66,11 @@ KINDS = {
     "qwen2": (pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"), byte_level(False)]), False),
     "llama3": (pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
                                         byte_level(False)]), True),
+    "gpt4o": (pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(GPT4O), "removed", invert=True),
+                                       byte_level(False)]), False),
+    # one that drops what is neither a letter nor a space, and single letters
+    "drops": (pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r" ?\p{L}\p{L}+|\s+"), "removed", invert=True),
+                                       byte_level(False)]), False),
 }
 
 # Of SentencePiece's kinds: spaces of all sorts, the mark itself, tokens for bytes by their letters, special tokens
@@ -171,6 +180,7 @@ def main():
             for text in texts + (MARKS if kind == "qwen2" else []):
                 plain, special = ids(tokenizer, text)
                 normal = unicodedata.normalize("NFC", text) if kind == "qwen2" else text
+                normal = tokenizer.decode(plain, skip_special_tokens=False) if kind == "drops" else normal
                 print(json.dumps({"text": text, **({"normal": normal} if normal != text else {}), "ids": plain,
                                   "special": special}), file=file)
     for kind in ("llama2", "gpt2"):

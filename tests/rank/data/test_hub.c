@@ -122,6 +122,8 @@ static void ids_are_those_of_the_library(void **state)
     check_kind("smollm2");
     check_kind("llama3");
     check_kind("qwen2");
+    check_kind("gpt4o");
+    check_kind("drops");
     check_kind("llama2");
     check_kind("mistral");
     check_kind("metaspace");
@@ -223,6 +225,7 @@ static void what_is_not_known_is_named(void **state)
                    "its byte_fallback has no token <0x00>");
     expect_refused("\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model Unigram");
     expect_refused("\"Isolated\"", "\"Removed\"", "Split");
+    expect_kind_refused("gpt4o", "\"Removed\"", "\"Isolated\"", "Split");
     expect_refused("(?i:", "(?i", "expression");
     expect_refused("\"add_prefix_space\":false", "\"add_prefix_space\":true", "adds a space");
     expect_refused("\"TemplateProcessing\"", "\"BertProcessing\"", "post-processor BertProcessing");

@@ -281,7 +281,7 @@ static void other_tokenizers_are_refused(void **state)
     test_directory_make(&directory);
     refuse(&directory, "\"version\"", "\"version", "tokenizer.json:");
     refuse(&directory, "\"truncation\"", "\"version\"", "duplicate");
-    refuse(&directory, "Isolated", "Removed", "a Split that is not by a Regex, Isolated");
+    refuse(&directory, "Isolated", "Removed", "a Split that is not by a Regex, and Isolated");
     refuse(&directory, "\"BPE\"", "\"Unigram\"", "its model Unigram");
     refuse(&directory, "\"dropout\": null", "\"dropout\": 0.1", "dropout");
     refuse(&directory, "\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}",
