@@ -62,10 +62,16 @@ static base_status connect_next(launch_agent *agent, base_error *reterr)
     return proto_bus_connect_head(&options, &agent->bus, reterr);
 }
 
+/* Whether that is the last thing that has happened. */
+static bool is_put_off(const launch_agent *agent)
+{
+    return agent->put_off && agent->trouble.status == BASE_ERR_BUSY;
+}
+
 static void give_up_calling(launch_agent *agent)
 {
     const char *why = agent->trouble.message[0] != '\0' ? agent->trouble.message : "no answer";
-    if (agent->put_off) {
+    if (is_put_off(agent)) {
         base_log(BASE_LOG_ERROR, "the head has refused this host: %s", why);
     } else {
         base_log(BASE_LOG_ERROR, "no head at %s within %g s: %s (key of run %s)",
@@ -74,7 +80,7 @@ static void give_up_calling(launch_agent *agent)
                  agent->bootstrap.run_id);
     }
     agent->state = AGENT_ENDING;
-    agent->exit_code = agent->put_off ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
+    agent->exit_code = is_put_off(agent) ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
 }
 
 void agent_refused_for_now(launch_agent *agent, const char *reason)
@@ -165,7 +171,7 @@ static void send_enroll(launch_agent *agent)
     enroll.head_address = agent->head_address;
     proto_set_body(&envelope.base, &enroll.base);
     (void)agent_send(agent, &envelope);
-    if (!agent->put_off) {
+    if (!is_put_off(agent)) {
         agent->trouble.message[0] = '\0'; /* from now on: no answer */
     }
     agent->state = AGENT_ENROLLED;
