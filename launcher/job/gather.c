@@ -23,6 +23,11 @@ static void fill_refusal(envelope_type *envelope, Ringfence__Control__Refuse *re
     proto_set_body(&envelope->base, &refuse->base);
 }
 
+static void note_absence(launch_node *node, const char *what, const char *why)
+{
+    (void)snprintf(node->why_absent, sizeof node->why_absent, "%s: %s", what, why);
+}
+
 void head_refuse(launch_session *session, int node, const char *hostname, const base_error *why)
 {
     launch_head *head = session->head;
@@ -34,6 +39,7 @@ void head_refuse(launch_session *session, int node, const char *hostname, const 
     head_send(head, node, &envelope);
     proto_bus_forget(head->bus, node); /* its next connection may do better */
     session->sent = true;
+    note_absence(&head->nodes[node], "refused", why->message);
     launch_screen_say(&session->screen, "warning: refused host %s (node %d): %s", hostname, node,
                       why->message);
 }
@@ -148,12 +154,6 @@ const char *launch_head_hostname(const launch_head *head, int node)
     return head->nodes[node].hostname;
 }
 
-static void set_join_deadline(launch_session *session)
-{
-    session->head->join_deadline_ns =
-        base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS);
-}
-
 void head_enroll(launch_session *session, int node, const Ringfence__Control__Enroll *enroll)
 {
     launch_head *head = session->head;
@@ -180,7 +180,8 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     from->silent = false;
     from->files_bytes = 0;
     head->show_files_ns = from->last_message_ns + LAUNCH_FILES_SHOWN_MS * BASE_NS_PER_MS;
-    from->last_message_ns = base_now_ns();
+    from->last_message_ns = from->joined_ns = base_now_ns();
+    from->lost = false;
     if (from->ranks == 0 && !session->options->quiet) {
         launch_screen_say(&session->screen,
                           NODE_FORMAT " is there: it waits, and may join the next attempt",
@@ -197,6 +198,20 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     }
 }
 
+static int64_t join_timeout_ns(const launch_session *session)
+{
+    return session->job->parallel.join_timeout_ms * BASE_NS_PER_MS;
+}
+
+/* For as long as it was there: one that comes and goes is not awaited for ever. */
+static void await_again(const launch_session *session, launch_node *node)
+{
+    const int64_t limit_ns = join_timeout_ns(session);
+    const int64_t stay_ns = base_now_ns() - node->joined_ns;
+    const int64_t until_ns = base_deadline_after_ns(stay_ns < limit_ns ? stay_ns : limit_ns);
+    node->awaited_until_ns = until_ns > node->awaited_until_ns ? until_ns : node->awaited_until_ns;
+}
+
 void head_leave(launch_session *session, int node, const char *why)
 {
     launch_head *head = session->head;
@@ -206,7 +221,8 @@ void head_leave(launch_session *session, int node, const char *why)
     } else if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
         launch_screen_say(&session->screen, NODE_FORMAT " has left before the job began: %s",
                           NODE_ARGS(head, node), why);
-        set_join_deadline(session);
+        note_absence(&head->nodes[node], "has left", why);
+        await_again(session, &head->nodes[node]);
     }
     head->nodes[node].state = LAUNCH_NODE_ABSENT;
     proto_bus_forget(head->bus, node);
@@ -222,7 +238,7 @@ static bool all_prepared(const launch_head *head)
     return node == head->node_count;
 }
 
-/* "node 1, node 3": those that are absent. Returns how many. */
+/* "node 1 (refused: …), node 3": those that are absent. Returns how many. */
 static int list_missing(const launch_head *head, char *text, size_t size_bytes)
 {
     int count = 0;
@@ -232,27 +248,47 @@ static int list_missing(const launch_head *head, char *text, size_t size_bytes)
         if (head->nodes[node].ranks == 0 || head->nodes[node].state != LAUNCH_NODE_ABSENT) {
             continue;
         }
-        if (used + 16 < size_bytes) {
-            used += (size_t)snprintf(text + used, size_bytes - used, "%snode %d",
-                                     count == 0 ? "" : ", ", node);
+        const launch_node *one = &head->nodes[node];
+        const bool known = one->why_absent[0] != '\0';
+        if (used < size_bytes) {
+            used += (size_t)snprintf(text + used, size_bytes - used, "%snode %d%s%s%s",
+                                     count == 0 ? "" : ", ", node, known ? " (" : "",
+                                     one->why_absent, known ? ")" : "");
         }
         count++;
     }
     return count;
 }
 
+/* When the last one of the hosts that are absent is not awaited any longer. */
+static int64_t awaited_until_ns(const launch_session *session)
+{
+    const launch_head *head = session->head;
+    const bool enough = head_has_enough(session);
+    int64_t last_ns = 0;
+    for (int node = 1; node < head->node_count; node++) {
+        const launch_node *one = &head->nodes[node];
+        const int64_t until_ns = enough && one->lost ? head->lost_until_ns : one->awaited_until_ns;
+        if (one->ranks > 0 && one->state == LAUNCH_NODE_ABSENT && !one->left) {
+            last_ns = until_ns > last_ns ? until_ns : last_ns;
+        }
+    }
+    return last_ns;
+}
+
 /* Blames hosts that are absent for too long. A host that has joined may take its time, to fetch
  * files: it is watched by its heartbeats. Returns when to call again. */
 static int64_t check_missing(launch_session *session, int64_t now_ns)
 {
-    char missing[512];
+    char missing[BASE_ERROR_MESSAGE_BYTES / 2];
     char enough[48] = "";
     const int count = list_missing(session->head, missing, sizeof missing);
     if (count == 0 || session->cause.blame != 0) {
         return BASE_NO_DEADLINE;
     }
-    if (now_ns < session->head->join_deadline_ns && !head_waits_in_vain(session)) {
-        return session->head->join_deadline_ns;
+    const int64_t until_ns = awaited_until_ns(session);
+    if (now_ns < until_ns) {
+        return until_ns;
     }
     if (head_do_with_fewer(session)) {
         return now_ns;
@@ -309,12 +345,25 @@ static bool is_awaited(const launch_session *session)
            base_now_ns() < head->farewell_ns;
 }
 
+/* Hosts are awaited for --join-timeout. Those that were lost with the attempt before, and that the job can do without,
+ * for --host-timeout: whoever watches over them may start their launchers again, and all others wait for that. */
+static void set_deadlines(launch_session *session)
+{
+    launch_head *head = session->head;
+    const int64_t join_ns = join_timeout_ns(session);
+    const int64_t host_ns = head->options->host_timeout_ms * BASE_NS_PER_MS;
+    head->lost_until_ns = base_deadline_after_ns(host_ns < join_ns ? host_ns : join_ns);
+    for (int node = 1; node < head->node_count; node++) {
+        head->nodes[node].awaited_until_ns = base_deadline_after_ns(join_ns);
+    }
+}
+
 void launch_head_gather(launch_session *session)
 {
     launch_head *head = session->head;
-    set_join_deadline(session);
+    set_deadlines(session);
     head->gathering = true;
-    char missing[512];
+    char missing[BASE_ERROR_MESSAGE_BYTES / 2];
     const int count = list_missing(head, missing, sizeof missing);
     if (count > 0 && !session->options->quiet && !head_waits_in_vain(session)) {
         launch_screen_say(&session->screen, "run %s: waiting at %s for %d more %s%s",

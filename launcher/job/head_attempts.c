@@ -74,6 +74,12 @@ bool head_may_do_without(const launch_session *session)
     return session->options->min_hosts > 0 && count >= session->options->min_hosts;
 }
 
+bool head_has_enough(const launch_session *session)
+{
+    return session->options->min_hosts > 0 &&
+           count_present(session->head) >= session->options->min_hosts;
+}
+
 /* "host b (node 1), node 3": those of this attempt that are not there. */
 static void list_absent(const launch_head *head, char *text, size_t size_bytes)
 {
@@ -106,8 +112,7 @@ bool head_waits_in_vain(const launch_session *session)
 bool head_do_with_fewer(launch_session *session)
 {
     launch_job_result *result = session->result;
-    const int present = count_present(session->head);
-    if (session->options->min_hosts == 0 || present < session->options->min_hosts) {
+    if (!head_has_enough(session)) {
         return false;
     }
     /* those that are counted are also those that are taken, even if one leaves in this moment */
@@ -117,7 +122,7 @@ bool head_do_with_fewer(launch_session *session)
         one->left = !one->present; /* no attempt waits for it again, until it comes */
     }
     session->is_short = true;
-    result->hosts_present = present;
+    result->hosts_present = count_present(session->head);
     list_absent(session->head, result->hosts_absent, sizeof result->hosts_absent);
     return true;
 }
@@ -136,8 +141,10 @@ void launch_head_leave_attempt(launch_session *session)
     for (int node = 1; node < head->node_count; node++) {
         /* what comes over the old connection is nobody's from now on */
         launch_node *one = &head->nodes[node];
-        launch_node kept = {
-            .present = one->present, .left = one->left, .returning = is_present(one)};
+        launch_node kept = {.present = one->present,
+                            .left = one->left,
+                            .returning = is_present(one),
+                            .lost = !is_present(one)};
         (void)snprintf(kept.hostname, sizeof kept.hostname, "%s", one->hostname);
         proto_bus_forget(head->bus, node);
         proto_wipe(one, sizeof *one);

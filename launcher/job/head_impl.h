@@ -9,6 +9,8 @@
 #include "job/head.h"
 #include "job/transfer.h"
 
+enum { LAUNCH_WHY_BYTES = 256 };
+
 typedef enum launch_node_state {
     LAUNCH_NODE_ABSENT = 0,
     LAUNCH_NODE_WAITING,  /* this attempt goes on without it */
@@ -33,10 +35,14 @@ typedef struct launch_node {
     uint8_t seed[PROTO_KEY_BYTES];
     int64_t last_message_ns;
     int64_t heartbeat_due_ns;
-    uint64_t printed_bytes; /* that its ranks have printed, */
-    uint64_t taken_bytes;   /* and for which it has been given room again */
-    bool returning;         /* it was told to enrol again, and has not yet */
-    bool present;           /* it was there when an attempt began to do with fewer hosts */
+    int64_t joined_ns;
+    int64_t awaited_until_ns;          /* while it is absent and agents gather */
+    char why_absent[LAUNCH_WHY_BYTES]; /* in this attempt; "": it has not been there */
+    uint64_t printed_bytes;            /* that its ranks have printed, */
+    uint64_t taken_bytes;              /* and for which it has been given room again */
+    bool returning;                    /* it was told to enrol again, and has not yet */
+    bool lost;                         /* with the attempt before, and it has not come again */
+    bool present; /* it was there when an attempt began to do with fewer hosts */
     bool left;   /* its user has taken it out of the job, or it was awaited in vain: so it is not */
     bool asked;  /* its user has asked for the end */
     bool silent; /* the user has been warned */
@@ -60,9 +66,10 @@ struct launch_head {
     launch_node *nodes; /* (node_count); nodes[0] is the head */
     int64_t seen_ns;    /* when the loop last came by */
     int64_t show_files_ns;
-    int64_t join_deadline_ns; /* of hosts that are absent while agents gather */
-    bool more;                /* messages wait that were not handled yet */
-    bool has_event;           /* `event` waits until these are */
+    int64_t
+        lost_until_ns; /* so long those are awaited that the attempt before has lost, if there are enough */
+    bool more;         /* messages wait that were not handled yet */
+    bool has_event; /* `event` waits until these are */
     proto_bus_event event;
     int64_t farewell_ns; /* the user has ended it: agents that return are told so, up to then */
     bool gathering;
@@ -94,6 +101,9 @@ void head_share_out(launch_session *session);
 
 /* Whether the job may still get enough hosts, without those that their users have taken out. */
 bool head_may_do_without(const launch_session *session);
+
+/* Whether the hosts that are there are as many as the job may do with. */
+bool head_has_enough(const launch_session *session);
 
 /* Whether all hosts that are awaited were taken out by their users. */
 bool head_waits_in_vain(const launch_session *session);

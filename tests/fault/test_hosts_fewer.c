@@ -137,6 +137,20 @@ static void a_lost_host_is_awaited_once(void **state)
     test_program_wait_no_children();
 }
 
+/* The others do not wait longer for it than they did for its heartbeats, where they are enough. */
+static void a_lost_host_is_not_awaited_as_long_as_a_new_one(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, AGAIN, "--steps", "100000000", "--join-timeout", LONG,
+                                "--host-timeout", "3");
+    several_start_saving("sooner", &job);
+    several_kill(1);
+    several_wait_says(0, "going on with 1 host, 1 rank x 4 micro-batches");
+    (void)kill(several_pid(0), SIGTERM);
+    several_expect(0, 128 + SIGTERM);
+    test_program_wait_no_children();
+}
+
 /* Nobody waits for it, and it may come again: it waits until the next attempt. */
 static void a_host_may_leave_and_come_again(void **state)
 {
@@ -255,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_killed_host_leaves_the_bits),
         cmocka_unit_test(shared_out_experts_leave_the_bits),
         cmocka_unit_test(a_lost_host_is_awaited_once),
+        cmocka_unit_test(a_lost_host_is_not_awaited_as_long_as_a_new_one),
         cmocka_unit_test(a_host_may_leave_and_come_again),
         cmocka_unit_test(a_host_that_is_not_needed_waits),
         cmocka_unit_test(a_job_begins_with_those_that_come),

@@ -366,6 +366,21 @@ static void other_flags_are_refused(void **state)
     stop_waiting();
 }
 
+/* Where nobody else comes, the head's error says it, too. */
+static void a_refusal_is_the_cause(void **state)
+{
+    (void)state;
+    several_make_key("refusal");
+    const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", "2");
+    several_start_head(&job, "refusal");
+    several_start(1, &job, FLAGS("--steps", "7"));
+    several_expect(1, 2);
+    several_expect(0, 1);
+    several_assert_says(0, "error: 1 of 2 hosts have not joined within 2 s: node 1 (refused: "
+                           "--steps differs from the head's, which is 6: give it the same flags of "
+                           "the job, or none) (launcher ");
+}
+
 /* Its last word is not the cause if it has gone since. */
 static void a_head_that_refused_may_go(void **state)
 {
@@ -508,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_program_must_stand_on_each_host),
         cmocka_unit_test(a_host_that_does_not_come_is_named),
         cmocka_unit_test(other_flags_are_refused),
+        cmocka_unit_test(a_refusal_is_the_cause),
         cmocka_unit_test(a_head_that_refused_may_go),
         cmocka_unit_test(another_key_is_kept_out),
         cmocka_unit_test(a_node_is_there_once),

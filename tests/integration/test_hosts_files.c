@@ -303,6 +303,24 @@ static void a_file_that_changes_is_refused(void **state)
     assert_int_equal(count_cached("files", ".part"), 0);
 }
 
+/* A launcher that something starts again whenever it ends, until there is no head any more. It prints what
+ * the first one has said. */
+static const char *repeated(void)
+{
+    static char script[SEVERAL_PATH_BYTES];
+    static const char text[] =
+        "#!/bin/sh\nuntil case $said in *'no head at'*) true ;; *) false ;; esac; do\n"
+        "said=$(\"" LAUNCHER_PATH
+        "\" \"$@\" --join-timeout 4 2>&1)\nfirst=${first:-$said}\ndone\necho \"$first\" >&2\nexit "
+        "1\n";
+    (void)snprintf(script, sizeof script, "%s",
+                   test_directory_path(&test_shared_directory, "repeated"));
+    test_directory_put(&test_shared_directory, "repeated", text);
+    assert_int_equal(chmod(script, 0700), 0);
+    return script;
+}
+
+/* However often it comes again: the head does not wait for longer. */
 static void a_full_disk_is_named(void **state)
 {
     (void)state;
@@ -313,7 +331,9 @@ static void a_full_disk_is_named(void **state)
     empty_cache();
     assert_ok(base_mkdirs(test_hosts_cache(1), &error), &error);
     test_hosts_mount("1m", test_hosts_cache(1));
+    several_launchers[1] = repeated();
     several_start_hosts("full", &job);
+    several_launchers[1] = NULL;
     several_expect_all(2, 1);
     (void)snprintf(says, sizeof says,
                    "host host-1 (node 1) has left before the job began: cannot write "
@@ -321,6 +341,8 @@ static void a_full_disk_is_named(void **state)
                    test_hosts_cache(1));
     several_assert_says(0, says);
     several_assert_says(0, ".part: No space left on device");
+    several_assert_says(0,
+                        "1 of 2 hosts have not joined within 3 s: node 1 (has left: cannot write ");
     several_assert_says(1, ".part: No space left on device");
     test_program_assert_no_children();
 }
