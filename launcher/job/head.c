@@ -400,7 +400,9 @@ static void check_silence(launch_session *session, int node, int64_t now_ns)
     launch_head *head = session->head;
     launch_node *node_state = &head->nodes[node];
     const int64_t silent_ns = now_ns - node_state->last_message_ns;
-    if (silent_ns >= head->options->host_timeout_ms * BASE_NS_PER_MS) {
+    const bool at_once = session->stop_signal != 0 && session->killed; /* the user does not wait */
+    const int64_t limit_ms = at_once ? 2 * LAUNCH_HEARTBEAT_MS : head->options->host_timeout_ms;
+    if (silent_ns >= limit_ms * BASE_NS_PER_MS) {
         char what[64];
         (void)snprintf(what, sizeof what, "no heartbeat for %.0f s",
                        (double)silent_ns / BASE_NS_PER_S);

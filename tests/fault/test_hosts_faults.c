@@ -187,6 +187,27 @@ static void a_link_that_comes_back_loses_nothing(void **state)
     test_program_assert_no_children();
 }
 
+/* Neither side waits for the other one then. */
+static void a_user_may_end_it_at_once_where_the_link_is_cut(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", ENDLESS, "--host-timeout", "1000");
+    start_two("at-once", &job);
+    test_hosts_link(0, 1, false);
+    several_wait_says(0, "host host-1 (node 1): no heartbeat for");
+    several_wait_says(1, "the head: no heartbeat for");
+    for (int node = 0; node < 2; node++) {
+        (void)kill(several_pid(node), SIGINT);
+        several_wait_says(node,
+                          node == 0 ? "Ctrl-C again ends at once" : "once more ends it at once");
+        (void)kill(several_pid(node), SIGINT);
+    }
+    several_expect_all(2, 128 + SIGINT);
+    several_assert_says(0, "error: ended at once by Ctrl-C");
+    test_hosts_link(0, 1, true);
+    test_program_assert_no_children();
+}
+
 static void ctrl_z_pauses_nobody(void **state)
 {
     (void)state;
@@ -315,6 +336,7 @@ int main(void)
         cmocka_unit_test(a_user_may_end_it_while_states_come),
         cmocka_unit_test(a_cut_link_loses_the_host),
         cmocka_unit_test(a_link_that_comes_back_loses_nothing),
+        cmocka_unit_test(a_user_may_end_it_at_once_where_the_link_is_cut),
         cmocka_unit_test(ctrl_z_pauses_nobody),
         cmocka_unit_test(a_stopped_rank_is_shown),
         cmocka_unit_test(an_agent_may_leave_before_the_beginning),
