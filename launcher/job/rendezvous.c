@@ -9,6 +9,7 @@
 #include "base/exitcode.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "engine/address.h"
 #include "job/head.h"
 #include "job/rendezvous.h"
 #include "proto/body.h"
@@ -260,20 +261,36 @@ static int list_missing(const launch_session *session, bool joining, char *text,
     return count;
 }
 
+/* Ranks of other hosts connect to a second port of the head's, which a firewall may not let pass: they hear nothing then. */
+static void describe_way(const launch_session *session, int rank, char *text, size_t size_bytes)
+{
+    text[0] = '\0';
+    if (session->head != NULL && session->ranks[rank].node != 0) {
+        (void)snprintf(text, size_bytes,
+                       "; does a firewall let that host reach port %d of the head's? "
+                       "--listen-ports chooses it",
+                       launch_address_port(proto_bus_endpoint(session->bus)));
+    }
+}
+
 static void blame_missing(launch_session *session, bool joining, int64_t timeout_ms)
 {
     char missing[1024];
+    char way[128] = "";
     char stops[256];
     char exchange[256];
     int first = PROTO_NO_RANK;
     const int count = list_missing(session, joining, missing, sizeof missing, &first);
     rendezvous_describe_exchange(session, exchange, sizeof exchange);
     launch_watch_describe_stops(session, stops, sizeof stops);
+    if (joining && count > 0) {
+        describe_way(session, first, way, sizeof way);
+    }
     launch_blame(session, LAUNCH_BLAME_CAUSE, first, BASE_EXIT_ERROR,
-                 "%d of %d ranks %s within %g s%s: %s %s%s%s", count, session->world_size,
+                 "%d of %d ranks %s within %g s%s: %s %s%s%s%s", count, session->world_size,
                  joining ? "have not joined" : "are not ready", (double)timeout_ms / 1000,
                  joining ? "" : " of joining", count == 1 ? "rank" : "ranks", missing, exchange,
-                 stops);
+                 stops, way);
 }
 
 int64_t launch_rendezvous_deadlines(launch_session *session, int64_t now_ns)

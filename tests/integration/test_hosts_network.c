@@ -248,6 +248,26 @@ static void a_silent_host_is_named_soon(void **state)
     test_program_assert_no_children();
 }
 
+/* It lets launchers pass, and no ranks. These get no answer, and say nothing. */
+static void a_firewall_before_the_ranks_port_is_named(void **state)
+{
+    (void)state;
+    if (!test_hosts_run(0, "nft add table inet wall && nft \"add chain inet wall in { type filter "
+                           "hook input priority 0; }\" && nft add rule inet wall in iifname to1 "
+                           "tcp dport != 29400 ct state new drop")) {
+        (void)fprintf(stderr, "skipped: needs nft\n");
+        skip();
+    }
+    several_make_key("port");
+    const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", "2");
+    several_start_hosts("port", &job);
+    several_expect_all(2, 1);
+    several_assert_says(0, "1 of 2 ranks have not joined within 2 s: rank 1 (pid ");
+    several_assert_says(0, "; does a firewall let that host reach port ");
+    assert_true(test_hosts_run(0, "nft delete table inet wall"));
+    test_program_assert_no_children();
+}
+
 /* Adds the connections of this thread's host to another one; and those of them of which neither end is at a
  * port that a firewall would let pass. */
 static void count_connections(const char *table_path, int *all, int *outside)
@@ -425,6 +445,7 @@ int main(void)
         cmocka_unit_test(a_cut_between_ranks_is_no_ranks_fault),
         cmocka_unit_test(a_silent_host_is_named_soon),
         cmocka_unit_test(a_firewall_between_two_hosts_is_named),
+        cmocka_unit_test(a_firewall_before_the_ranks_port_is_named),
         cmocka_unit_test(ranks_keep_to_the_ports),
         cmocka_unit_test(too_few_ports_are_named),
         cmocka_unit_test(a_program_meets_at_the_last_port),
