@@ -261,7 +261,7 @@ static int list_missing(const launch_session *session, bool joining, char *text,
     return count;
 }
 
-/* Ranks of other hosts connect to a second port of the head's, which a firewall may not let pass: they hear nothing then. */
+/* Ranks of other hosts connect to a second port of the head's. Where a firewall drops that, they hear nothing. */
 static void describe_way(const launch_session *session, int rank, char *text, size_t size_bytes)
 {
     text[0] = '\0';

@@ -274,6 +274,41 @@ static void a_head_may_die_before_the_beginning(void **state)
     test_program_assert_no_children();
 }
 
+/* Where nobody else comes, the head's error says it, too. */
+static void a_refusal_is_the_cause(void **state)
+{
+    (void)state;
+    several_make_key("refusal");
+    const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", "2");
+    several_start_head(&job, "refusal");
+    several_start(1, &job, FLAGS("--steps", "7"));
+    several_expect(1, 2);
+    several_expect(0, 1);
+    several_assert_says(0, "error: 1 of 2 hosts have not joined within 2 s: node 1 (refused: "
+                           "--steps differs from the head's, which is 6: give it the same flags of "
+                           "the job, or none) (launcher ");
+}
+
+/* Its last word is not the cause if it has gone since. */
+static void a_head_that_refused_may_go(void **state)
+{
+    (void)state;
+    static training_run first;
+    several_make_key("refused-first");
+    const several job = SEVERAL("3", "--ranks", "3");
+    several_start_head(&job, "refused-first");
+    several_start(1, &job, FLAGS("--join-timeout", "1"));
+    several_wait_says(0, "host host-1 (node 1) has joined");
+    first = several_runs[1];
+    several_start(1, &job, FLAGS("--join-timeout", "3"));
+    several_wait_says(1, "node 1 is in the job already: host host-1; trying again");
+    several_kill(0);
+    several_expect(1, 1);
+    several_assert_says(1, "no head at tcp://10.77.0.1:29400 within 3 s: ");
+    assert_int_equal(test_program_wait(&first.program), 1);
+    test_program_wait_no_children();
+}
+
 static void a_stopped_agent_is_given_up_before_the_beginning(void **state)
 {
     (void)state;
@@ -341,6 +376,8 @@ int main(void)
         cmocka_unit_test(a_stopped_rank_is_shown),
         cmocka_unit_test(an_agent_may_leave_before_the_beginning),
         cmocka_unit_test(a_head_may_die_before_the_beginning),
+        cmocka_unit_test(a_refusal_is_the_cause),
+        cmocka_unit_test(a_head_that_refused_may_go),
         cmocka_unit_test(a_stopped_agent_is_given_up_before_the_beginning),
         cmocka_unit_test(a_head_may_stand_still_before_the_beginning),
         cmocka_unit_test(a_user_may_end_it_before_the_beginning),

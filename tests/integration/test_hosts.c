@@ -366,41 +366,6 @@ static void other_flags_are_refused(void **state)
     stop_waiting();
 }
 
-/* Where nobody else comes, the head's error says it, too. */
-static void a_refusal_is_the_cause(void **state)
-{
-    (void)state;
-    several_make_key("refusal");
-    const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", "2");
-    several_start_head(&job, "refusal");
-    several_start(1, &job, FLAGS("--steps", "7"));
-    several_expect(1, 2);
-    several_expect(0, 1);
-    several_assert_says(0, "error: 1 of 2 hosts have not joined within 2 s: node 1 (refused: "
-                           "--steps differs from the head's, which is 6: give it the same flags of "
-                           "the job, or none) (launcher ");
-}
-
-/* Its last word is not the cause if it has gone since. */
-static void a_head_that_refused_may_go(void **state)
-{
-    (void)state;
-    static training_run first;
-    several_make_key("refused-first");
-    const several job = SEVERAL("3", "--ranks", "3");
-    several_start_head(&job, "refused-first");
-    several_start(1, &job, FLAGS("--join-timeout", "1"));
-    several_wait_says(0, "host host-1 (node 1) has joined");
-    first = several_runs[1];
-    several_start(1, &job, FLAGS("--join-timeout", "3"));
-    several_wait_says(1, "node 1 is in the job already: host host-1; trying again");
-    several_kill(0);
-    several_expect(1, 1);
-    several_assert_says(1, "no head at tcp://10.77.0.1:29400 within 3 s: ");
-    assert_int_equal(test_program_wait(&first.program), 1);
-    test_program_wait_no_children();
-}
-
 static void another_key_is_kept_out(void **state)
 {
     (void)state;
@@ -523,8 +488,6 @@ int main(void)
         cmocka_unit_test(a_program_must_stand_on_each_host),
         cmocka_unit_test(a_host_that_does_not_come_is_named),
         cmocka_unit_test(other_flags_are_refused),
-        cmocka_unit_test(a_refusal_is_the_cause),
-        cmocka_unit_test(a_head_that_refused_may_go),
         cmocka_unit_test(another_key_is_kept_out),
         cmocka_unit_test(a_node_is_there_once),
         cmocka_unit_test(a_silent_launcher_is_replaced),
