@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "options.h"
+#include "ringfence/coll_error.h"
 
 int main(int argc, char **argv)
 {
@@ -35,6 +36,9 @@ int main(int argc, char **argv)
                                              : sweep_run(&options, stdout, &result, &error);
     if (status == COLL_OK && !options.trace.asked && options.plot_path[0] != '\0') {
         status = sweep_plot(&options, &result, &error);
+    }
+    if (status == COLL_OK && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
+        status = coll_fail(&error, COLL_ERR_IO, "cannot write to standard output");
     }
     if (status != COLL_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);

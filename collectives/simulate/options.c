@@ -190,11 +190,11 @@ base_status sweep_options_parse(int argc, char **argv, sweep_options *options, b
     const base_option_set set = {.fields = &fields, .record = options};
     const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
     base_status status = base_options_parse(&line, &rest, reterr);
-    if (status == BASE_OK && !options->help && options->plot_path[0] != '\0') {
-        status = check_plot(options, reterr);
-    }
     if (status == BASE_OK && !options->help) {
         status = check_trace(&options->trace, reterr);
+    }
+    if (status == BASE_OK && !options->help && options->plot_path[0] != '\0') {
+        status = check_plot(options, reterr);
     }
     if (status != BASE_OK || options->help || options->version || rest == argc) {
         return status;

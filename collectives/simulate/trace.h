@@ -2,9 +2,10 @@
  * which block to whom, and what each rank then holds.
  *
  * A value is a text. "A0" is what rank 0 has of block A in the beginning, and "(A1+A2)+A0" a sum in
- * the order in which it was added up; "0" is a reduction's neutral element. In a round, each rank sends all that was there when the round
- * began. Then it takes what has come, as far as its plan goes. So the number of rounds is that of
- * messages which wait for each other; nothing has a duration. Every algorithm is played alike. */
+ * the order in which it was added up; "0" is a reduction's neutral element. In a round, each rank
+ * sends all that was there when the round began. Then it takes what has come, as far as its plan
+ * goes. So the number of rounds is that of messages which wait for each other; nothing has a
+ * duration. Every algorithm is played alike. */
 #ifndef COLL_SIMULATE_TRACE_H
 #define COLL_SIMULATE_TRACE_H
 
@@ -90,10 +91,13 @@ void trace_line_make(const trace_result *played, int row, int rank, trace_line *
  * as well. `text` has room for TRACE_LINE_BYTES. */
 void trace_append_blocks(char *text, const trace_message *message);
 
-/* Prints the rounds as a table, and how each block's sum was added up. */
+/* Prints the rounds as a table, what its cells mean, and how each block's sum was added up. */
 void trace_print(const trace_result *played, FILE *out);
 
-/* Prints the latter alone; nothing where nothing is added up. */
+/* Prints what the cells mean alone. */
+void trace_print_key(const trace_result *played, FILE *out);
+
+/* Prints the sums alone; nothing where nothing is added up. */
 void trace_print_sums(const trace_result *played, FILE *out);
 
 #endif

@@ -21,7 +21,7 @@ enum {
     RADIUS_X = (WIDTH - BOX) / 2 - 6,
     TOKEN = 18,   /* the height of a message's label */
     LETTER = 9,   /* the width of one of its letters */
-    ASIDE = 7,    /* how far a wire lies to the side, so that one each way can be told apart */
+    ASIDE = 10,   /* how far a wire lies to the side, so that labels that go both ways pass */
     HEAD_END = 8, /* room for the head of an arrow */
 };
 
@@ -29,6 +29,9 @@ enum {
 static const double LEAVES = 0.15;
 static const double ARRIVES = 0.7;
 static const double TAKEN = 0.8;
+
+/* Where a label that does not move is on its way: before the middle, where wires cross. */
+static const double WAITS = 0.36;
 
 const char TRACE_RULES[] =
     ".trace text{font-size:12px;fill:var(--ink)}.trace .title{font-size:17px;font-weight:600}"
@@ -64,11 +67,12 @@ static void place_ranks(drawing *d)
 {
     const coll_plan *plan = &d->played->plan;
     const bool hosts = plan->hosts != NULL && plan->hosts->count > 1;
+    const bool near = hosts || plan->ranks > 6; /* some lie one above the other */
     const double gap = hosts ? 0.35 : 0;
     const double slots = plan->ranks + gap * (hosts ? plan->hosts->count : 0);
     d->box_height = NAME + (double)ROW * d->played->block_count + 6;
     const double radius_y =
-        plan->ranks == 2 ? 0 : fmax(130, (hosts ? 2 : 1.5) * (d->box_height + 14));
+        plan->ranks == 2 ? 0 : fmax(130, (near ? 2 : 1.5) * (d->box_height + 14));
     d->height = d->head + 2 * radius_y + d->box_height + MARGIN;
     for (int rank = 0; rank < plan->ranks; rank++) {
         const double slot = rank + (hosts ? gap * plan->hosts->host[rank] : 0);
@@ -238,32 +242,32 @@ static void put_cells(const drawing *d, int row, int before, bool stay)
     base_buffer_put(d->text, "\n");
 }
 
-/* Where the line from one box to another leaves the first, `room` before its edge. */
-static place edge(const drawing *d, place from, place to, double room)
-{
-    const double x = to.x - from.x;
-    const double y = to.y - from.y;
-    const double across = x != 0 ? (BOX / 2.0) / fabs(x) : INFINITY;
-    const double down = y != 0 ? (d->box_height / 2) / fabs(y) : INFINITY;
-    const double part = fmin(across, down) + room / hypot(x, y);
-    return (place){from.x + x * part, from.y + y * part};
-}
-
 /* The way of a message, from edge to edge, a little to one side of the line between the boxes. */
 typedef struct wire {
     place from;
     place to;
 } wire;
 
+/* Where a line through a box leaves it, in lengths of `along`; `at` is from its centre, `half` half its side. */
+static double leaves(double half, double at, double along)
+{
+    return along != 0 ? (copysign(half, along) - at) / along : INFINITY;
+}
+
 static wire wire_of(const drawing *d, const trace_message *message)
 {
     const place a = d->centres[message->from];
     const place b = d->centres[message->to];
-    const double length = hypot(b.x - a.x, b.y - a.y);
-    const place side = {-(b.y - a.y) / length * ASIDE, (b.x - a.x) / length * ASIDE};
-    const place from = edge(d, a, b, 0);
-    const place to = edge(d, b, a, HEAD_END);
-    return (wire){{from.x + side.x, from.y + side.y}, {to.x + side.x, to.y + side.y}};
+    const place along = {b.x - a.x, b.y - a.y};
+    const double length = hypot(along.x, along.y);
+    const place side = {-along.y / length * ASIDE, along.x / length * ASIDE};
+    const double across = BOX / 2.0;
+    const double down = d->box_height / 2;
+    const double first = fmin(leaves(across, side.x, along.x), leaves(down, side.y, along.y));
+    const double last =
+        fmin(leaves(across, side.x, -along.x), leaves(down, side.y, -along.y)) + HEAD_END / length;
+    return (wire){{a.x + side.x + along.x * first, a.y + side.y + along.y * first},
+                  {b.x + side.x - along.x * last, b.y + side.y - along.y * last}};
 }
 
 static void put_wire(const drawing *d, const trace_message *message, bool moves)
@@ -274,14 +278,17 @@ static void put_wire(const drawing *d, const trace_message *message, bool moves)
         moves ? "" : " waits", w.from.x, w.from.y, w.to.x, w.to.y);
 }
 
-/* What goes along the wire in a frame. */
+/* What goes along the wire in a frame. A label stays in the picture. */
 static void put_token(const drawing *d, int frame, const trace_message *message,
                       const char *letters)
 {
-    const wire w = wire_of(d, message);
     const double width = 10 + (double)LETTER * (double)strlen(letters);
-    base_buffer_printf(d->text, "<g transform=\"translate(%.1f %.1f)\">", (w.from.x + w.to.x) / 2,
-                       (w.from.y + w.to.y) / 2);
+    wire w = wire_of(d, message);
+    w.from.x = fmin(fmax(w.from.x, width / 2), WIDTH - width / 2);
+    w.to.x = fmin(fmax(w.to.x, width / 2), WIDTH - width / 2);
+    base_buffer_printf(d->text, "<g transform=\"translate(%.1f %.1f)\">",
+                       w.from.x + (w.to.x - w.from.x) * WAITS,
+                       w.from.y + (w.to.y - w.from.y) * WAITS);
     if (message->sent_round + 1 == frame) {
         base_buffer_printf(d->text,
                            "<animateTransform attributeName=\"transform\" type=\"translate\" "

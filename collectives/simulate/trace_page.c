@@ -33,8 +33,9 @@ static const char SCRIPT[] =
     "const frame=()=>Math.min(frames-1,Math.floor(svg.getCurrentTime()%film/S+1e-4));"
     "const stop=t=>{svg.pauseAnimations();svg.setCurrentTime(t);until=null};"
     "const end=f=>(f+1)*S-.02;"
-    "const next=()=>{const f=svg.animationsPaused()?(frame()+1)%frames:frame();"
-    "if(svg.animationsPaused())svg.setCurrentTime(f*S);until=end(f);svg.unpauseAnimations()};"
+    "const next=()=>{const free=!svg.animationsPaused()&&until===null,"
+    "f=free?frame():(frame()+1)%frames;"
+    "if(!free)svg.setCurrentTime(f*S);until=end(f);svg.unpauseAnimations()};"
     "const back=()=>stop(end(Math.max(0,frame()-1)));"
     "const toggle=()=>{if(svg.animationsPaused()||until!==null){until=null;svg.unpauseAnimations()}"
     "else svg.pauseAnimations()};"
@@ -90,9 +91,13 @@ static void put_sent(const trace_result *played, base_buffer *text)
         base_buffer_printf(text, "%srank %d: %d block%s", rank == 0 ? "" : ", ", rank, blocks[rank],
                            blocks[rank] == 1 ? "" : "s");
     }
-    base_buffer_printf(text,
-                       ". A block is 1/%d of the vector, so the busiest rank sends %.2f vectors.",
-                       played->block_count, (double)most / played->block_count);
+    if (played->block_count > 1) {
+        base_buffer_printf(text, ". A block is 1/%d of the vector, so the", played->block_count);
+    } else {
+        base_buffer_put(text, ". A block is the whole vector. The");
+    }
+    base_buffer_printf(text, " busiest rank sends %.2f vectors.",
+                       (double)most / played->block_count);
     if (played->plan.kind == COLL_ALL_REDUCE) {
         base_buffer_printf(text,
                            " In every all-reduce of %d ranks that is 2 (n-1)/n = %.2f at least.",
@@ -101,20 +106,22 @@ static void put_sent(const trace_result *played, base_buffer *text)
     base_buffer_put(text, "</p>\n");
 }
 
-static void put_sums(const trace_result *played, base_buffer *text)
+/* What is printed for people, between two pieces of HTML; nothing if it is empty. */
+static void put_printed(const trace_result *played, void (*print)(const trace_result *, FILE *),
+                        const char *before, const char *behind, base_buffer *text)
 {
     char *words = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&words, &bytes);
     if (out != NULL) {
-        trace_print_sums(played, out);
+        print(played, out);
     }
     if (out == NULL || fclose(out) != 0) {
         text->failed = true;
     } else if (bytes > 0) {
-        base_buffer_put(text, "<h2>In which order</h2>\n<pre>");
+        base_buffer_put(text, before);
         base_buffer_html(text, words);
-        base_buffer_put(text, "</pre>\n");
+        base_buffer_put(text, behind);
     }
     free(words);
 }
@@ -125,12 +132,10 @@ static void put_legend(const trace_result *played, base_buffer *text)
     const coll_kind kind = played->plan.kind;
     base_buffer_put(text,
                     "<p>A box is a rank, and a row in it a block of the vector. An arrow carries "
-                    "the blocks that its label names. ");
-    if (!coll_kind_reduces(kind)) {
-        base_buffer_put(text, "A0 is what rank 0 had of block A in the beginning.");
-    } else {
-        base_buffer_put(text, "A piece with the number k is in the row once rank k's part has been "
-                              "added; a pale one is kept beside it, and added later.");
+                    "the blocks that its label names.");
+    if (coll_kind_reduces(kind)) {
+        base_buffer_put(text, " A piece with the number k is in the row once rank k's part has "
+                              "been added. Pale pieces are what the tables have in brackets.");
         base_buffer_put(text,
                         coll_kind_is_scan(kind) ? "" : " A sum that is complete has a frame.");
     }
@@ -152,8 +157,9 @@ static void put_page(const trace_result *played, base_buffer *text)
                           "id=\"at\" type=\"range\" min=\"0\" aria-label=\"round\"></div>\n");
     trace_draw(played, NULL, text);
     put_tables(played, text);
+    put_printed(played, trace_print_key, "<p>In the tables, ", "</p>\n", text);
     put_sent(played, text);
-    put_sums(played, text);
+    put_printed(played, trace_print_sums, "<h2>In which order</h2>\n<pre>", "</pre>\n", text);
     base_buffer_printf(text, "<script>const S=%d;%s</script>\n</body></html>\n", TRACE_FRAME_S,
                        SCRIPT);
 }
@@ -180,14 +186,14 @@ coll_status trace_draw_write(const trace_result *played, const char *path, coll_
     const char *ending = strrchr(path, '.');
     base_buffer text = {0};
     base_error error;
-    base_status status = BASE_OK;
     if (ending != NULL && strcmp(ending, ".html") == 0) {
         put_page(played, &text);
     } else {
         put_picture(played, &text);
     }
-    status = text.failed ? base_fail(&error, BASE_ERR_MEMORY, "no memory to draw %s", path)
-                         : base_file_write(path, text.data, text.length_bytes, &error);
+    const base_status status =
+        text.failed ? base_fail(&error, BASE_ERR_MEMORY, "no memory to draw %s", path)
+                    : base_file_write(path, text.data, text.length_bytes, &error);
     base_buffer_fini(&text);
     return coll_from_base(status, &error, reterr);
 }

@@ -198,20 +198,17 @@ void trace_title(const trace_result *played, char text[TRACE_LINE_BYTES])
                    played->round_count, played->round_count == 1 ? "" : "s");
 }
 
-static void print_title(const trace_result *played, FILE *out)
+void trace_print_key(const trace_result *played, FILE *out)
 {
-    char title[TRACE_LINE_BYTES];
     bool aside = false;
     bool chains = false;
     look_for(played, &aside, &chains);
-    trace_title(played, title);
-    (void)fprintf(out, "%s\n", title);
     (void)fprintf(out, "A0 is what rank 0 has of block A in the beginning%s",
                   has_one_sum(played)                ? ", A alone the sum of all ranks"
                   : played->plan.kind == COLL_EXSCAN ? ", 0 the neutral element"
                                                      : "");
     (void)fprintf(out, ",\n\"C to 1\" means that what it holds in column C goes to rank 1");
-    (void)fprintf(out, "%s%s.\n\n",
+    (void)fprintf(out, "%s%s.\n",
                   !aside                ? ""
                   : has_one_sum(played) ? ",\n[A0] a value that is added later"
                                         : ",\n[A0] the sum of a group of ranks, which goes on",
@@ -325,6 +322,7 @@ void trace_print_sums(const trace_result *played, FILE *out)
 void trace_print(const trace_result *played, FILE *out)
 {
     int widths[TRACE_COLUMNS] = {0};
+    char title[TRACE_LINE_BYTES];
     trace_line made;
     for (int row = 0; row <= played->round_count; row++) {
         for (int rank = 0; rank < played->plan.ranks; rank++) {
@@ -332,7 +330,10 @@ void trace_print(const trace_result *played, FILE *out)
             widen(&made, widths);
         }
     }
-    print_title(played, out);
+    trace_title(played, title);
+    (void)fprintf(out, "%s\n", title);
+    trace_print_key(played, out);
+    (void)fputc('\n', out);
     make_head(played, &made);
     widen(&made, widths);
     put_line(played, &made, widths, out);

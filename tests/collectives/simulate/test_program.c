@@ -80,6 +80,8 @@ static void a_trace_is_a_page(void **state)
     assert_ok(base_file_read(path, 1 << 20, &text, &bytes, &error), &error);
     assert_has(text, "<h1>all_reduce by ring: 4 ranks, 4 blocks, 6 rounds</h1>");
     assert_has(text, "<caption>round 5</caption>");
+    assert_has(text, "<p>In the tables, A0 is what rank 0 has of block A in the beginning, A alone "
+                     "the sum of all ranks,\n");
     assert_has(text, "the busiest rank sends 1.50 vectors. In every all-reduce of 4 ranks that is "
                      "2 (n-1)/n = 1.50 at least.");
     assert_has(text, "A = ((A1+A2)+A3)+A0   computed on rank 0, copied to ranks 1 2 3");
@@ -88,12 +90,25 @@ static void a_trace_is_a_page(void **state)
     test_directory_remove(&directory);
 }
 
+static void a_full_disk_is_an_error(void **state)
+{
+    (void)state;
+    const char *const arguments[] = {
+        "/bin/sh", "-c", "exec " COLL_SIMULATE_PATH " --trace --algorithm ring >/dev/full", NULL};
+    const char *const variables[] = {NULL};
+    test_program_start(&program, arguments, variables);
+    assert_int_equal(test_program_wait(&program), 1);
+    assert_string_equal(program.text[TEST_STDERR],
+                        "coll-simulate: error: cannot write to standard output\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plot_that_cannot_be_written_is_refused_first),
         cmocka_unit_test(a_sweep_is_drawn),
         cmocka_unit_test(a_trace_is_a_page),
+        cmocka_unit_test(a_full_disk_is_an_error),
     };
     return cmocka_run_group_tests_name("coll-simulate-program", tests, NULL, NULL);
 }

@@ -214,13 +214,14 @@ static double attribute(const char **at, const char *before)
     return value;
 }
 
+typedef double box[4]; /* left, top, width, height */
+
 /* Boxes of ranks lie in the picture, and none lies on another. */
-static void check_boxes(const char *svg)
+static void check_boxes(const char *svg, box boxes[TRACE_RANKS_MAX])
 {
     const char *at = strstr(svg, "<svg");
     const double width = attribute(&at, " width=\"");
     const double height = attribute(&at, " height=\"");
-    double boxes[TRACE_RANKS_MAX][4]; /* left, top, width, height */
     int count = 0;
     while ((at = strstr(at, "class=\"box\"")) != NULL) {
         double *own = boxes[count];
@@ -239,6 +240,45 @@ static void check_boxes(const char *svg)
         count++;
     }
     assert_int_equal(count, played.plan.ranks);
+}
+
+static bool is_inside(const box *own, double x, double y)
+{
+    return x > (*own)[0] && x < (*own)[0] + (*own)[2] && y > (*own)[1] && y < (*own)[1] + (*own)[3];
+}
+
+/* No box hides an end of a wire, nor the head of its arrow. */
+static void check_wires(const char *svg, const box boxes[TRACE_RANKS_MAX])
+{
+    for (const char *at = svg; (at = strstr(at, "url(#to)")) != NULL;) {
+        double ends[4];
+        ends[0] = attribute(&at, " d=\"M");
+        ends[1] = attribute(&at, " ");
+        ends[2] = attribute(&at, "L");
+        ends[3] = attribute(&at, " ");
+        for (int rank = 0; rank < played.plan.ranks; rank++) {
+            /* what is drawn has a digit behind the point */
+            const box inner = {boxes[rank][0] + 0.2, boxes[rank][1] + 0.2, boxes[rank][2] - 0.4,
+                               boxes[rank][3] - 0.4};
+            assert_false(is_inside(&inner, ends[0], ends[1]));
+            assert_false(is_inside(&boxes[rank], ends[2], ends[3]));
+        }
+    }
+}
+
+/* A message's label does not leave the picture on its way. */
+static void check_labels(const char *svg)
+{
+    const char *at = strstr(svg, "<svg");
+    const double width = attribute(&at, " width=\"");
+    while ((at = strstr(at, "<animateTransform")) != NULL) {
+        const double from = attribute(&at, "values=\"");
+        (void)attribute(&at, ";");
+        const double to = attribute(&at, ";");
+        const double half = -attribute(&at, "class=\"token\" x=\"") - 0.1;
+        assert_true(from >= half && from <= width - half);
+        assert_true(to >= half && to <= width - half);
+    }
 }
 
 /* Messages of one pair of ranks and one round count once. */
@@ -261,9 +301,12 @@ static int count_moves(void)
 static void check_drawn(void)
 {
     base_buffer text = {0};
+    box boxes[TRACE_RANKS_MAX];
     trace_draw(&played, NULL, &text);
     assert_false(text.failed);
-    check_boxes(text.data);
+    check_boxes(text.data, boxes);
+    check_wires(text.data, boxes);
+    check_labels(text.data);
     assert_int_equal(count_of(text.data, "<animateTransform"), count_moves());
     assert_int_equal(count_of(text.data, "<g "), count_of(text.data, "</g>"));
     assert_int_equal(count_of(text.data, ">start</text>"), 1);
@@ -281,6 +324,8 @@ static void every_trace_is_drawn(void **state)
                 (void)run((coll_algorithm)a, (coll_kind)kind, ranks, ranks);
                 check_drawn();
                 (void)run((coll_algorithm)a, (coll_kind)kind, ranks, 2);
+                check_drawn();
+                (void)run((coll_algorithm)a, (coll_kind)kind, ranks, 1);
                 check_drawn();
             }
         }
