@@ -44,7 +44,7 @@ typedef struct handshake {
     handshake_stage stage;
     int fd;
     int peer;         /* -1: not known yet */
-    uint64_t arrival; /* HELLO, PROOF: its number among the connections accepted */
+    uint64_t arrival; /* HELLO: its number among the connections accepted */
     int64_t until_ns; /* PAUSE: when to try again */
     coll_hello own;
     coll_hello theirs;
@@ -63,8 +63,8 @@ typedef struct connecting {
     int missing;
     int hung_up; /* the last rank that hung up before its answer; -1: none */
     uint64_t accepted;
-    uint32_t attempts
-        [COLL_RANKS_MAX]; /* by peer: how often this rank has tried, or the newest try that it has answered */
+    /* By peer: how often this rank has tried, or the newest try that it has answered. */
+    uint32_t attempts[COLL_RANKS_MAX];
     handshake handshakes[HANDSHAKES_MAX];
 } connecting;
 
@@ -316,8 +316,8 @@ static coll_status accept_all(connecting *m, coll_error *reterr)
             return coll_fail_errno(reterr, error, "cannot accept a connection");
         }
         handshake *g = new_handshake(m);
-        BASE_ASSERT(g !=
-                    NULL); /* those with a hello, and this rank's own, are half of them at most */
+        /* Those with a hello, and this rank's own, are half of them at most. */
+        BASE_ASSERT(g != NULL);
         *g = (handshake){.stage = HANDSHAKE_HELLO, .fd = fd, .peer = -1, .arrival = m->accepted++};
         listener_hello(m, g); /* in a crowd it is here by now, and then nobody takes its place */
     }

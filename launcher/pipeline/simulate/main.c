@@ -71,9 +71,9 @@ static base_status compare(const pipeline_options *options, base_error *reterr)
         "0 1 2 ... forward of a micro-batch, a b c ... backward of 0 1 2 ..., . idle; 0 follows\n"
         "9, and a follows j. With chunks each comes once for every chunk of the stage.\n");
     const base_status status =
-        options->picture_path[0] == '\0'
+        options->plot_path[0] == '\0'
             ? BASE_OK
-            : launch_pipeline_picture_write(runs, count, options->picture_path, reterr);
+            : launch_pipeline_picture_write(runs, count, options->plot_path, reterr);
     for (int i = 0; i < count; i++) {
         launch_pipeline_run_fini(&runs[i]);
     }

@@ -25,7 +25,7 @@ static const base_field rows[] = {
      .help = "a message from one stage to the next"},
     {OWN(BOOL, sweep), .option = "sweep",
      .help = "instead: the bubble for rising numbers of micro-batches"},
-    {OWN(PATH, picture_path), .filled = true, .option = "plot", .value = "FILE",
+    {OWN(PATH, plot_path), .filled = true, .option = "plot", .value = "FILE",
      .help = "also draws the schedules; .svg"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
     {OWN(BOOL, version), .option = "version",
@@ -60,11 +60,11 @@ base_status pipeline_options_parse(int argc, char **argv, pipeline_options *opti
     if (status == BASE_OK && !options->help && rest < argc) {
         return base_fail(reterr, BASE_ERR_INVALID, "'%s' is not an option", argv[rest]);
     }
-    if (status == BASE_OK && options->sweep && options->picture_path[0] != '\0') {
+    if (status == BASE_OK && options->sweep && options->plot_path[0] != '\0') {
         return base_fail(reterr, BASE_ERR_INVALID, "--sweep or --plot, not both");
     }
-    if (status == BASE_OK && options->picture_path[0] != '\0') {
-        status = launch_pipeline_picture_check(options->picture_path, reterr);
+    if (status == BASE_OK && options->plot_path[0] != '\0') {
+        status = launch_pipeline_picture_check(options->plot_path, reterr);
     }
     return status;
 }

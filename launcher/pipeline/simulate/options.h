@@ -16,7 +16,7 @@ typedef struct pipeline_options {
     double backward_ms;
     double hop_ms; /* a message between two stages */
     bool sweep;
-    char picture_path[BASE_PATH_BYTES]; /* .svg; empty: none */
+    char plot_path[BASE_PATH_BYTES]; /* .svg; empty: none */
     bool help;
     bool version;
 } pipeline_options;

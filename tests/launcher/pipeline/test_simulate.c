@@ -37,7 +37,7 @@ static void test_options(void **state)
     assert_true(options.forward_ms == 1.5 && options.backward_ms == 2.5 && options.hop_ms == 0.5);
     assert_true(options.sweep);
     assert_ok(parse("pipeline-simulate --plot out.svg"), &error);
-    assert_string_equal(strrchr(options.picture_path, '/'), "/out.svg");
+    assert_string_equal(strrchr(options.plot_path, '/'), "/out.svg");
 }
 
 static void test_refused(void **state)
