@@ -127,8 +127,9 @@ void sweep_options_help(FILE *stream)
 }
 
 /* What belongs to a trace comes with one, and what belongs to the table without. */
-static base_status check_trace(trace_request *asked, base_error *reterr)
+static base_status check_trace(sweep_options *options, base_error *reterr)
 {
+    trace_request *asked = &options->trace;
     if (!asked->asked) {
         return asked->algorithm == COLL_ALGORITHM_AUTO && asked->ranks == 0
                    ? BASE_OK
@@ -139,6 +140,12 @@ static base_status check_trace(trace_request *asked, base_error *reterr)
     if (asked->algorithm == COLL_ALGORITHM_AUTO) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--trace shows one algorithm: give --algorithm ring, for example");
+    }
+    if (options->ranks_max != defaults.ranks_max || options->whole_bytes != defaults.whole_bytes ||
+        memcmp(&options->costs, &defaults.costs, sizeof defaults.costs) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--bytes, --ranks-max and times are for the table: a trace has blocks "
+                         "without a size, rounds without a duration, and --ranks");
     }
     asked->ranks = asked->ranks == 0 ? TRACE_RANKS : asked->ranks;
     return BASE_OK;
@@ -191,7 +198,7 @@ base_status sweep_options_parse(int argc, char **argv, sweep_options *options, b
     const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && !options->help) {
-        status = check_trace(&options->trace, reterr);
+        status = check_trace(options, reterr);
     }
     if (status == BASE_OK && !options->help && options->plot_path[0] != '\0') {
         status = check_plot(options, reterr);

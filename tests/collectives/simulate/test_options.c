@@ -98,6 +98,13 @@ static void test_refused(void **state)
         {"coll-simulate --plot x.html", "/x.html: a picture's name must end with .svg"},
         {"coll-simulate --algorithm ring", "--algorithm and --ranks are for --trace"},
         {"coll-simulate --ranks 4", "--algorithm and --ranks are for --trace"},
+        {"coll-simulate --ranks 4 --plot x.html", "--algorithm and --ranks are for --trace"},
+        {"coll-simulate --trace --algorithm ring -n 8",
+         "--bytes, --ranks-max and times are for the table"},
+        {"coll-simulate --trace --algorithm ring -b 8",
+         "--bytes, --ranks-max and times are for the table"},
+        {"coll-simulate --trace --algorithm ring --reduce 1",
+         "--bytes, --ranks-max and times are for the table"},
         {"coll-simulate --reduce -1", "--reduce: -1: must be a number from 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
