@@ -10,7 +10,6 @@
 #include "budget/codings.h"
 #include "cli/plan_checkpoint.h"
 #include "pipeline/picture.h"
-#include "plan/muon.h"
 #include "proto/limits.h"
 
 enum {
@@ -335,16 +334,16 @@ static base_status check_used(const launch_plan_options *options, base_error *re
 {
     const bool schedules = options->given.schedule || options->ask.chunks != 0;
     const char *flag = options->given.schedule ? "schedule" : "chunks";
-    const char *of_training = schedules                           ? flag
-                              : options->given.global_batch       ? "global-batch"
-                              : options->ask.recompute            ? "recompute"
-                              : options->ask.zero != 0            ? "zero"
-                              : options->ask.local_steps > 1      ? "local-steps"
-                              : launch_plans_muon(&options->ask)  ? "optimizer"
-                              : options->ask.adapters.rank > 0    ? "lora"
-                              : options->layout.context_ranks > 1 ? "context-ranks"
-                              : options->layout.expert_ranks > 1  ? "expert-ranks"
-                                                                  : NULL;
+    const char *of_training = schedules                                         ? flag
+                              : options->given.global_batch                     ? "global-batch"
+                              : options->ask.recompute                          ? "recompute"
+                              : options->ask.zero != 0                          ? "zero"
+                              : options->ask.local_steps > 1                    ? "local-steps"
+                              : options->ask.optimizer != PROTO_OPTIMIZER_ADAMW ? "optimizer"
+                              : options->ask.adapters.rank > 0                  ? "lora"
+                              : options->layout.context_ranks > 1               ? "context-ranks"
+                              : options->layout.expert_ranks > 1                ? "expert-ranks"
+                                                                                : NULL;
     if (options->ask.decode && of_training != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is of training: not with --decode",
                          of_training);
