@@ -248,8 +248,8 @@ typedef struct wire {
     place to;
 } wire;
 
-/* Where a line through a box leaves it, in lengths of `along`; `at` is from its centre, `half` half its side. */
-static double leaves(double half, double at, double along)
+/* How far a line goes through a box, in lengths of `along`; `at` is from its centre, `half` half its side. */
+static double reach(double half, double at, double along)
 {
     return along != 0 ? (copysign(half, along) - at) / along : INFINITY;
 }
@@ -263,9 +263,9 @@ static wire wire_of(const drawing *d, const trace_message *message)
     const place side = {-along.y / length * ASIDE, along.x / length * ASIDE};
     const double across = BOX / 2.0;
     const double down = d->box_height / 2;
-    const double first = fmin(leaves(across, side.x, along.x), leaves(down, side.y, along.y));
+    const double first = fmin(reach(across, side.x, along.x), reach(down, side.y, along.y));
     const double last =
-        fmin(leaves(across, side.x, -along.x), leaves(down, side.y, -along.y)) + HEAD_END / length;
+        fmin(reach(across, side.x, -along.x), reach(down, side.y, -along.y)) + HEAD_END / length;
     return (wire){{a.x + side.x + along.x * first, a.y + side.y + along.y * first},
                   {b.x + side.x - along.x * last, b.y + side.y - along.y * last}};
 }
