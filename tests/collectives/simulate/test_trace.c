@@ -301,7 +301,7 @@ static int count_moves(void)
 static void check_drawn(void)
 {
     base_buffer text = {0};
-    box boxes[TRACE_RANKS_MAX];
+    box boxes[TRACE_RANKS_MAX] = {{0}};
     trace_draw(&played, NULL, &text);
     assert_false(text.failed);
     check_boxes(text.data, boxes);
