@@ -316,6 +316,7 @@ static base_status fetch_receipts(launch_lease *lease, int *exit_code, base_erro
         const int count = left < RECEIPTS_PER_CALL ? left : RECEIPTS_PER_CALL;
         const budget_redeem_ranks ranks = {
             .first = first, .count = count, .attempt = lease->attempt};
+        const int64_t asked_boot_ns = boot_now_ns(); /* the answer may be read late */
         const budget_verdict verdict = redeem_some(lease, &ranks, deadline_ns, redemption, &why);
         lease->used |= verdict == BUDGET_GRANTED || verdict == BUDGET_UNKNOWN;
         if (verdict != BUDGET_GRANTED || redemption->count != count) {
@@ -328,7 +329,7 @@ static base_status fetch_receipts(launch_lease *lease, int *exit_code, base_erro
             memcpy(lease->receipts[first + i], redemption->receipts[i],
                    sizeof redemption->receipts[i]);
         }
-        lease->deadline_boot_ns = boot_now_ns() + redemption->seconds_left * BASE_NS_PER_S;
+        lease->deadline_boot_ns = asked_boot_ns + redemption->seconds_left * BASE_NS_PER_S;
     }
     free(redemption);
     return status;

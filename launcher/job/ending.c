@@ -130,6 +130,13 @@ static void signal_ranks(launch_session *session, int signal_number)
     }
 }
 
+void launch_kill_ranks(launch_session *session, int64_t now_ns)
+{
+    session->abort_sent_ns = now_ns;
+    session->killed = true;
+    signal_ranks(session, SIGKILL);
+}
+
 int64_t launch_end_ranks(launch_session *session, int64_t now_ns)
 {
     if (session->abort_due_ns == BASE_NO_DEADLINE || session->killed) {
@@ -327,7 +334,5 @@ void launch_stop(launch_session *session, int signal_number, bool again)
                      ? ""
                  : training ? " before the first step: there is nothing to save"
                             : " before the first step");
-    session->abort_sent_ns = base_now_ns();
-    session->killed = true;
-    signal_ranks(session, SIGKILL);
+    launch_kill_ranks(session, base_now_ns());
 }

@@ -2,8 +2,6 @@
  * the job when it is over. Called by job_run.c, and by head.c before it tells an agent to start its ranks. */
 #include "budget/lease.h"
 
-#include <signal.h>
-
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "job/head_impl.h"
@@ -23,7 +21,7 @@ void launch_job_redeem(launch_session *session)
 int64_t launch_job_lease_due(launch_session *session, int64_t now_ns)
 {
     const launch_lease *lease = session->options->lease;
-    if (lease == NULL || session->abort_due_ns != BASE_NO_DEADLINE) {
+    if (lease == NULL || session->abort_sent_ns != 0) {
         return BASE_NO_DEADLINE;
     }
     const int64_t left_ns = launch_lease_left_ns(lease) - LAUNCH_LEASE_MARGIN_MS * BASE_NS_PER_MS;
@@ -31,12 +29,7 @@ int64_t launch_job_lease_due(launch_session *session, int64_t now_ns)
         launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_REFUSED,
                      "the time that was authorized for %s is over: all ranks are ended",
                      launch_lease_label(lease));
-        session->abort_sent_ns = now_ns;
-        session->killed = true;
-        for (int rank = 0; rank < session->world_size; rank++) {
-            launch_rank_signal(session, rank, SIGKILL);
-            session->ranks[rank].ended_with = SIGKILL;
-        }
+        launch_kill_ranks(session, now_ns);
         return BASE_NO_DEADLINE;
     }
     return now_ns + left_ns;

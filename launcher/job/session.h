@@ -231,7 +231,7 @@ void launch_result_warn_of_growth(launch_session *session);
 void launch_job_redeem(launch_session *session);
 
 /* Ends the job when its lease is over. Returns when that is. The ranks' own timers come a moment
- * later. */
+ * later, or while the launcher is stopped. */
 int64_t launch_job_lease_due(launch_session *session, int64_t now_ns);
 
 /* ---- ending.c ---- */
@@ -243,6 +243,9 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
 
 /* Sends Abort, SIGTERM and SIGKILL when each is due. Returns when it must be called again. */
 int64_t launch_end_ranks(launch_session *session, int64_t now_ns);
+
+/* Ends all ranks at once, without a word to them. */
+void launch_kill_ranks(launch_session *session, int64_t now_ns);
 
 /* The user asks for the end, at one of the launchers: `again` at the same one. The first time the
  * job ends in order. Again at one launcher ends it at once. */

@@ -235,6 +235,9 @@ void launch_watch_exit(launch_session *session, int index)
     }
     launch_watch_output(session, index, STDOUT_FILENO, true);
     launch_watch_output(session, index, STDERR_FILENO, true);
+    if (info.si_code != CLD_EXITED) { /* its own timer may have done it */
+        (void)launch_job_lease_due(session, base_now_ns());
+    }
     if (info.si_code == CLD_EXITED && rank->ended_with == 0) {
         rank->exit_code = info.si_status;
     }

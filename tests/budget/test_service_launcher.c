@@ -1,14 +1,18 @@
-/* `launcher --authorize` with a service: what the launcher checks before it asks for money, and what it
- * says of money that it has asked for in vain. */
+/* `launcher --authorize` with a service: what the launcher checks before it asks for money, what it
+ * says of money that it has asked for in vain, and how it ends a job whose time is over. */
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "program.h"
 #include "service_fixture.h"
 
-enum { PATH_BYTES = 2 * BASE_PATH_BYTES };
+enum { PATH_BYTES = 2 * BASE_PATH_BYTES, WAIT_MS = 30 * 1000 };
 
 static test_program launcher;
 static test_program asked; /* the last command of budget-service */
@@ -99,15 +103,16 @@ static void a_missing_keyring_is_noticed_before_money_is_asked_for(void **state)
     assert_reserved(fixture, USD(1));
 }
 
-/* A copy of the programs, with no plugin beside it. */
-static const char *install_without_cuda(const service_fixture *fixture)
+/* A copy of the programs (rank: NULL for the launcher alone), with no plugin beside it. */
+static const char *install(const service_fixture *fixture, const char *rank)
 {
     char share[PATH_BYTES];
     const char *directory = strrchr(LAUNCHER_PATH, '/');
     assert_int_equal(mkdir(at(fixture, "bin"), 0700), 0);
     test_program_start(
         &asked,
-        (const char *const[]){"/bin/cp", LAUNCHER_PATH, RANK_PATH, at(fixture, "bin"), NULL}, NULL);
+        (const char *const[]){"/bin/cp", "-t", at(fixture, "bin"), LAUNCHER_PATH, rank, NULL},
+        NULL);
     assert_int_equal(test_program_wait(&asked), 0);
     (void)snprintf(share, sizeof share, "%.*s/../share", (int)(directory - LAUNCHER_PATH),
                    LAUNCHER_PATH);
@@ -119,7 +124,7 @@ static void a_build_without_cuda_asks_for_nothing_and_redeems_nothing(void **sta
 {
     const service_fixture *fixture = *state;
     char program[PATH_BYTES];
-    (void)snprintf(program, sizeof program, "%s", install_without_cuda(fixture));
+    (void)snprintf(program, sizeof program, "%s", install(fixture, RANK_PATH));
     launch_with(program, fixture, 9,
                 (const char *const[]){"--mode", "ddp-nccl", "--out", at(fixture, "out"), NULL});
     assert_says("this Ringfence was built without CUDA");
@@ -185,6 +190,72 @@ static void a_lost_answer_names_the_label(void **state)
     LAUNCH(fixture, 0, "--mode", "gate-check", "--keyring", at(fixture, "keyring.json"));
 }
 
+/* Starts two ranks for 4 s. Rank 0 is `first`, rank 1 never comes, and both ignore SIGTERM. Returns when
+ * both have been started. */
+static void start_held(const service_fixture *fixture, const char *label, const char *first)
+{
+    char program[PATH_BYTES];
+    char rank[PATH_BYTES];
+    base_error error;
+    (void)snprintf(rank, sizeof rank,
+                   "#!/bin/sh\n"
+                   "trap '' TERM\n"
+                   "echo \"its pid is $$\" >&2\n"
+                   "[ \"$RANK\" = 0 ] || exec sleep 1000\n"
+                   "exec %s\n",
+                   first);
+    (void)snprintf(program, sizeof program, "%s", install(fixture, NULL));
+    assert_ok(base_file_write(at(fixture, "bin/rank"), rank, strlen(rank), &error), &error);
+    assert_int_equal(chmod(at(fixture, "bin/rank"), 0700), 0);
+    test_program_start(&launcher,
+                       FLAGS(program, "--mode", "gate-check", "--ranks", "2", "--authorize", "1",
+                             "--label", label, "--vendor", "runpod", "--instance-type", "X",
+                             "--max-price", "0.1", "--max-hours", "0.0011", "--no-bind",
+                             "--budget-dir", fixture->dir, "--max-restarts", "1"),
+                       NULL);
+    test_program_wait_text(&launcher, TEST_STDERR, "[rank 0] its pid is");
+    test_program_wait_text(&launcher, TEST_STDERR, "[rank 1] its pid is");
+}
+
+static pid_t pid_of(const char *before)
+{
+    return (pid_t)test_program_number_after(&launcher, TEST_STDERR, before);
+}
+
+static void assert_ended_in_time(const service_fixture *fixture, const char *message)
+{
+    assert_int_equal(test_program_wait(&launcher), 4);
+    assert_says(message);
+    assert_null(strstr(launcher.text[TEST_STDERR], "SIGKILL"));
+    assert_null(strstr(launcher.text[TEST_STDERR], "starting again"));
+    assert_int_equal(kill(pid_of("[rank 0] its pid is "), 0), -1);
+    assert_int_equal(kill(pid_of("[rank 1] its pid is "), 0), -1);
+    assert_reserved(fixture, USD(1)); /* the instance may still be billed */
+}
+
+static void the_launcher_ends_ranks_whose_time_is_over(void **state)
+{
+    const service_fixture *fixture = *state;
+    start_held(fixture, "held", "sleep 1000"); /* no gate has armed a timer */
+    assert_ended_in_time(fixture,
+                         "the time that was authorized for held is over: all ranks are ended");
+}
+
+/* Rank 0 waits for the other behind its gate, whose timer ends it. The launcher does not take that for a failure. */
+static void a_rank_ends_while_the_launcher_is_stopped(void **state)
+{
+    const service_fixture *fixture = *state;
+    start_held(fixture, "stopped", RANK_PATH);
+    assert_int_equal(kill(launcher.pid, SIGSTOP), 0);
+    struct pollfd rank = {.fd = pidfd_open(pid_of("[rank 0] its pid is "), 0), .events = POLLIN};
+    assert_true(rank.fd >= 0);
+    assert_int_equal(poll(&rank, 1, WAIT_MS), 1);
+    (void)close(rank.fd);
+    assert_int_equal(kill(launcher.pid, SIGCONT), 0);
+    assert_ended_in_time(fixture,
+                         "the time that was authorized for stopped is over: all ranks are ended");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +265,10 @@ int main(void)
                                         setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(money_that_is_not_used_is_named, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(a_lost_answer_names_the_label, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(the_launcher_ends_ranks_whose_time_is_over, setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_rank_ends_while_the_launcher_is_stopped, setup,
+                                        fixture_teardown),
     };
     if (access("/etc/ringfence/keyring.json", F_OK) == 0) {
         (void)fprintf(stderr, "skipped: this machine has a keyring of its own\n");

@@ -6,7 +6,9 @@
 
 enum {
     LAUNCH_RESTARTS_MAX = 1000,
-    LAUNCH_LEASE_MARGIN_MS = 200, /* ranks are ended so long before their own timers */
+    /* Ranks are ended so long before the lease is over. Their own timers count in whole seconds of the wall
+     * clock, and may be a second early. */
+    LAUNCH_LEASE_MARGIN_MS = 1200,
     LAUNCH_SCALING_POINTS_MAX = 16,
     LAUNCH_SCALING_STEPS = 30,       /* of one measurement of the scaling curve */
     LAUNCH_SCALING_ROUNDS = 3,       /* each number of ranks is measured once in every round */
