@@ -105,6 +105,22 @@ static int finish(const cli_args *args, budget_client *client, budget_verdict ve
                              args->json ? json_pack("{s:s}", "label", args->operands[0]) : NULL);
 }
 
+/* With what the answer says of an end that was proven of other instances, on standard error or as
+ * "message". */
+static int finish_attach(const cli_args *args, budget_client *client, budget_verdict verdict,
+                         const base_error *why)
+{
+    const char *what = args->options[CLI_REPLACES] != NULL ? "attached anew" : "attached";
+    const char *message = budget_client_note(client)->message;
+    if (verdict != BUDGET_GRANTED || message[0] == '\0') {
+        return finish(args, client, verdict, why, what);
+    }
+    if (!args->json) {
+        (void)fprintf(stderr, "budget-service: warning: %s: %s\n", args->operands[0], message);
+    }
+    return done(args, client, what, what, json_pack("{s:s}", "message", message));
+}
+
 static int run_attach(const cli_args *args)
 {
     int exit_code = BASE_EXIT_USAGE;
@@ -117,8 +133,7 @@ static int run_attach(const cli_args *args)
     if (client != NULL) {
         const budget_verdict verdict = budget_attach(
             client, args->operands[0], args->options[CLI_INSTANCE_ID], replaces, &why);
-        exit_code =
-            finish(args, client, verdict, &why, replaces != NULL ? "attached anew" : "attached");
+        exit_code = finish_attach(args, client, verdict, &why);
         budget_client_close(client);
     }
     return exit_code;
@@ -209,9 +224,9 @@ static const cli_command commands[] = {
      .required = CLI_BIT(CLI_INSTANCE_ID),
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_REPLACES),
      .summary = "say which instance was created for it",
-     .details = "With --replaces an admin sets a mistyped id right. An end that was proven is not "
-                "proven then,\nbecause the proof was of another instance, unless an admin attested "
-                "it or the cost is final.",
+     .details =
+         "With --replaces an admin sets a mistyped id right. An end that was proven of another "
+         "instance\nis not proven any more, unless an admin attested it or the cost is final.",
      .run = run_attach},
     {.name = "record-actual",
      .operands = "LABEL USD",

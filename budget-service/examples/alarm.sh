@@ -3,7 +3,8 @@
 # its deadline. Copy it, and name the copy in policy.json: "hook": ["/usr/local/lib/ringfence/alarm.sh"].
 # Settings are in a file beside it, alarm.conf:
 #   mail_to=you@example.org     nobody is written to without it
-#   end_at_deadline=yes         without it the mail alone goes out
+#   end_at_deadline=yes         without it the mail alone goes out. Whoever may ask for money may attach
+#                               any id that no label has, and have that instance ended so
 # It gets one JSON object on standard input. Its texts have no quotes and no backslashes, so that sed
 # reads them. It must not take longer than 60 s, and what it leaves behind is ended with it, so it
 # waits for all that it starts. If it fails, the service's log and status say so.

@@ -56,7 +56,7 @@ static base_status time_of(const json_t *object, const char *field,
         return bad(why, field, "is not an RFC 3339 time");
     }
     if (*time_s < expected->after_s) {
-        return bad(why, field, "is before the last redemption, or an end that a bill refuted");
+        return bad(why, field, "is before the last redemption, or an end that was refuted");
     }
     if (*time_s > expected->now_s + EVIDENCE_CLOCK_SLACK_S) {
         return bad(why, field, "lies in the future");
@@ -231,6 +231,20 @@ base_status evidence_check(const void *bytes, size_t size_bytes, const evidence_
     const base_status status = check_root(root, expected, why);
     json_decref(root);
     return status;
+}
+
+bool evidence_describes(const void *bytes, size_t size_bytes, const char *instance_id)
+{
+    json_error_t error;
+    json_t *root = json_loadb(bytes, size_bytes, JSON_REJECT_DUPLICATES, &error);
+    const json_t *describe = json_object_get(root, "describe");
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(describe) && !found; i++) {
+        const char *instance = text_of(json_array_get(describe, i), "instance_id");
+        found = instance != NULL && strcmp(instance, instance_id) == 0;
+    }
+    json_decref(root);
+    return found;
 }
 
 bool evidence_is_drivers(const void *bytes, size_t size_bytes)

@@ -38,6 +38,9 @@ typedef struct evidence_expected {
 BASE_MUST_CHECK base_status evidence_check(const void *bytes, size_t size_bytes,
                                            const evidence_expected *expected, base_error *why);
 
+/* Does it say of this instance that it is gone? Of evidence that was proof when it came. */
+bool evidence_describes(const void *bytes, size_t size_bytes, const char *instance_id);
+
 /* Is it a driver's, whatever it says? One that is cut off is, too. */
 bool evidence_is_drivers(const void *bytes, size_t size_bytes);
 

@@ -1,5 +1,6 @@
 /* What a bill says of a run's end: its cost is final, and what is left of the reservation returns; or
- * it did not end then. Called by reconcile.c and audit/replay.c. */
+ * it did not end then. Called by reconcile.c, audit/replay.c, and by outcome.c for an instance that the
+ * proof of the end does not describe. */
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "ledger_core.h"

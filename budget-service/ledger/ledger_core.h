@@ -61,6 +61,13 @@ BASE_MUST_CHECK base_status op_grant(ledger_op *op);
 
 BASE_MUST_CHECK base_status op_refuse_overflow(ledger_op *op);
 
+/* The answer says that the proof of the end was about other instances. */
+void op_say_refuted(ledger_op *op);
+
+/* Refuses an instance of the vendor of `found` that the reservation `owner` has, and names that. */
+BASE_MUST_CHECK base_status op_refuse_owned(ledger_op *op, const budget_reservation *found,
+                                            int64_t owner, const char *instance_id);
+
 /* Keeps the bytes under their digest. */
 BASE_MUST_CHECK base_status op_keep_evidence(ledger_op *op, const void *bytes, size_t size_bytes,
                                              uint8_t digest[BUDGET_DIGEST_BYTES]);
@@ -165,8 +172,8 @@ BASE_MUST_CHECK base_status reservation_finalize(budget_ledger *ledger, const bu
                                                  int64_t id, const budget_rule_bill *bill,
                                                  base_error *reterr);
 
-/* final.c: a bill charges for a time after the proven end of reservation `id`, with a row that says
- * so; nothing is written where this is known, or its cost is final. */
+/* final.c: the proven end of reservation `id` was none (a bill charges for a time after it, or another
+ * instance is attached), with a row that says so; nothing is written where this is known, or its cost is final. */
 BASE_MUST_CHECK base_status reservation_refute(budget_ledger *ledger, const budget_caller *caller,
                                                int64_t id, base_error *reterr);
 

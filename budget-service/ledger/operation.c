@@ -199,6 +199,27 @@ base_status op_refuse_overflow(ledger_op *op)
     return op_refuse(op, BUDGET_REASON_OVERFLOW, "the sum would leave what money may be");
 }
 
+void op_say_refuted(ledger_op *op)
+{
+    (void)snprintf(
+        op->answer->message, sizeof op->answer->message,
+        "what proved its end was about another instance, and counts no more: end this one "
+        "at the vendor, then budget-service terminated with new evidence");
+}
+
+base_status op_refuse_owned(ledger_op *op, const budget_reservation *found, int64_t owner,
+                            const char *instance_id)
+{
+    budget_reservation other;
+    const base_status status = reservation_load_id(op->ledger, owner, &other, op->reterr);
+    return status == BASE_OK
+               ? op_refuse(op, BUDGET_REASON_INSTANCE_USED,
+                           "the instance %.80s of %.40s belongs to another label, %.80s; an admin "
+                           "sets an id that was mistyped there right with --replaces",
+                           instance_id, found->entry.vendor, other.entry.label)
+               : status;
+}
+
 base_status op_keep_evidence(ledger_op *op, const void *bytes, size_t size_bytes,
                              uint8_t digest[BUDGET_DIGEST_BYTES])
 {

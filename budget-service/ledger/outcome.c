@@ -34,7 +34,32 @@ static base_status start(ledger_op *op, const budget_reservation *before)
     return status == BASE_OK && overflow ? BASE_ERR_STATE : status;
 }
 
-static base_status attach(ledger_op *op, const char *label, const char *instance_id)
+/* Whether the run has ended by a proof that does not describe this instance. An admin's word is about the
+ * run, whatever its instances are called. */
+static base_status find_unproven(ledger_op *op, const budget_reservation *found,
+                                 const char *instance_id, bool *unproven)
+{
+    *unproven = found->rule.state == BUDGET_STATE_TERMINATED_UNBILLED && !found->rule.refuted &&
+                !found->entry.attested;
+    if (!*unproven) {
+        return BASE_OK;
+    }
+    base_status status = store_query(op->store, op->reterr, SQL_EVIDENCE_GET, "digest:b",
+                                     found->evidence, sizeof found->evidence);
+    if (store_next(op->store, SQL_EVIDENCE_GET, &status, op->reterr)) {
+        size_t size_bytes = 0;
+        const void *bytes = store_blob(op->store, SQL_EVIDENCE_GET, 0, &size_bytes);
+        *unproven = !evidence_describes(bytes, size_bytes, instance_id);
+        store_done(op->store, SQL_EVIDENCE_GET);
+    }
+    if (*unproven) {
+        op_say_refuted(op);
+    }
+    return status;
+}
+
+/* *refutes: the instance is attached, and the proof of the run's end was not about it. */
+static base_status attach(ledger_op *op, const char *label, const char *instance_id, bool *refutes)
 {
     budget_reservation found;
     base_status status = BASE_OK;
@@ -50,9 +75,7 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
         const uint64_t sequence = (uint64_t)store_int(op->store, SQL_INSTANCE_GET, 1);
         store_done(op->store, SQL_INSTANCE_GET);
         return owner == found.id ? op_replay(op, sequence)
-                                 : op_refuse(op, BUDGET_REASON_INSTANCE_USED,
-                                             "the instance %s of %s belongs to another label",
-                                             instance_id, found.entry.vendor);
+                                 : op_refuse_owned(op, &found, owner, instance_id);
     }
     if (status == BASE_OK && found.rule.state == BUDGET_STATE_VOIDED) {
         return op_refuse(
@@ -63,12 +86,14 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
     }
     status = status == BASE_OK ? count_instances(op, found.id, &count) : status;
     if (status == BASE_OK && (count >= found.instances || count >= BUDGET_INSTANCES_MAX)) {
-        return op_refuse(op, BUDGET_REASON_INSTANCE_USED,
-                         "%s has its %" PRId64
-                         " instance%s already; a mistyped id an admin sets right "
-                         "with --replaces",
-                         label, count, count == 1 ? "" : "s");
+        return op_refuse(
+            op, BUDGET_REASON_INSTANCE_USED,
+            "%.80s is for %" PRId64
+            " instance%s and has %s: end this one, or authorize it under a label of its "
+            "own; an admin sets a mistyped id right with --replaces",
+            label, count, count == 1 ? "" : "s", count == 1 ? "it" : "them");
     }
+    status = status == BASE_OK ? find_unproven(op, &found, instance_id, refutes) : status;
     status = status == BASE_OK ? start(op, &found) : status;
     op->row.kind = BUDGET_KIND_ATTACH;
     status = status == BASE_OK ? op_grant(op) : status;
@@ -90,11 +115,17 @@ base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *cal
     if (status != BASE_OK) {
         return status;
     }
+    bool refutes = false;
     status = op_begin(&op, ledger, caller, answer, reterr);
     if (status == BASE_OK && !op.replayed) {
-        status = attach(&op, label, instance_id);
+        status = attach(&op, label, instance_id, &refutes);
     }
-    return op_end(&op, status);
+    status = op_end(&op, status);
+    if (status != BASE_OK || !refutes || ledger->again != NULL) { /* an audit has that row next */
+        return status;
+    }
+    const budget_caller by = {.client = caller != NULL ? caller->client : 0};
+    return reservation_refute(ledger, &by, op.row.reservation, reterr);
 }
 
 /* ---- termination ---- */

@@ -41,10 +41,13 @@ static base_status look(ledger_op *op, const budget_reservation *found,
                          "%.80s has no instance %.80s: budget-service list shows those it has",
                          what->label, what->replaces);
     }
+    if (new_owner == found->id) {
+        return op_refuse(op, BUDGET_REASON_INSTANCE_USED,
+                         "the instance %.100s of %s is attached already", what->instance_id,
+                         vendor);
+    }
     if (new_owner != 0) {
-        return op_refuse(
-            op, BUDGET_REASON_INSTANCE_USED, "the instance %.100s of %s %s", what->instance_id,
-            vendor, new_owner == found->id ? "is attached already" : "belongs to another label");
+        return op_refuse_owned(op, found, new_owner, what->instance_id);
     }
     return op_refuse(op, BUDGET_REASON_STATE,
                      "a bill has charged the instance %.100s: it was no mistake", what->replaces);
@@ -65,8 +68,9 @@ static base_status replace(ledger_op *op, const budget_replacement *what)
         return status;
     }
     budget_reservation after = before;
-    if (!before.entry.attested) { /* what was proven is the end of another instance */
-        (void)budget_rule_refute(&after.rule, &op->ledger->now);
+    /* what was proven is the end of another instance */
+    if (!before.entry.attested && budget_rule_refute(&after.rule, &op->ledger->now)) {
+        op_say_refuted(op);
     }
     op->row.kind = BUDGET_KIND_REPLACE;
     op->row.data = what->replaces;

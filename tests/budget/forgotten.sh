@@ -87,7 +87,7 @@ budget 4 redeem steps.token --create
 err_has "given before: look at the vendor's list for what was made with it"
 budget 0 attach steps --instance-id right
 budget 4 attach steps --instance-id other
-err_has "an admin sets right with --replaces"
+err_has "steps is for 1 instance and has it: end this one, or authorize it under a label of its own; an admin"
 budget 4 attach steps --instance-id other --replaces wrong
 err_has "steps has no instance wrong: budget-service list shows those it has"
 budget 4 terminated steps --evidence passphrase --key request

@@ -1,7 +1,9 @@
 /* budget/reconcile.h: whose instance and whose line it is, among vendors and their instances. */
+#include "audited_ledger.h"
 #include "reconcile_fixture.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* As `run`, of a vendor whose instances are numbered like any other's. */
 static void run_of(ledger_fixture *fixture, const char *vendor, const char *label,
@@ -199,6 +201,28 @@ static void a_bill_is_one_vendors(void **state)
     }
 }
 
+/* The evidence described pod-b. It says nothing of pod-a, which was attached later. */
+static void an_instance_that_was_not_described_refutes_the_end(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase", "a", 2 * USD));
+    assert_granted(fixture_prove(fixture, "a", "pod-b"));
+    const budget_answer answer = fixture_attach(fixture, "a", "pod-a");
+    assert_granted(answer);
+    assert_non_null(strstr(answer.message, "about another instance, and counts no more"));
+    assert_true(fixture_find(fixture, "a").rule.refuted);
+    assert_reason(fixture_prove(fixture, "a", "pod-b"), BUDGET_REASON_EVIDENCE);
+    fixture_pass(fixture, 3600);
+    assert_granted(fixture_prove(fixture, "a", "pod-a"));
+    assert_false(fixture_find(fixture, "a").rule.refuted);
+    assert_granted(fixture_authorize(fixture, "phase", "b", 2 * USD));
+    assert_granted(fixture_attest(fixture, "b"));
+    assert_granted(fixture_attach(fixture, "b", "pod-c")); /* an admin's word is about the run */
+    assert_false(fixture_find(fixture, "b").rule.refuted);
+    const budget_audit_report report = audited(fixture, 100);
+    assert_true(report.good);
+}
+
 int main(void)
 {
 #define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, reconcile_make, reconcile_take_down)
@@ -210,6 +234,7 @@ int main(void)
         LEDGER_TEST(a_line_without_its_instance_is_no_second_one),
         LEDGER_TEST(an_id_counts_within_its_instance),
         LEDGER_TEST(a_bill_is_one_vendors),
+        LEDGER_TEST(an_instance_that_was_not_described_refutes_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,7 +216,8 @@ BASE_MUST_CHECK base_status budget_ledger_redeem_create(budget_ledger *ledger,
 
 /* One of the reservation's instances; the same one again is fine. Refused: LABEL_UNKNOWN,
  * INSTANCE_USED (another label has it, or all of them are known), STATE (voided). Starts the deadline
- * if there is none, whether or not there was leave to create it. */
+ * if there is none, whether or not there was leave to create it. If the end was proven of other
+ * instances, that proof is refuted, and the answer's message says so. */
 BASE_MUST_CHECK base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *caller,
                                                  const char *label, const char *instance_id,
                                                  budget_answer *answer, base_error *reterr);
