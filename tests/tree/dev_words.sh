@@ -19,7 +19,17 @@ printf 'ii %s\n' "$@"
 END
 cat >bin/cmake <<'END'
 #!/bin/sh
-mkdir -p build/dev && touch -d 'next year' build/dev/build.ninja
+mkdir -p build/dev/tests && touch -d 'next year' build/dev/build.ninja
+build=$PWD/build/dev
+cat >build/dev/tests/CTestTestfile.cmake <<TESTS
+add_test([=[one]=] "$build/tests/bin/test-one")
+set_tests_properties([=[one]=] PROPERTIES  LABELS "unit" WORKING_DIRECTORY "$build/tests")
+add_test([=[one-more]=] "$build/tests/bin/test-one-more" "a word")
+add_test(fuzz-one "$build/tests/bin/fuzz-one")
+add_test(script-of-tool "/bin/sh" "$PWD/tool.sh" "$build/bin/tool")
+add_test(script-of-all "/bin/sh" "$PWD/all.sh" "$build/bin")
+add_test(script-of-build "/bin/sh" "$PWD/all.sh" "$build")
+TESTS
 END
 cat >bin/ninja <<'END'
 #!/bin/sh
@@ -33,20 +43,9 @@ cat >bin/ctest <<'END'
 #!/bin/sh
 case " $* " in
 *' -N '*)
-    pattern=$(echo "$*" | sed 's/.* -[RL] //; s/ .*//')
-    build=$PWD/build/dev
-    while read -r name command; do
-        echo "$name" | grep -q "$pattern" || continue
-        printf '7: Test command: %s\n7: Working Directory: %s/tests\n  Test #7: %s\n' "$command" "$build" "$name"
-    done <<TESTS
-one $build/tests/bin/test-one
-one-more $build/tests/bin/test-one-more "a word"
-fuzz-one $build/tests/bin/fuzz-one
-script-of-tool /bin/sh "$PWD/tool.sh" "$build/bin/tool"
-script-of-all /bin/sh "$PWD/all.sh" "$build/bin"
-script-of-build /bin/sh "$PWD/all.sh" "$build"
-TESTS
-    ;;
+    for name in one one-more fuzz-one script-of-tool script-of-all script-of-build; do
+        echo "$name" | grep -q "$(echo "$*" | sed 's/.* -[RL] //; s/ .*//')" && echo "  Test #1: $name"
+    done ;;
 *) shift 2; echo "ctest $*" >>notes ;;
 esac
 exit 0
