@@ -180,8 +180,7 @@ static inline size_t rank_bias_columns(const rank_add_bias *args)
     return args->columns[0] + args->columns[1] + args->columns[2];
 }
 
-/* Cosines and sines of the angles by which rope turns pairs: of each row position · frequency, rounded to float32, and then
- * times `scale`. */
+/* Cosines and sines of the angles by which rope turns pairs: of each row position · frequency, rounded, and then times scale. */
 typedef struct rank_rope_table {
     size_t rows;
     const int32_t *positions;             /* (rows) */
@@ -321,8 +320,7 @@ typedef struct rank_attention_cached {
     float scale;   /* of scores; 0: 1 / sqrt(D) */
 } rank_attention_cached;
 
-/* What of a cross entropy is computed. Ranks that share the columns of the logits exchange something
- * between the steps, in this order. */
+/* What of a cross entropy is computed. Ranks that share the columns of the logits exchange something between the steps, in this order. */
 typedef enum rank_loss_step {
     RANK_LOSS_WHOLE,
     RANK_LOSS_LARGEST, /* largest[row], of these columns; its maximum over the ranks comes next */
@@ -371,8 +369,7 @@ typedef struct rank_move_rows {
     float *at;
 } rank_move_rows;
 
-/* The values that do not change from step to step. Doubles, as in PyTorch. A step's constants are
- * rounded to float32 once. */
+/* The values that do not change from step to step. Doubles, as in PyTorch. A step's constants are rounded to float32 once. */
 typedef struct rank_adamw_config {
     double beta1;
     double beta2;
@@ -388,8 +385,7 @@ typedef struct rank_adamw_step {
 } rank_adamw_step;
 
 /* AdamW with decoupled weight decay (Loshchilov and Hutter 2019) on a range of the parameters. The
- * arithmetic is PyTorch's, element by element: results do not depend on how parameters are cut into
- * ranges. */
+ * arithmetic is PyTorch's, element by element: results do not depend on how parameters are cut into ranges. */
 typedef struct rank_adamw {
     const rank_adamw_config *config;
     const rank_adamw_step *step; /* address */

@@ -73,16 +73,22 @@ static void bills_with_a_gap_release_nothing(void **state)
     check_phase(fixture, 3 * USD / 2, 0);
 }
 
+/* A run of two instances, with $9 of the phase's. */
+static void start_two(ledger_fixture *fixture)
+{
+    assert_granted(fixture_authorize_instances(fixture, "phase", "two", 9 * USD, 2));
+    assert_granted(fixture_create(fixture, "two"));
+    assert_granted(fixture_attach(fixture, "two", "pod-1"));
+    assert_granted(fixture_attach(fixture, "two", "pod-2"));
+}
+
 /* Each of two instances. */
 static void every_instance_is_billed_from_the_start(void **state)
 {
     ledger_fixture *fixture = *state;
     findings_seen found;
     char bill[256];
-    assert_granted(fixture_authorize_instances(fixture, "phase", "two", 9 * USD, 2));
-    assert_granted(fixture_create(fixture, "two"));
-    assert_granted(fixture_attach(fixture, "two", "pod-1"));
-    assert_granted(fixture_attach(fixture, "two", "pod-2"));
+    start_two(fixture);
     const long long begin_s = now_s(fixture);
     fixture_pass(fixture, 3 * SLACK_S);
     assert_granted(fixture_prove(fixture, "two", "pod-1,pod-2"));
@@ -102,10 +108,7 @@ static void every_instance_is_billed_to_the_end(void **state)
     ledger_fixture *fixture = *state;
     findings_seen found;
     char bill[256];
-    assert_granted(fixture_authorize_instances(fixture, "phase", "two", 9 * USD, 2));
-    assert_granted(fixture_create(fixture, "two"));
-    assert_granted(fixture_attach(fixture, "two", "pod-1"));
-    assert_granted(fixture_attach(fixture, "two", "pod-2"));
+    start_two(fixture);
     assert_granted(fixture_attest(fixture, "two"));
     const long long end_s = fixture->clock.wall_ms / 1000;
     (void)snprintf(bill, sizeof bill,
