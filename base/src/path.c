@@ -1,5 +1,5 @@
-/* Joins paths, makes them absolute, and knows what their endings say. Called by fields.c, the launcher, proto,
- * tokenizer-learn and tokenizer-encode. */
+/* Joins paths, makes them absolute, finds what stands beside the program, and knows what their endings say. Called by
+ * fields.c, the launcher, rank, budget-service, proto, tokenizer-learn and tokenizer-encode. */
 #include "base/path.h"
 
 #include <errno.h>
@@ -24,6 +24,45 @@ base_status base_path_absolute(const char *path, char *absolute, size_t size_byt
     }
     while (absolute[0] != '\0' && absolute[1] != '\0' && absolute[strlen(absolute) - 1] == '/') {
         absolute[strlen(absolute) - 1] = '\0'; /* OUT/ and OUT are one directory */
+    }
+    return BASE_OK;
+}
+
+/* Cuts the last component off a path. */
+static void cut_name(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+}
+
+base_status base_path_beside_program(const char *relative, char path[BASE_PATH_BYTES],
+                                     base_error *reterr)
+{
+    char directory[BASE_PATH_BYTES];
+    const ssize_t length = readlink("/proc/self/exe", directory, sizeof directory - 1);
+    if (length < 0) {
+        return base_fail_errno(reterr, errno, "cannot find the path of this program");
+    }
+    directory[length] = '\0';
+    cut_name(directory);
+    for (; strncmp(relative, "../", 3) == 0; relative += 3) {
+        cut_name(directory);
+    }
+    return base_path_join(directory, relative, path, reterr);
+}
+
+base_status base_path_share(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const base_status status = base_path_beside_program(RINGFENCE_SHARE_FROM_BIN, path, reterr);
+    if (status != BASE_OK || access(path, F_OK) == 0) {
+        return status;
+    }
+    char built[BASE_PATH_BYTES]; /* in a build directory */
+    if (base_path_beside_program("../share/ringfence", built, reterr) == BASE_OK &&
+        access(built, F_OK) == 0) {
+        memcpy(path, built, sizeof built);
     }
     return BASE_OK;
 }

@@ -69,7 +69,7 @@ static base_status default_file(char *path, const char *name, base_error *reterr
     if (path[0] != '\0') {
         return BASE_OK;
     }
-    const base_status status = launch_path_share(share, reterr);
+    const base_status status = base_path_share(share, reterr);
     return status == BASE_OK ? base_path_join(share, name, path, reterr) : status;
 }
 

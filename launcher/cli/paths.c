@@ -24,17 +24,6 @@ static void cut_name(char *path)
     }
 }
 
-static base_status program_directory(char path[BASE_PATH_BYTES], base_error *reterr)
-{
-    const ssize_t length = readlink("/proc/self/exe", path, BASE_PATH_BYTES - 1);
-    if (length < 0) {
-        return base_fail_errno(reterr, errno, "cannot find the path of this program");
-    }
-    path[length] = '\0';
-    cut_name(path);
-    return BASE_OK;
-}
-
 base_status launch_path_resolve(char path[BASE_PATH_BYTES], base_error *reterr)
 {
     char standing[BASE_PATH_BYTES];
@@ -72,11 +61,7 @@ base_status launch_path_resolve(char path[BASE_PATH_BYTES], base_error *reterr)
 
 base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr)
 {
-    char directory[BASE_PATH_BYTES];
-    base_status status = program_directory(directory, reterr);
-    if (status == BASE_OK) {
-        status = base_path_join(directory, "rank", path, reterr);
-    }
+    base_status status = base_path_beside_program("rank", path, reterr);
     if (status == BASE_OK && access(path, X_OK) != 0) {
         status = base_fail_errno(
             reterr, errno, "cannot run the rank program, which stands beside the launcher: %s",
@@ -120,33 +105,4 @@ base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES], ba
     return base_fail(reterr, BASE_ERR_NOTFOUND,
                      "there is no program %s in PATH (a file of this directory is ./%s)", name,
                      name);
-}
-
-/* The path that stands so from the running program's directory, without "..". */
-static base_status beside_program(const char *relative, char path[BASE_PATH_BYTES],
-                                  base_error *reterr)
-{
-    char directory[BASE_PATH_BYTES];
-    const base_status status = program_directory(directory, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    for (; strncmp(relative, "../", 3) == 0; relative += 3) {
-        cut_name(directory);
-    }
-    return base_path_join(directory, relative, path, reterr);
-}
-
-base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr)
-{
-    const base_status status = beside_program(RINGFENCE_SHARE_FROM_BIN, path, reterr);
-    if (status != BASE_OK || access(path, F_OK) == 0) {
-        return status;
-    }
-    char built[BASE_PATH_BYTES]; /* in a build directory */
-    if (beside_program("../share/ringfence", built, reterr) == BASE_OK &&
-        access(built, F_OK) == 0) {
-        memcpy(path, built, sizeof built);
-    }
-    return BASE_OK;
 }

@@ -1,4 +1,4 @@
-/* Finds programs and installed files. All buffers have BASE_PATH_BYTES. */
+/* Finds programs. All buffers have BASE_PATH_BYTES. */
 #ifndef LAUNCH_PATHS_H
 #define LAUNCH_PATHS_H
 
@@ -18,10 +18,5 @@ BASE_MUST_CHECK base_status launch_path_rank(char path[BASE_PATH_BYTES], base_er
  * exists and cannot be run. */
 BASE_MUST_CHECK base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES],
                                                 base_error *reterr);
-
-/* The directory of installed data. Where it lies from the running program, the build was told
- * (CMAKE_INSTALL_BINDIR and CMAKE_INSTALL_DATADIR); if nothing is there, ../share/ringfence, where a
- * build directory has it. */
-BASE_MUST_CHECK base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr);
 
 #endif

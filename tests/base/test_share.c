@@ -1,6 +1,6 @@
-/* Where the launcher looks for installed data. The test is copied into directories as they are
+/* Where a program looks for installed data. The test is copied into directories as they are
  * installed, and says there what it finds. */
-#include "cli/paths.h"
+#include "base/path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "share") == 0) {
         char path[BASE_PATH_BYTES];
-        return launch_path_share(path, NULL) == BASE_OK && puts(path) >= 0 ? 0 : 1;
+        return base_path_share(path, NULL) == BASE_OK && puts(path) >= 0 ? 0 : 1;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_finds_where_the_build_was_told),
