@@ -60,6 +60,10 @@ typedef enum cli_option {
     CLI_ACCEPT_CHECKPOINT,
     CLI_ACCEPT_AUDIT,
     CLI_CHECKPOINT,
+    CLI_DRIVER,
+    CLI_IMAGE,
+    CLI_SSH_KEY,
+    CLI_DISK,
     CLI_OPTION_COUNT,
 } cli_option;
 
@@ -81,6 +85,9 @@ typedef struct cli_values {
     char bill[BASE_PATH_BYTES];
     char keyring[BASE_PATH_BYTES];
     char checkpoint[BASE_PATH_BYTES];
+    char driver[BASE_PATH_BYTES];
+    char ssh_key[BASE_PATH_BYTES];
+    char image[CLI_TEXT_BYTES];
     char listen[CLI_TEXT_BYTES];
     char listen_redeem[CLI_TEXT_BYTES];
     char request_id[CLI_TEXT_BYTES];
@@ -97,6 +104,7 @@ typedef struct cli_values {
     int64_t ranks;
     int64_t attempt;
     int64_t as_of_s;
+    int64_t disk_gb;
     bool flag; /* of any switch: cli_args.options says which was given */
 } cli_values;
 
@@ -107,6 +115,7 @@ typedef struct cli_args {
     const char *operands[CLI_OPERANDS_MAX];
     /* The text of an option that was given, "" where it is no text; NULL: not given. */
     const char *options[CLI_OPTION_COUNT];
+    char *const *program; /* what follows "--", ends with NULL; NULL: nothing does */
     cli_values values;
 } cli_args;
 
@@ -114,6 +123,7 @@ typedef struct cli_command {
     const char *name;     /* "account create" */
     const char *operands; /* "ACCOUNT"; "" for none */
     int operand_count;    /* exactly so many */
+    bool program;         /* a program and its arguments follow "--" */
     uint64_t required;    /* CLI_BITs of options */
     uint64_t optional;
     const char *summary; /* one line */
@@ -138,6 +148,7 @@ extern const cli_group cli_authorize_group;
 extern const cli_group cli_read_group;
 extern const cli_group cli_running_group;
 extern const cli_group cli_token_group;
+extern const cli_group cli_rent_group;
 extern const cli_group cli_fact_group;
 extern const cli_group cli_report_group;
 extern const cli_group cli_key_group;
@@ -182,6 +193,9 @@ int cli_list(const cli_args *args, budget_client *client, budget_verdict verdict
 /* "$3.00" in a buffer of eight that take turns; "-$0.50". */
 const char *cli_usd(int64_t micro);
 
+/* TOKEN: a file, or the text itself. False: it has said what is wrong. */
+bool cli_read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes);
+
 /* What a token says, without a check of its signature. False: it is no token. */
 bool cli_token_claims(const char *token, budget_claims *claims);
 
@@ -208,6 +222,10 @@ budget_passphrase_source cli_passphrase(const cli_args *args, bool confirm);
 
 /* DIR: --dir, else the default. */
 bool cli_dir(const cli_args *args, char dir[BASE_PATH_BYTES], int *exit_code);
+
+/* Where the service is, and with which key; their texts live as long as args and dir. False: *exit_code says. */
+bool cli_client_options(const cli_args *args, const char *key_name, char dir[BASE_PATH_BYTES],
+                        budget_client_options *options, int *exit_code);
 
 /* A client with the key of --key, a file or a name, or else of this name. NULL: *exit_code says. */
 budget_client *cli_client(const cli_args *args, const char *key_name, int *exit_code);

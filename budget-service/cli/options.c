@@ -99,6 +99,14 @@ static const base_field all_rows[CLI_OPTION_COUNT] = {
     [CLI_ACCEPT_AUDIT] = {TEXT(accept_audit), .option = "accept-audit", .value = "DIGEST",
                           .help =
                               "an admin has looked: go on with what the audit found, and no more"},
+    [CLI_DRIVER] = {TEXT(driver), .option = "driver", .value = "FILE",
+                    .help = "the program that knows the vendor (the one of its name)"},
+    [CLI_IMAGE] = {TEXT(image), .option = "image", .value = "NAME",
+                   .help = "what the instances run (the driver's)"},
+    [CLI_SSH_KEY] = {TEXT(ssh_key), .option = "ssh-key", .value = "FILE.pub",
+                     .help = "the public key that they let in"},
+    [CLI_DISK] = {OWN(INT, disk_gb), .least = 1, .most = NUMBER_MAX, .option = "disk",
+                  .value = "GB", .help = "of each instance (the driver's)"},
     [CLI_ROLE] = {TEXT(role), .option = "role", .value = "ROLE",
                   .help = "request, reconcile or admin"},
 };
@@ -113,8 +121,8 @@ typedef struct option_rows {
 
 static const cli_group *const groups[] = {
     &cli_service_group, &cli_account_group, &cli_authorize_group, &cli_read_group,
-    &cli_running_group, &cli_token_group,   &cli_fact_group,      &cli_report_group,
-    &cli_key_group,     &cli_client_group,
+    &cli_running_group, &cli_token_group,   &cli_rent_group,      &cli_fact_group,
+    &cli_report_group,  &cli_key_group,     &cli_client_group,
 };
 enum { GROUP_COUNT = sizeof groups / sizeof groups[0], FLAG_BYTES = 40, HIDDEN_SIGN = '\x01' };
 
@@ -148,8 +156,9 @@ static void print_help(const cli_command *command, FILE *stream)
                           row->value != NULL ? row->value : "");
         }
     }
-    (void)fprintf(stream, " [OPTIONS]\n\n%c%s.\n", toupper((unsigned char)command->summary[0]),
-                  command->summary + 1);
+    (void)fprintf(stream, " [OPTIONS]%s\n\n%c%s.\n",
+                  command->program ? " -- COMMAND [ARGUMENTS]" : "",
+                  toupper((unsigned char)command->summary[0]), command->summary + 1);
     if (command->details != NULL) {
         (void)fprintf(stream, "%s\n", command->details);
     }
@@ -249,6 +258,11 @@ static int check_args(const cli_args *args)
                              all_rows[i].value != NULL ? all_rows[i].value : "", command->name);
         }
     }
+    if (command->program && args->program == NULL) {
+        return cli_error(args, BASE_EXIT_USAGE,
+                         "a command is missing behind --; try: budget-service %s --help",
+                         command->name);
+    }
     if (args->operand_count != command->operand_count) {
         return cli_error(args, BASE_EXIT_USAGE,
                          "usage: budget-service %s%s%s; try: budget-service %s --help",
@@ -289,6 +303,18 @@ static void hide_signs(const base_fields *fields, int count, char **words)
             words[i][0] = HIDDEN_SIGN;
         }
     }
+}
+
+/* Cuts the words at "--", behind which a program stands. Returns how many are left. */
+static int cut_program(cli_args *args, int count, char **words)
+{
+    for (int i = 1; args->command->program && i < count; i++) {
+        if (strcmp(words[i], "--") == 0) {
+            args->program = words[i + 1] != NULL ? words + i + 1 : NULL;
+            return i;
+        }
+    }
+    return count;
 }
 
 /* words[0] is the command's last word. */
@@ -346,7 +372,7 @@ static int run_command(const cli_args *args)
 /* --json counts from the first word on, so that a wrong option is reported as JSON as well. */
 static bool wants_json(int count, char **arguments)
 {
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && strcmp(arguments[i], "--") != 0; i++) {
         if (strcmp(arguments[i], "--json") == 0) {
             return true;
         }
@@ -386,7 +412,8 @@ int cli_main(int argument_count, char **arguments)
     if (args.command == NULL) {
         return wrong_command(&args, argument_count - 1, arguments + 1);
     }
-    const int exit_code = read_args(&args, argument_count - used, arguments + used);
+    const int word_count = cut_program(&args, argument_count - used, arguments + used);
+    const int exit_code = read_args(&args, word_count, arguments + used);
     if (args.options[CLI_HELP] != NULL) {
         print_help(args.command, stdout);
         return finish_output(BASE_EXIT_DONE);

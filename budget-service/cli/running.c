@@ -158,7 +158,7 @@ static int running(const cli_args *args, budget_client *client)
         (void)printf("nothing runs that may be billed\n");
     } else if (!args->json) {
         (void)printf("%ld may still be billed, %ld past the deadline. Costs are estimates: price × "
-                     "time × instances. Ringfence stops no machine: end it at the vendor, then: "
+                     "time × instances. To end one: budget-service end LABEL; or at the vendor, then: "
                      "budget-service terminated LABEL --evidence FILE\n",
                      sink.count, sink.past);
     }

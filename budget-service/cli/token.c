@@ -17,8 +17,7 @@
 
 enum { ANSWER_RANKS = BUDGET_REDEEM_RANKS_MAX };
 
-/* TOKEN: a file, or the text itself. */
-static bool read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes)
+bool cli_read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes)
 {
     const char *text = args->operands[0];
     base_error error = {0};
@@ -107,7 +106,7 @@ static int run_verify(const cli_args *args)
     job_file job = {0};
     int exit_code = BASE_EXIT_BAD_TOKEN;
     base_error why = {0};
-    if (!read_keyring(args, &keyring, &exit_code) || !read_token(args, token, &token_bytes)) {
+    if (!read_keyring(args, &keyring, &exit_code) || !cli_read_token(args, token, &token_bytes)) {
         return exit_code;
     }
     budget_verdict_token verdict =
@@ -266,7 +265,7 @@ static int run_redeem(const cli_args *args)
     if (!check_redeem(args) || !cli_dir(args, dir, &exit_code)) {
         return exit_code;
     }
-    if (!read_token(args, token, &token_bytes)) {
+    if (!cli_read_token(args, token, &token_bytes)) {
         return BASE_EXIT_BAD_TOKEN;
     }
     if (open_job_key(args->options[CLI_OUT], &key, &error) != BASE_OK) {

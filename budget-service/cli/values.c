@@ -38,10 +38,9 @@ bool cli_dir(const cli_args *args, char dir[BASE_PATH_BYTES], int *exit_code)
     return true;
 }
 
-budget_client *cli_client(const cli_args *args, const char *key_name, int *exit_code)
+bool cli_client_options(const cli_args *args, const char *key_name, char dir[BASE_PATH_BYTES],
+                        budget_client_options *options, int *exit_code)
 {
-    char dir[BASE_PATH_BYTES];
-    budget_client *client = NULL;
     base_error error = {0};
     const char *key = args->options[CLI_KEY];
     struct stat info;
@@ -49,7 +48,7 @@ budget_client *cli_client(const cli_args *args, const char *key_name, int *exit_
                                          (stat(key, &info) == 0 && !S_ISDIR(info.st_mode)));
     *exit_code = BASE_EXIT_USAGE;
     if (!cli_dir(args, dir, exit_code)) {
-        return NULL;
+        return false;
     }
     char clients[BASE_PATH_BYTES + sizeof "/clients"];
     (void)snprintf(clients, sizeof clients, "%s/clients", dir);
@@ -58,12 +57,24 @@ budget_client *cli_client(const cli_args *args, const char *key_name, int *exit_
             &error, BASE_ERR_NOTFOUND,
             "no service in %s: 'budget-service init' makes one, --dir names its directory", dir);
         *exit_code = cli_status(args, &error);
+        return false;
+    }
+    *options = (budget_client_options){.dir = dir,
+                                       .key_file = is_file ? key : NULL,
+                                       .key_name = key != NULL && !is_file ? key : key_name,
+                                       .timeout_ms = args->values.timeout_ms};
+    return true;
+}
+
+budget_client *cli_client(const cli_args *args, const char *key_name, int *exit_code)
+{
+    char dir[BASE_PATH_BYTES];
+    budget_client_options options;
+    budget_client *client = NULL;
+    base_error error = {0};
+    if (!cli_client_options(args, key_name, dir, &options, exit_code)) {
         return NULL;
     }
-    const budget_client_options options = {.dir = dir,
-                                           .key_file = is_file ? key : NULL,
-                                           .key_name = key != NULL && !is_file ? key : key_name,
-                                           .timeout_ms = args->values.timeout_ms};
     if (budget_client_open(&options, &client, &error) != BASE_OK) {
         *exit_code = cli_status(args, &error);
         return NULL;

@@ -416,12 +416,13 @@ void launch_lease_print_open(const launch_lease *lease)
         return;
     }
     base_log(BASE_LOG_INFO,
-             "%s is still open, and its %s of %s may still be billed. Ringfence stops no machine: "
-             "end it at the vendor, then: budget-service terminated %s --evidence FILE; "
-             "budget-service record-actual %s USD, or reconcile with the bill. budget-service "
-             "running lists what may be billed",
+             "%s is still open, and its %s of %s may still be billed. A launch ends no instance: "
+             "budget-service end %s does, where the vendor's driver is; or end it at the vendor, "
+             "then: budget-service terminated %s --evidence FILE. Its cost is final with "
+             "budget-service record-actual %s USD, or reconcile. budget-service running lists "
+             "what may be billed",
              lease->claims.label, lease->claims.instances == 1 ? "instance" : "instances",
-             lease->claims.vendor, lease->claims.label, lease->claims.label);
+             lease->claims.vendor, lease->claims.label, lease->claims.label, lease->claims.label);
 }
 
 void launch_lease_destroy(launch_lease *lease)

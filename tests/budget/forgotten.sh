@@ -126,7 +126,7 @@ budget 0 attach big --instance-id i-1
 budget 0 attach big --instance-id i-2
 budget 8 running --check
 out_has "big  lab  cloud: i-1 i-2 (2 of 3 attached); since 20" "in 41 days" "about \$0.00 by now, at \$0.000033/h, which" \
-    "1 may still be billed, 0 past the deadline" "Ringfence stops no machine: end it at the vendor"
+    "1 may still be billed, 0 past the deadline" "To end one: budget-service end LABEL; or at the vendor"
 budget 8 running --check --json
 out_has '"instance_ids":["i-1","i-2"]' '"estimated_usd_micro":' '"left_seconds":' '"price_derived":true'
 budget 0 running --check --account quoted
@@ -143,7 +143,7 @@ launcher --mode gate-check --ranks 2 --write-job GATE.json >out 2>err
 budget 0 authorize gate 0.80 --account quoted --job GATE.json --out gate.token
 launcher --mode gate-check --token gate.token --keyring service/keyring.json >out 2>err || fail "the launch"
 tail -n 1 err >last && cp last err
-err_has "gate is still open, and its instance of runpod may still be billed" "Ringfence stops no machine" \
+err_has "gate is still open, and its instance of runpod may still be billed" "A launch ends no instance: budget-service end gate does" \
     "budget-service terminated gate --evidence FILE" "budget-service running"
 launcher --mode gate-check --ranks 2 --authorize local --account quoted >out 2>err || fail "the local launch"
 ! grep -q "still open" err || fail "a machine of one's own is not billed"

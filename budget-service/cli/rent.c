@@ -1,0 +1,270 @@
+/* The commands rent and end: instances at a vendor, through its driver. Run by the table of commands in
+ * options.c. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/path.h"
+#include "cli.h"
+#include "directory.h"
+#include "rent.h"
+
+static const char *const outcome_names[] = {
+    [RENT_END_PROVEN] = "proven", [RENT_END_UNPROVEN] = "unproven", [RENT_END_OPEN] = "open"};
+
+/* The driver of a vendor. */
+static bool find_driver(const cli_args *args, const char *vendor, rent_driver *driver)
+{
+    base_error error = {0};
+    const char *file = args->options[CLI_DRIVER];
+    if (file == NULL && strcmp(vendor, BUDGET_VENDOR_ANY) == 0) {
+        (void)cli_error(args, BASE_EXIT_USAGE,
+                        "the token names no vendor: authorize with --vendor NAME, or say "
+                        "--driver FILE");
+        return false;
+    }
+    if (strcmp(vendor, "local") == 0) {
+        (void)cli_error(args, BASE_EXIT_USAGE,
+                        "the token is for this machine, and nothing is rented: launcher --token");
+        return false;
+    }
+    if (rent_driver_find(vendor, file, driver, &error) != BASE_OK) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
+        return false;
+    }
+    return true;
+}
+
+/* The first line of --ssh-key; empty where none is named. */
+static bool read_ssh_key(const cli_args *args, char key[RENT_ORDER_TEXT_BYTES])
+{
+    void *data = NULL;
+    size_t size_bytes = 0;
+    base_error error = {0};
+    const char *path = args->options[CLI_SSH_KEY];
+    key[0] = '\0';
+    if (path == NULL) {
+        return true;
+    }
+    if (base_file_read(path, RENT_ORDER_TEXT_BYTES - 1, &data, &size_bytes, &error) != BASE_OK) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
+        return false;
+    }
+    (void)snprintf(key, RENT_ORDER_TEXT_BYTES, "%.*s", (int)strcspn(data, "\r\n"), (char *)data);
+    free(data);
+    if (strncmp(key, "ssh-", 4) != 0 && strncmp(key, "ecdsa-", 6) != 0 &&
+        strncmp(key, "sk-", 3) != 0) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "%s is no public key of ssh: FILE.pub", path);
+        return false;
+    }
+    return true;
+}
+
+static json_t *ids_json(const rent_held *held)
+{
+    json_t *ids = json_array();
+    for (int i = 0; i < held->count; i++) {
+        (void)json_array_append_new(ids, json_string(held->items[i].id));
+    }
+    return ids;
+}
+
+static int show_rent(const cli_args *args, const budget_claims *claims, const rent_result *result,
+                     int exit_code)
+{
+    if (!args->json) {
+        return exit_code;
+    }
+    json_t *object = json_pack("{s:s, s:s, s:b, s:o, s:i}", "label", claims->label, "vendor",
+                               claims->vendor, "created", result->created, "instance_ids",
+                               ids_json(&result->held), "exit", exit_code);
+    (void)json_object_set_new(object, "command_exit",
+                              result->command_exit >= 0 ? json_integer(result->command_exit)
+                                                        : json_null());
+    if (result->created) {
+        (void)json_object_set_new(object, "end", json_string(outcome_names[result->outcome]));
+        (void)json_object_set_new(object, "estimated_usd_micro", json_integer(result->cost_micro));
+    }
+    const int printed = cli_object(object);
+    return exit_code == BASE_EXIT_DONE ? printed : exit_code;
+}
+
+static int run_rent(const cli_args *args)
+{
+    static rent_result result;
+    static budget_claims claims;
+    char token[BUDGET_TOKEN_BYTES];
+    char ssh_key[RENT_ORDER_TEXT_BYTES];
+    char dir[BASE_PATH_BYTES];
+    char directory[BASE_PATH_BYTES];
+    size_t token_bytes = 0;
+    rent_driver driver;
+    budget_client_options client;
+    base_error error = {0};
+    int exit_code = BASE_EXIT_USAGE;
+    if (!cli_read_token(args, token, &token_bytes)) {
+        return BASE_EXIT_BAD_TOKEN;
+    }
+    if (!cli_token_claims(token, &claims)) {
+        return cli_error(args, BASE_EXIT_BAD_TOKEN, "this is no token");
+    }
+    if (!find_driver(args, claims.vendor, &driver) || !read_ssh_key(args, ssh_key) ||
+        !cli_client_options(args, "request", dir, &client, &exit_code)) {
+        return exit_code;
+    }
+    if (base_path_absolute(args->options[CLI_OUT], directory, sizeof directory, &error) !=
+        BASE_OK) {
+        return cli_error(args, BASE_EXIT_USAGE, "--out %s", error.message);
+    }
+    const rent_plan plan = {.token = token,
+                            .claims = &claims,
+                            .driver = &driver,
+                            .client = &client,
+                            .directory = directory,
+                            .image = args->values.image,
+                            .ssh_public_key = ssh_key,
+                            .disk_gb = args->values.disk_gb,
+                            .command = args->program,
+                            .command_stdout_fd = args->json ? STDERR_FILENO : STDOUT_FILENO};
+    exit_code = rent_run(&plan, &result);
+    return show_rent(args, &claims, &result, exit_code);
+}
+
+/* ---- end ---- */
+
+/* The run that has the label. */
+typedef struct wanted_run {
+    const char *label;
+    bool found;
+    budget_entry entry; /* without its list of instances */
+    rent_held held;     /* which are here */
+} wanted_run;
+
+static void take_entry(void *user, const budget_entry *entry)
+{
+    wanted_run *wanted = user;
+    if (strcmp(entry->label, wanted->label) != 0) {
+        return;
+    }
+    wanted->found = true;
+    wanted->entry = *entry;
+    wanted->entry.instance_ids = (budget_texts){0};
+    for (size_t i = 0; i < entry->instance_ids.count; i++) {
+        rent_instance instance = {.price_usd_micro = -1};
+        (void)snprintf(instance.id, sizeof instance.id, "%s", entry->instance_ids.texts[i]);
+        (void)rent_hold(&wanted->held, &instance);
+    }
+}
+
+static void say_line(void *user, const char *line)
+{
+    (void)user;
+    (void)fprintf(stderr, "budget-service: %s\n", line);
+}
+
+static bool pause_for(void *user, int milliseconds)
+{
+    const struct timespec time = {.tv_sec = milliseconds / 1000,
+                                  .tv_nsec = milliseconds % 1000 * BASE_NS_PER_MS};
+    (void)user;
+    (void)nanosleep(&time, NULL);
+    return true;
+}
+
+/* False: there is nothing to end, and *exit_code says what was said. */
+static bool has_what_to_end(const cli_args *args, const wanted_run *wanted, int *exit_code)
+{
+    const budget_entry *entry = &wanted->entry;
+    if (!wanted->found) {
+        *exit_code = cli_error(args, BASE_EXIT_REFUSED, "the ledger has no %s", wanted->label);
+        return false;
+    }
+    if (entry->began_at == 0 && wanted->held.count == 0) {
+        *exit_code = cli_error(args, BASE_EXIT_REFUSED,
+                               "nothing was created for %s; what is reserved returns with: "
+                               "budget-service void %s",
+                               wanted->label, wanted->label);
+        return false;
+    }
+    return true;
+}
+
+static int end_it(const cli_args *args, budget_client *client, wanted_run *wanted)
+{
+    static const rent_reporter reporter = {.say = say_line, .pause = pause_for};
+    rent_driver driver;
+    base_error error = {0};
+    char evidence[BASE_PATH_BYTES];
+    const char *directory = args->options[CLI_OUT];
+    const budget_entry *entry = &wanted->entry;
+    if (!find_driver(args, entry->vendor, &driver)) {
+        return BASE_EXIT_USAGE;
+    }
+    if (directory != NULL &&
+        (rent_directory_read(directory, entry->jti, &wanted->held, &error) != BASE_OK ||
+         base_path_join(directory, RENT_FILE_EVIDENCE, evidence, &error) != BASE_OK)) {
+        return cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
+    }
+    const rent_ending ending = {.driver = &driver,
+                                .client = client,
+                                .label = entry->label,
+                                .jti = entry->jti,
+                                .instances_max = entry->instances,
+                                .evidence_path = directory != NULL ? evidence : NULL,
+                                .reporter = &reporter};
+    const rent_end_outcome outcome = rent_end(&ending, &wanted->held);
+    const int exit_code = outcome == RENT_END_PROVEN ? BASE_EXIT_DONE : BASE_EXIT_NEEDS_ATTENTION;
+    if (args->json) {
+        (void)cli_object(json_pack("{s:s, s:s, s:o, s:i}", "label", entry->label, "end",
+                                   outcome_names[outcome], "instance_ids", ids_json(&wanted->held),
+                                   "exit", exit_code));
+    } else if (outcome == RENT_END_PROVEN) {
+        (void)printf("%s: ended, and proven\n", entry->label);
+    }
+    return exit_code;
+}
+
+static int ask_end(const cli_args *args, budget_client *client)
+{
+    static wanted_run wanted; /* large */
+    base_error why = {0};
+    int exit_code = BASE_EXIT_DONE;
+    wanted = (wanted_run){.label = args->operands[0]};
+    const budget_verdict verdict = budget_list(client, NULL, take_entry, &wanted, &why);
+    if (verdict != BUDGET_GRANTED) {
+        return cli_refused(args, client, verdict, &why, NULL);
+    }
+    return has_what_to_end(args, &wanted, &exit_code) ? end_it(args, client, &wanted) : exit_code;
+}
+
+static const cli_command commands[] = {
+    {.name = "rent",
+     .operands = "TOKEN",
+     .operand_count = 1,
+     .program = true,
+     .required = CLI_BIT(CLI_OUT),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_DRIVER) | CLI_BIT(CLI_IMAGE) |
+                 CLI_BIT(CLI_SSH_KEY) | CLI_BIT(CLI_DISK),
+     .summary = "create a token's instances, run COMMAND while they live, end them",
+     .details =
+         "The instances are ended, and their end is proven, when COMMAND has ended, after Ctrl-C, "
+         "at the\ndeadline, and by a process of its own if this one is killed. --out DIR is for "
+         "COMMAND: token,\njob.key and instances.json; RINGFENCE_RENT_DIR, RINGFENCE_HOST, "
+         "RINGFENCE_PORT and RINGFENCE_USER\nare in its environment. The exit code is COMMAND's, "
+         "or 8 if the end is not proven.",
+     .run = run_rent},
+    {.name = "end",
+     .operands = "LABEL",
+     .operand_count = 1,
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_DRIVER) | CLI_BIT(CLI_OUT),
+     .summary = "end all instances that LABEL has at its vendor, and prove it",
+     .details = "Tries again until they are gone. --out: the directory of its rent, which knows "
+                "the names of\ninstances that the vendor has forgotten, and gets evidence.json.",
+     .key = "request",
+     .ask = ask_end},
+};
+const cli_group cli_rent_group = {"Instances", commands, sizeof commands / sizeof commands[0]};

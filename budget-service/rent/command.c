@@ -1,0 +1,125 @@
+/* Starts COMMAND, passes signals on to it, and ends it at the deadline. Called by rent.c. */
+#include "command.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+
+enum { GRACE_S = 10, LOOK_MS = 500 };
+
+static void rent_signals(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGINT);
+    (void)sigaddset(set, SIGTERM);
+    (void)sigaddset(set, SIGHUP);
+}
+
+int64_t rent_clock_s(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec;
+}
+
+void rent_signals_block(void)
+{
+    sigset_t set;
+    rent_signals(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed terminal must not end a rent */
+}
+
+static int wait_for(const sigset_t *set, int milliseconds)
+{
+    const struct timespec limit = {.tv_sec = milliseconds / 1000,
+                                   .tv_nsec = milliseconds % 1000 * BASE_NS_PER_MS};
+    const int number = sigtimedwait(set, NULL, &limit);
+    return number > 0 ? number : 0;
+}
+
+int rent_signals_wait(int milliseconds)
+{
+    sigset_t set;
+    rent_signals(&set);
+    return wait_for(&set, milliseconds);
+}
+
+/* Returns 0 or an errno. */
+static int start(const rent_command *command, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    sigset_t all;
+    (void)sigemptyset(&none);
+    (void)sigfillset(&all);
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed != 0) {
+        return failed;
+    }
+    failed = posix_spawnattr_init(&attributes);
+    if (failed == 0) {
+        failed =
+            posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        failed = failed ? failed : posix_spawnattr_setsigmask(&attributes, &none);
+        failed = failed ? failed : posix_spawnattr_setsigdefault(&attributes, &all);
+        failed =
+            failed ? failed
+                   : posix_spawn_file_actions_adddup2(&actions, command->stdout_fd, STDOUT_FILENO);
+        failed = failed ? failed
+                        : posix_spawnp(pid, command->argv[0], &actions, &attributes, command->argv,
+                                       environ);
+        (void)posix_spawnattr_destroy(&attributes);
+    }
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+/* Takes one signal, or the deadline. A SIGINT of the terminal has reached the command, too. */
+static void wait_once(pid_t pid, int64_t *deadline_s, rent_command_end *end)
+{
+    sigset_t set;
+    rent_signals(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    const int number = wait_for(&set, LOOK_MS);
+    if (number != 0 && number != SIGCHLD) {
+        end->signal = number;
+        if (number != SIGINT) {
+            (void)kill(pid, number);
+        }
+    }
+    if (rent_clock_s() >= *deadline_s) {
+        (void)kill(pid, end->too_late ? SIGKILL : SIGTERM);
+        end->too_late = true;
+        *deadline_s = rent_clock_s() + GRACE_S;
+    }
+}
+
+base_status rent_command_run(const rent_command *command, rent_command_end *end, base_error *reterr)
+{
+    pid_t pid = -1;
+    pid_t reaped = 0;
+    int wait_status = 0;
+    int64_t deadline_s = command->deadline_s;
+    *end = (rent_command_end){0};
+    const int failed = start(command, &pid);
+    if (failed != 0) {
+        base_status status = base_fail_errno(reterr, failed, "cannot start %s", command->argv[0]);
+        return failed == ENOENT ? BASE_ERR_NOTFOUND : status;
+    }
+    while ((reaped = waitpid(pid, &wait_status, WNOHANG)) == 0) {
+        wait_once(pid, &deadline_s, end);
+    }
+    end->exit_code = reaped < 0                 ? BASE_EXIT_ERROR
+                     : WIFSIGNALED(wait_status) ? BASE_EXIT_SIGNAL_BASE + WTERMSIG(wait_status)
+                                                : WEXITSTATUS(wait_status);
+    return BASE_OK;
+}

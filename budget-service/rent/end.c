@@ -1,0 +1,284 @@
+/* Ends the instances of a label at the vendor, again and again until they are gone, and sends the evidence.
+ * Called by rent.c, guardian.c and cli/rent.c. */
+#include "end.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "budget/time.h"
+
+enum {
+    PAUSE_MS_FIRST = 1000,
+    PAUSE_MS_MAX = 15 * 1000,
+    LINE_BYTES = 1024,
+};
+
+void rent_say(const rent_reporter *reporter, const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    reporter->say(reporter->user, line);
+}
+
+static rent_instance *find(rent_held *held, const char *id)
+{
+    for (int i = 0; i < held->count; i++) {
+        if (strcmp(held->items[i].id, id) == 0) {
+            return &held->items[i];
+        }
+    }
+    return NULL;
+}
+
+bool rent_hold(rent_held *held, const rent_instance *instance)
+{
+    rent_instance *known = find(held, instance->id);
+    if (known == NULL && held->count == BUDGET_INSTANCES_MAX) {
+        return false;
+    }
+    if (known == NULL) {
+        held->gone_at_s[held->count] = 0;
+        held->items[held->count++] = *instance;
+    } else if (known->name[0] == '\0') {
+        memcpy(known->name, instance->name, sizeof known->name);
+    }
+    return true;
+}
+
+/* The state of one ending: what was said last, so that it is not said again. */
+typedef struct end_work {
+    const rent_ending *ending;
+    rent_held *held;
+    rent_list list; /* the vendor's last */
+    int64_t listed_at_s;
+    char trouble[BASE_ERROR_MESSAGE_BYTES];
+} end_work;
+
+static void say_trouble(end_work *work, const base_error *error)
+{
+    if (strcmp(work->trouble, error->message) != 0) {
+        (void)snprintf(work->trouble, sizeof work->trouble, "%s", error->message);
+        rent_say(work->ending->reporter, "%s; trying again", error->message);
+    }
+}
+
+/* Takes the vendor's list: instances with the jti in their names are ours, attached or not, and the others'
+ * names are known from it. False: the driver failed. */
+static bool look(end_work *work)
+{
+    const rent_ending *ending = work->ending;
+    base_error error = {0};
+    rent_list_free(&work->list);
+    work->listed_at_s = budget_time_now();
+    if (rent_driver_list(ending->driver, &work->list, &error) != BASE_OK) {
+        say_trouble(work, &error);
+        return false;
+    }
+    for (size_t i = 0; i < work->list.count; i++) {
+        const rent_instance *listed = &work->list.items[i];
+        const bool known = find(work->held, listed->id) != NULL;
+        const bool ours = strstr(listed->name, ending->jti) != NULL;
+        if ((ours || known) && !rent_hold(work->held, listed)) {
+            rent_say(ending->reporter, "more than %d instances carry %s: end %s by hand",
+                     BUDGET_INSTANCES_MAX, ending->jti, listed->id);
+        }
+        if (ours && !known &&
+            budget_attach(ending->client, ending->label, listed->id, NULL, &error) !=
+                BUDGET_GRANTED) {
+            rent_say(ending->reporter, "%s was found at the vendor, and could not be attached: %s",
+                     listed->id, error.message);
+        }
+    }
+    return true;
+}
+
+static bool is_listed(const end_work *work, const char *id)
+{
+    for (size_t i = 0; i < work->list.count; i++) {
+        const rent_state state = work->list.items[i].state;
+        if (strcmp(work->list.items[i].id, id) == 0 && state != RENT_TERMINATED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Asks about one instance, and deletes it if it is still there. Of one that the list has, describe would
+ * say nothing new. True: it is gone. */
+static bool end_one(end_work *work, int index)
+{
+    const rent_ending *ending = work->ending;
+    rent_instance *held = &work->held->items[index];
+    rent_instance now = {.state = RENT_STARTING};
+    base_error error = {0};
+    base_status status = BASE_OK;
+    if (!is_listed(work, held->id)) {
+        status = rent_driver_describe(ending->driver, held->id, &now, &error);
+        if (status == BASE_OK && (now.state == RENT_TERMINATED || now.state == RENT_NOT_FOUND)) {
+            held->state = now.state;
+            work->held->gone_at_s[index] = budget_time_now();
+            rent_say(ending->reporter, "%s is gone: the vendor says %s", held->id,
+                     rent_state_name(now.state));
+            return true;
+        }
+        if (status == BASE_OK && held->name[0] == '\0') {
+            memcpy(held->name, now.name, sizeof held->name);
+        }
+    }
+    if (status == BASE_OK && strstr(held->name, ending->jti) == NULL) {
+        status = base_fail(&error, BASE_ERR_STATE,
+                           "%s is attached to %s, and is named '%s', without %s: whoever made it "
+                           "ends it",
+                           held->id, ending->label, held->name, ending->jti);
+    }
+    if (status == BASE_OK) {
+        status = rent_driver_delete(ending->driver, held->id, &error);
+    }
+    if (status != BASE_OK) {
+        say_trouble(work, &error);
+    }
+    return false;
+}
+
+/* Whether all are gone: the vendor says so of each, and a list that came after has none of them. */
+static bool end_all(end_work *work)
+{
+    bool gone = look(work);
+    for (int i = 0; i < work->held->count; i++) {
+        if (work->held->gone_at_s[i] == 0) {
+            gone = end_one(work, i) && gone;
+        }
+    }
+    if (!gone || !look(work)) {
+        return false;
+    }
+    for (int i = 0; i < work->held->count; i++) {
+        if (is_listed(work, work->held->items[i].id)) {
+            work->held->gone_at_s[i] = 0;
+            gone = false;
+        }
+    }
+    return gone;
+}
+
+/* An order of which nobody knows what became of it may still show. */
+static bool none_comes(const end_work *work)
+{
+    return work->held->count >= work->ending->ordered || base_now_ns() >= work->ending->late_ns;
+}
+
+/* ---- the evidence ---- */
+
+static json_t *described_json(const rent_held *held)
+{
+    json_t *described = json_array();
+    for (int i = 0; i < held->count; i++) {
+        char at[BUDGET_TIME_BYTES];
+        const rent_instance *instance = &held->items[i];
+        budget_time_format(held->gone_at_s[i], at);
+        (void)json_array_append_new(described,
+                                    json_pack("{s:s, s:s, s:s, s:s}", "at", at, "instance_id",
+                                              instance->id, "name", instance->name, "status",
+                                              rent_state_name(instance->state)));
+    }
+    return described;
+}
+
+static json_t *listed_json(const rent_list *list)
+{
+    json_t *listed = json_array();
+    for (size_t i = 0; i < list->count; i++) {
+        const rent_instance *instance = &list->items[i];
+        if (instance->state == RENT_TERMINATED) {
+            continue; /* some vendors list for a while what is gone */
+        }
+        json_t *item = json_pack("{s:s}", "instance_id", instance->id);
+        if (instance->name[0] != '\0') {
+            (void)json_object_set_new(item, "name", json_string(instance->name));
+        }
+        (void)json_array_append_new(listed, item);
+    }
+    return listed;
+}
+
+static char *evidence_text(const end_work *work)
+{
+    char at[BUDGET_TIME_BYTES];
+    budget_time_format(work->listed_at_s, at);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}}", "evidence",
+                               "ringfence/termination/v1", "vendor", work->ending->driver->vendor,
+                               "jti", work->ending->jti, "describe", described_json(work->held),
+                               "list", "at", at, "instances", listed_json(&work->list));
+    char *text = json_dumps(object, JSON_INDENT(1));
+    json_decref(object);
+    return text;
+}
+
+/* What an admin runs where the service takes no proof. */
+static void say_unproven(const end_work *work, const char *why)
+{
+    const rent_ending *ending = work->ending;
+    rent_say(ending->reporter, "no instance of %s is left at %s, but that is not proven: %s",
+             ending->label, ending->driver->vendor, why);
+    rent_say(ending->reporter,
+             "an admin may vouch for it: budget-service terminated %s --evidence %s --attested "
+             "--key admin",
+             ending->label, ending->evidence_path != NULL ? ending->evidence_path : "FILE");
+}
+
+static rent_end_outcome prove(end_work *work)
+{
+    const rent_ending *ending = work->ending;
+    char *text = evidence_text(work);
+    base_error error = {0};
+    if (text == NULL) {
+        say_unproven(work, "no memory for the evidence");
+        return RENT_END_UNPROVEN;
+    }
+    if (ending->evidence_path != NULL &&
+        base_file_write(ending->evidence_path, text, strlen(text), &error) != BASE_OK) {
+        rent_say(ending->reporter, "%s", error.message);
+    }
+    if (work->held->count < ending->instances_max) {
+        (void)base_fail(&error, BASE_ERR_STATE,
+                        "%d of the %" PRId64 " instances that its token allows were made",
+                        work->held->count, ending->instances_max);
+    } else if (budget_terminated(ending->client, ending->label, text, strlen(text), false,
+                                 &error) == BUDGET_GRANTED) {
+        free(text);
+        return RENT_END_PROVEN;
+    }
+    free(text);
+    say_unproven(work, error.message);
+    return RENT_END_UNPROVEN;
+}
+
+rent_end_outcome rent_end(const rent_ending *ending, rent_held *held)
+{
+    end_work work = {.ending = ending, .held = held};
+    rent_end_outcome outcome = RENT_END_OPEN;
+    int pause_ms = PAUSE_MS_FIRST;
+    bool gone = end_all(&work) && none_comes(&work);
+    while (!gone && ending->reporter->pause(ending->reporter->user, pause_ms)) {
+        pause_ms = pause_ms * 2 < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
+        gone = end_all(&work) && none_comes(&work);
+    }
+    if (gone) {
+        outcome = prove(&work);
+    } else {
+        rent_say(
+            ending->reporter,
+            "given up: instances of %s may still run and cost money: budget-service end %s, or "
+            "end them at %s",
+            ending->label, ending->label, ending->driver->vendor);
+    }
+    rent_list_free(&work.list);
+    return outcome;
+}

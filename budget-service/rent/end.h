@@ -1,0 +1,55 @@
+/* Ends all instances that a label has at its vendor, and proves it to the service. Used by rent.c, by its
+ * guardian, and by `budget-service end`. Blocks; one thread. */
+#ifndef RENT_END_H
+#define RENT_END_H
+
+#include <stdbool.h>
+
+#include "budget/client.h"
+#include "driver.h"
+
+enum { RENT_LATE_S = 120 }; /* an instance may show so long after its order */
+
+/* The instances of one label that are known. */
+typedef struct rent_held {
+    rent_instance items[BUDGET_INSTANCES_MAX];
+    int64_t gone_at_s[BUDGET_INSTANCES_MAX]; /* when the vendor said that it is gone; 0: not yet */
+    int count;
+} rent_held;
+
+/* Adds an instance that is not known, or fills in its name. False: there is no room. */
+bool rent_hold(rent_held *held, const rent_instance *instance);
+
+/* How a caller hears of it, and waits: pause returns false when the caller gives up. */
+typedef struct rent_reporter {
+    void (*say)(void *user, const char *line);
+    bool (*pause)(void *user, int milliseconds);
+    void *user;
+} rent_reporter;
+
+void rent_say(const rent_reporter *reporter, const char *format, ...) BASE_PRINTF(2, 3);
+
+typedef struct rent_ending {
+    const rent_driver *driver;
+    budget_client *client;
+    const char *label;
+    const char *jti;
+    int64_t instances_max;     /* that the token allows */
+    int64_t ordered;           /* that may have been created: */
+    int64_t late_ns;           /* until then one that is not listed yet may come */
+    const char *evidence_path; /* where it is kept; NULL: nowhere */
+    const rent_reporter *reporter;
+} rent_ending;
+
+typedef enum rent_end_outcome {
+    RENT_END_PROVEN,
+    RENT_END_UNPROVEN, /* none is left, but the service takes no proof: an admin has to vouch */
+    RENT_END_OPEN,     /* given up: something may still be billed */
+} rent_end_outcome;
+
+/* Deletes until the vendor says of each instance that it is gone, and its list has none with the jti in its
+ * name. An instance that is attached and carries no jti in its name is not deleted: somebody else may have
+ * made it. Says what it does, and why the end is not proven. */
+rent_end_outcome rent_end(const rent_ending *ending, rent_held *held);
+
+#endif

@@ -1,0 +1,394 @@
+/* Goes through a rent from the first look at the vendor to the proof of the end. Called by cli/rent.c. */
+#include "rent.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "budget/money.h"
+#include "budget/time.h"
+#include "command.h"
+#include "directory.h"
+#include "guardian.h"
+
+enum {
+    START_S_MAX = 20 * 60, /* until an instance can be reached */
+    START_LOOK_MS = 3000,
+    MARGIN_S_MAX = 60, /* before the deadline COMMAND is ended, so that the instances are, too */
+    MARGIN_PART = 10,
+    CENT = 10000, /* micro-dollars */
+    SAY_BYTES = 1024,
+};
+
+/* What a rent holds while it goes on. */
+typedef struct rent_session {
+    const rent_plan *plan;
+    rent_result *result;
+    rent_reporter reporter;
+    rent_guardian guardian;
+    budget_client *client;
+    int64_t until_s;    /* the deadline, by the service's clock */
+    int64_t deadline_s; /* COMMAND's, by rent_clock_s */
+    int64_t began_s;    /* when the first one was ordered */
+    int64_t ordered;    /* that may have been created */
+    bool ending;        /* a signal now means: do not wait */
+} rent_session;
+
+static void say(void *user, const char *line)
+{
+    char shown[SAY_BYTES];
+    (void)user;
+    (void)snprintf(shown, sizeof shown, "%s", line);
+    base_text_escape(shown, sizeof shown);
+    (void)fprintf(stderr, "budget-service: %s\n", shown);
+}
+
+/* False after a second signal: the guardian goes on alone. */
+static bool pause_for(void *user, int milliseconds)
+{
+    rent_session *rent = user;
+    const int number = rent_signals_wait(milliseconds);
+    if (number == 0 || number == SIGHUP) {
+        return true;
+    }
+    if (!rent->ending) {
+        rent->ending = true;
+        rent_say(&rent->reporter, "ending the instances; once more, and that goes on in the "
+                                  "background");
+        return true;
+    }
+    return false;
+}
+
+/* ---- before anything is created ---- */
+
+static void fill_order(const rent_session *rent, int number, rent_order *order)
+{
+    const rent_plan *plan = rent->plan;
+    *order =
+        (rent_order){.claims = plan->claims, .until_s = rent->until_s, .disk_gb = plan->disk_gb};
+    (void)snprintf(order->name, sizeof order->name, "rf-%s-%d", plan->claims->jti, number);
+    (void)snprintf(order->image, sizeof order->image, "%s", plan->image);
+    (void)snprintf(order->ssh_public_key, sizeof order->ssh_public_key, "%s", plan->ssh_public_key);
+}
+
+/* The vendor answers, has nothing of this token, and would create what it allows. */
+static bool vendor_is_ready(rent_session *rent)
+{
+    rent_list list = {0};
+    rent_order order;
+    base_error error = {0};
+    bool ready = rent_driver_list(rent->plan->driver, &list, &error) == BASE_OK;
+    for (size_t i = 0; ready && i < list.count; i++) {
+        if (strstr(list.items[i].name, rent->plan->claims->jti) != NULL) {
+            (void)base_fail(&error, BASE_ERR_STATE,
+                            "%s has an instance of this token already: %s; budget-service end %s",
+                            rent->plan->driver->vendor, list.items[i].id,
+                            rent->plan->claims->label);
+            ready = false;
+        }
+    }
+    rent_list_free(&list);
+    rent->until_s = budget_time_now() + rent->plan->claims->max_seconds;
+    fill_order(rent, 1, &order);
+    if (ready && rent_driver_check(rent->plan->driver, &order, &error) != RENT_MADE) {
+        ready = false;
+    }
+    if (!ready) {
+        rent_say(&rent->reporter, "%s; nothing was created, and the token is as good as before",
+                 error.message);
+    }
+    return ready;
+}
+
+/* The creation permit. Returns an exit code. */
+static int take_permit(rent_session *rent, const proto_keypair *job_key)
+{
+    const rent_plan *plan = rent->plan;
+    const budget_redeem_options options = {
+        .dir = plan->client->dir, .job_key = job_key, .timeout_ms = plan->client->timeout_ms};
+    base_error why = {0};
+    const budget_verdict verdict =
+        budget_redeem_create(&options, plan->token, &rent->until_s, &why);
+    if (verdict != BUDGET_GRANTED) {
+        rent_say(&rent->reporter, "the creation permit (%s): %s", budget_verdict_name(verdict),
+                 why.message);
+        return budget_verdict_exit(verdict);
+    }
+    const int64_t left_s = rent->until_s - budget_time_now();
+    const int64_t granted_s = plan->claims->max_seconds;
+    const int64_t margin_s =
+        granted_s / MARGIN_PART < MARGIN_S_MAX ? granted_s / MARGIN_PART : MARGIN_S_MAX;
+    const int64_t time_s = (left_s < granted_s ? left_s : granted_s) - margin_s;
+    rent->deadline_s = rent_clock_s() + (time_s > 0 ? time_s : 0);
+    rent->result->created = true;
+    return BASE_EXIT_DONE;
+}
+
+/* ---- the instances ---- */
+
+static bool keep(const rent_session *rent)
+{
+    base_error error = {0};
+    if (rent_directory_write(rent->plan->directory, rent->plan->claims, rent->until_s,
+                             &rent->result->held, &error) != BASE_OK) {
+        rent_say(&rent->reporter, "%s", error.message);
+        return false;
+    }
+    return true;
+}
+
+/* Creates one, and attaches it before anything else. False: this rent comes to its end. */
+static bool create_one(rent_session *rent, int number)
+{
+    rent_order order;
+    rent_instance made;
+    base_error error = {0};
+    const rent_plan *plan = rent->plan;
+    fill_order(rent, number, &order);
+    const rent_outcome outcome = rent_driver_create(plan->driver, &order, &made, &error);
+    rent->ordered += outcome != RENT_REFUSED;
+    if (outcome != RENT_MADE) {
+        rent_say(&rent->reporter, "%s%s",
+                 outcome == RENT_UNCLEAR ? "nobody knows whether it was created: " : "",
+                 error.message);
+        return false;
+    }
+    (void)rent_hold(&rent->result->held, &made);
+    const bool kept = keep(rent);
+    if (budget_attach(rent->client, plan->claims->label, made.id, NULL, &error) != BUDGET_GRANTED) {
+        rent_say(&rent->reporter, "%s was created, and cannot be attached: %s", made.id,
+                 error.message);
+        return false;
+    }
+    rent_say(&rent->reporter, "created %s at %s", made.id, plan->driver->vendor);
+    return kept;
+}
+
+static bool create_all(rent_session *rent)
+{
+    bool good = true;
+    rent->began_s = budget_time_now();
+    for (int i = 1; good && i <= (int)rent->plan->claims->instances; i++) {
+        good = create_one(rent, i) && rent_signals_wait(0) == 0;
+    }
+    return good;
+}
+
+/* A price above the granted one, which some vendors say only now. */
+static bool price_is_right(const rent_session *rent, const rent_instance *instance)
+{
+    char price[BUDGET_MONEY_BYTES];
+    char granted[BUDGET_MONEY_BYTES];
+    if (instance->price_usd_micro <= rent->plan->claims->max_price_usd_micro_per_hour) {
+        return true;
+    }
+    budget_money_show(instance->price_usd_micro, price);
+    budget_money_show(rent->plan->claims->max_price_usd_micro_per_hour, granted);
+    rent_say(&rent->reporter, "%s costs %s/h, and %s/h was granted", instance->id, price, granted);
+    return false;
+}
+
+/* One look at an instance that does not run yet. False: there is no use in waiting. */
+static bool look_at(const rent_session *rent, rent_instance *instance)
+{
+    rent_instance now;
+    base_error error = {0};
+    if (rent_driver_describe(rent->plan->driver, instance->id, &now, &error) != BASE_OK) {
+        rent_say(&rent->reporter, "%s", error.message);
+        return true;
+    }
+    if (now.name[0] == '\0') {
+        memcpy(now.name, instance->name, sizeof now.name);
+    }
+    *instance = now;
+    if (now.state == RENT_TERMINATED || now.state == RENT_NOT_FOUND || now.state == RENT_STOPPED) {
+        rent_say(&rent->reporter, "%s does not start: the vendor says %s", now.id,
+                 rent_state_name(now.state));
+        return false;
+    }
+    return price_is_right(rent, &now);
+}
+
+static bool wait_until_they_run(rent_session *rent)
+{
+    rent_held *held = &rent->result->held;
+    const int64_t limit_s = rent_clock_s() + START_S_MAX;
+    for (;;) {
+        int running = 0;
+        for (int i = 0; i < held->count; i++) {
+            if (held->items[i].state != RENT_RUNNING && !look_at(rent, &held->items[i])) {
+                return false;
+            }
+            running += held->items[i].state == RENT_RUNNING;
+        }
+        if (running == held->count) {
+            return keep(rent);
+        }
+        if (rent_clock_s() > limit_s || rent_clock_s() > rent->deadline_s) {
+            rent_say(&rent->reporter, "%d of %d instances run after %" PRId64 " s: too late",
+                     running, held->count, budget_time_now() - rent->began_s);
+            return false;
+        }
+        if (rent_signals_wait(START_LOOK_MS) != 0) {
+            return false;
+        }
+    }
+}
+
+/* ---- the command ---- */
+
+/* What COMMAND finds in its environment. */
+static bool set_environment(const rent_session *rent)
+{
+    char port[16];
+    const rent_instance *first = &rent->result->held.items[0];
+    (void)snprintf(port, sizeof port, "%d", first->port);
+    return setenv("RINGFENCE_RENT_DIR", rent->plan->directory, 1) == 0 &&
+           setenv("RINGFENCE_HOST", first->host, 1) == 0 &&
+           setenv("RINGFENCE_PORT", port, 1) == 0 && setenv("RINGFENCE_USER", first->user, 1) == 0;
+}
+
+static void run_command(rent_session *rent)
+{
+    rent_command_end end = {0};
+    base_error error = {0};
+    const rent_instance *first = &rent->result->held.items[0];
+    const rent_command command = {.argv = rent->plan->command,
+                                  .stdout_fd = rent->plan->command_stdout_fd,
+                                  .deadline_s = rent->deadline_s};
+    rent_say(&rent->reporter, "%d running after %" PRId64 " s (ssh -p %d %s@%s); now %s",
+             rent->result->held.count, budget_time_now() - rent->began_s, first->port, first->user,
+             first->host, command.argv[0]);
+    if (!set_environment(rent) || rent_command_run(&command, &end, &error) != BASE_OK) {
+        rent_say(&rent->reporter, "%s", error.message[0] != '\0' ? error.message : "no memory");
+        return;
+    }
+    rent->result->command_exit = end.exit_code;
+    if (end.too_late) {
+        char until[BUDGET_TIME_BYTES];
+        budget_time_format(rent->until_s, until);
+        rent_say(&rent->reporter, "%s was ended, because the granted time is over at %s",
+                 command.argv[0], until);
+    } else {
+        rent_say(&rent->reporter, "%s ended with exit code %d", command.argv[0], end.exit_code);
+    }
+}
+
+/* ---- the end ---- */
+
+/* Price × time of each instance, from the first order on; the granted price where none is known. */
+static int64_t cost_about(const rent_session *rent)
+{
+    const rent_held *held = &rent->result->held;
+    int64_t sum = 0;
+    for (int i = 0; i < held->count; i++) {
+        int64_t micro = 0;
+        const int64_t price = held->items[i].price_usd_micro;
+        const int64_t gone_s = held->gone_at_s[i] != 0 ? held->gone_at_s[i] : budget_time_now();
+        if (budget_money_cost(price >= 0 ? price : rent->plan->claims->max_price_usd_micro_per_hour,
+                              1, gone_s - rent->began_s, &micro)) {
+            sum += micro;
+        }
+    }
+    return sum;
+}
+
+static void end_all(rent_session *rent)
+{
+    char evidence[BASE_PATH_BYTES];
+    char cost[BUDGET_MONEY_BYTES];
+    rent_result *result = rent->result;
+    const rent_plan *plan = rent->plan;
+    const rent_ending ending = {.driver = plan->driver,
+                                .client = rent->client,
+                                .label = plan->claims->label,
+                                .jti = plan->claims->jti,
+                                .instances_max = plan->claims->instances,
+                                .ordered = rent->ordered,
+                                .late_ns = base_deadline_after_ns(RENT_LATE_S * BASE_NS_PER_S),
+                                .evidence_path = base_path_join(plan->directory, RENT_FILE_EVIDENCE,
+                                                                evidence, NULL) == BASE_OK
+                                                     ? evidence
+                                                     : NULL,
+                                .reporter = &rent->reporter};
+    result->outcome = rent_end(&ending, &result->held);
+    result->cost_micro = cost_about(rent);
+    budget_money_show((result->cost_micro + CENT - 1) / CENT * CENT, cost);
+    if (result->outcome == RENT_END_PROVEN) {
+        rent_say(&rent->reporter,
+                 "all of %s is ended, and proven. It cost about %s; what it cost is final with "
+                 "the bill: budget-service reconcile, or record-actual %s USD",
+                 plan->claims->label, cost, plan->claims->label);
+    }
+    if (result->outcome == RENT_END_OPEN) {
+        rent_say(&rent->reporter, "a process goes on ending them, and writes to %s/%s",
+                 plan->directory, RENT_FILE_LOG);
+        rent_guardian_release(&rent->guardian);
+    } else {
+        rent_guardian_dismiss(&rent->guardian);
+    }
+}
+
+/* With the guardian there. Returns an exit code. */
+static int run_guarded(rent_session *rent, const proto_keypair *job_key)
+{
+    base_error error = {0};
+    int exit_code = BASE_EXIT_ERROR;
+    if (budget_client_open(rent->plan->client, &rent->client, &error) != BASE_OK) {
+        rent_say(&rent->reporter, "%s", error.message);
+    } else {
+        exit_code = take_permit(rent, job_key);
+    }
+    if (!rent->result->created) {
+        rent_guardian_dismiss(&rent->guardian);
+    } else {
+        if (create_all(rent) && wait_until_they_run(rent)) {
+            run_command(rent);
+        }
+        end_all(rent);
+        exit_code = rent->result->outcome != RENT_END_PROVEN ? BASE_EXIT_NEEDS_ATTENTION
+                    : rent->result->command_exit < 0         ? BASE_EXIT_ERROR
+                                                             : rent->result->command_exit;
+    }
+    budget_client_close(rent->client);
+    return exit_code;
+}
+
+int rent_run(const rent_plan *plan, rent_result *result)
+{
+    rent_session rent = {.plan = plan, .result = result};
+    const rent_guarded guarded = {.client = plan->client,
+                                  .driver = plan->driver,
+                                  .claims = plan->claims,
+                                  .directory = plan->directory};
+    proto_keypair job_key;
+    base_error error = {0};
+    int exit_code = BASE_EXIT_ERROR;
+    *result = (rent_result){.command_exit = -1};
+    rent.reporter = (rent_reporter){.say = say, .pause = pause_for, .user = &rent};
+    rent_signals_block();
+    if (!vendor_is_ready(&rent)) {
+        return BASE_EXIT_REFUSED;
+    }
+    base_status status = rent_directory_make(plan->directory, plan->token, &job_key, &error);
+    if (status == BASE_OK) {
+        status = rent_guardian_start(&guarded, &rent.guardian, &error);
+    }
+    if (status == BASE_OK) {
+        exit_code = run_guarded(&rent, &job_key);
+    } else {
+        rent_say(&rent.reporter, "%s", error.message);
+    }
+    if (!result->created) {
+        rent_directory_remove(plan->directory);
+    }
+    proto_wipe(&job_key, sizeof job_key);
+    return exit_code;
+}

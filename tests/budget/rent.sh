@@ -1,0 +1,271 @@
+#!/usr/bin/env bash
+# Instances are rented and always ended: rent and end, with a vendor that is a directory, and a real service.
+#   rent.sh BIN SOURCES    where budget-service and launcher are, and the project's directory
+set -euo pipefail
+
+bin=$(cd "$1" && pwd)
+sources=$(cd "$2" && pwd)
+. "$sources/tests/support/service.sh"
+export PATH=$bin:$PATH
+export BUDGET_SERVICE_DIR=$scratch/service
+export VENDOR=$scratch/vendor
+mkdir "$VENDOR" "$VENDOR/instances"
+
+# budget CODE ARGUMENTS...: runs it, expects this exit code; out and err hold what it said.
+budget() {
+    local expected=$1 got=0
+    shift
+    budget-service "$@" >out 2>err </dev/null || got=$?
+    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
+}
+# wait_for WHAT COMMAND...: until it succeeds.
+wait_for() {
+    local what=$1
+    shift
+    for ((i = 0; i < 300; i++)); do
+        ! "$@" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    fail "waited in vain: $what"
+}
+
+# The vendor: a file for each instance, with its name. Files beside them are its faults.
+cat >driver <<'SH'
+#!/bin/sh
+set -eu
+cd "$VENDOR"
+echo "$*" >>calls
+show() { # ID
+    status=running
+    [ ! -e starting ] || status=starting
+    printf '{"instance_id":"%s","name":"%s","status":"%s","host":"127.0.0.1","port":22,"user":"me","price_usd":"%s"}' \
+        "$1" "$(cat "instances/$1")" "$status" "$(cat price 2>/dev/null || echo 0.60)"
+}
+case $1 in
+check)
+    cat >order
+    [ ! -e full ] || { echo "no capacity: take another type" >&2; exit 3; }
+    ;;
+create)
+    order=$(cat)
+    [ ! -e full-now ] || { echo "it was taken by somebody" >&2; exit 3; }
+    id=i-$(($(cat count 2>/dev/null || echo 0) + 1))
+    echo "${id#i-}" >count
+    printf '%s' "$order" | sed 's/.*"name":"\([^"]*\)".*/\1/' | tr -d '\n' >"instances/$id"
+    [ ! -e lost ] || { echo "the connection was closed" >&2; exit 1; }
+    printf '{"instance_id":"%s"}\n' "$id"
+    ;;
+list)
+    [ ! -e down ] || { echo "the vendor does not answer" >&2; exit 1; }
+    separator=
+    printf '{"instances":['
+    for file in instances/*; do
+        [ -e "$file" ] || continue
+        printf %s "$separator"
+        show "${file#instances/}"
+        separator=,
+    done
+    echo ']}'
+    ;;
+describe)
+    [ ! -e down ] || { echo "the vendor does not answer" >&2; exit 1; }
+    if [ -e "instances/$2" ]; then show "$2"; else printf '{"instance_id":"%s","name":"","status":"not-found"}' "$2"; fi
+    ;;
+delete)
+    [ ! -e stuck ] || { echo "try later" >&2; exit 1; }
+    rm -f "instances/$2"
+    ;;
+esac
+SH
+chmod +x driver
+none_left() { [ -z "$(ls "$VENDOR/instances")" ]; }
+state_of() { budget-service list --json | jq -r ".entries[] | select(.label == \"$1\") | .state"; }
+is_state() { [ "$(state_of "$1")" = "$2" ]; }
+
+# authorize LABEL ARGUMENTS...: a token in LABEL.token.
+authorize() {
+    local label=$1
+    shift
+    budget 0 authorize "$label" 1.50 --account lab --job JOB.json --vendor "${vendor:-stub}" --instance-type small \
+        --max-price 0.69 --max-hours "${hours:-1}" --out "$label.token" "$@"
+}
+# rent CODE LABEL COMMAND...
+rent() {
+    local code=$1 label=$2
+    shift 2
+    budget "$code" rent "$label.token" --driver ./driver --out "$label.rent" -- "$@"
+}
+
+head -c 24 /dev/urandom | base64 >passphrase
+budget 0 init --passphrase-file passphrase
+cat >service/policy.json <<'JSON'
+{"version": 1, "account": "lab", "vendors": {"stub": {"granularity_seconds": 60}},
+ "accounts": {"*": {"defaults": {"instances": 1, "gpus": 1, "max_attempts": 2}}}}
+JSON
+start_service --passphrase-file passphrase
+budget 0 account create lab --cap 100
+launcher --mode gate-check --ranks 2 --write-job JOB.json >out 2>err
+
+echo "== a command, and its end"
+authorize good
+cat >command.sh <<'SH'
+#!/bin/sh
+echo "$RINGFENCE_USER@$RINGFENCE_HOST:$RINGFENCE_PORT"
+cat "$RINGFENCE_RENT_DIR/instances.json"
+ls "$VENDOR/instances"
+ls "$RINGFENCE_RENT_DIR"
+exit 5
+SH
+chmod +x command.sh
+budget 0 verify good.token
+rent 5 good ./command.sh x
+out_has me@127.0.0.1:22 '"label": "good"' '"name": "rf-' i-1 job.key token
+err_has "created i-1 at stub" "i-1 is gone: the vendor says not-found" "all of good is ended, and proven. It cost about"
+none_left || fail "an instance is left"
+is_state good terminated-unbilled || fail "good is $(state_of good)"
+grep -q '"status": "not-found"' good.rent/evidence.json || fail "no evidence"
+grep -q '"max_price_usd":"0.69"' vendor/order || fail "the order: $(cat vendor/order)"
+budget 0 running --check
+budget 4 rent good.token --driver ./driver --out again -- true
+err_has "given before"
+[ ! -e again ] || fail "a directory without a rent is left"
+
+echo "== the ranks' receipts are redeemed with the rent's key"
+authorize ranks
+rent 0 ranks sh -c 'budget-service redeem $RINGFENCE_RENT_DIR/token --ranks 2 --attempt 1 --out $RINGFENCE_RENT_DIR &&
+    launcher --mode gate-check --token $RINGFENCE_RENT_DIR/token --receipts $RINGFENCE_RENT_DIR --keyring service/keyring.json'
+is_state ranks terminated-unbilled || fail "ranks is $(state_of ranks)"
+
+echo "== nothing is created, nothing is spent"
+authorize none
+touch vendor/full
+rent 4 none true
+err_has "no capacity: take another type" "nothing was created, and the token is as good as before"
+rm vendor/full
+touch vendor/down
+rent 4 none true
+err_has "the vendor does not answer"
+rm vendor/down
+[ ! -e none.rent ] || fail "a directory is left"
+mkdir none.rent && touch none.rent/file
+rent 1 none true
+err_has "is not empty: each rent has a directory of its own"
+rm -r none.rent
+budget 0 void none
+budget 0 authorize local 0 --account lab --job JOB.json --vendor local --out local.token
+budget 2 rent local.token --out d -- true
+err_has "the token is for this machine, and nothing is rented"
+vendor=nobody authorize elsewhere
+budget 2 rent elsewhere.token --out d -- true
+err_has "nobody: there is no program" "--driver FILE names another"
+budget 2 rent elsewhere.token --out d
+err_has "a command is missing behind --"
+
+echo "== refused after the permit: an admin vouches"
+authorize refused
+touch vendor/full-now
+rent 8 refused true
+err_has "it was taken by somebody" "0 of the 1 instances that its token allows were made" \
+    "budget-service terminated refused --evidence $scratch/refused.rent/evidence.json --attested --key admin"
+rm vendor/full-now
+budget 0 terminated refused --evidence refused.rent/evidence.json --attested --key admin
+
+echo "== an order whose answer is lost"
+authorize lost
+touch vendor/lost
+rent 1 lost true
+rm vendor/lost
+err_has "nobody knows whether it was created: stub, create: the connection was closed" "all of lost is ended, and proven"
+none_left || fail "an instance is left"
+is_state lost terminated-unbilled || fail "lost is $(state_of lost)"
+
+echo "== a higher price than was granted"
+authorize dear
+echo 0.70 >vendor/price
+rent 1 dear true
+rm vendor/price
+err_has 'costs $0.70/h, and $0.69/h was granted' "all of dear is ended, and proven"
+
+echo "== several, as JSON"
+authorize several --instances 2
+budget 3 rent several.token --driver ./driver --out several.rent --json -- sh -c 'ls $VENDOR/instances; exit 3'
+out_has '"command_exit":3' '"end":"proven"' '"exit":3' '"estimated_usd_micro":'
+jq -e '.instance_ids | length == 2' out >/dev/null || fail "two instances: $(cat out)"
+none_left || fail "an instance is left"
+
+echo "== a command that is not there"
+authorize typo
+rent 1 typo ./no-such-command
+err_has "cannot start ./no-such-command" "all of typo is ended, and proven"
+
+echo "== SIGTERM"
+authorize term
+budget-service rent term.token --driver ./driver --out term.rent -- sh -c 'touch began; exec sleep 1000' >out 2>err &
+pid=$!
+wait_for "the command" [ -e began ]
+kill "$pid"
+code=0
+wait "$pid" || code=$?
+[ "$code" -eq 143 ] || fail "exit $code"
+err_has "ended with exit code 143" "all of term is ended, and proven"
+none_left || fail "an instance is left"
+
+echo "== kill -9: another process ends them"
+authorize killed
+rm began
+budget-service rent killed.token --driver ./driver --out killed.rent -- sh -c 'touch began; exec sleep 5' >out 2>err &
+pid=$!
+wait_for "the command" [ -e began ]
+kill -9 "$pid"
+wait_for "the end" none_left
+wait_for "the proof" is_state killed terminated-unbilled
+wait_for "the log" grep -q "ended, and proven" killed.rent/end.log
+
+echo "== the vendor does not end it: again and again, then in the background"
+authorize stuck
+rm began
+touch vendor/stuck
+budget-service rent stuck.token --driver ./driver --out stuck.rent -- sh -c 'touch began; exec sleep 1000' >out 2>err &
+pid=$!
+wait_for "the command" [ -e began ]
+kill "$pid"
+wait_for "trouble" grep -q "try later; trying again" err
+kill "$pid"
+wait_for "the first signal" grep -q "goes on in the background" err
+kill "$pid"
+code=0
+wait "$pid" || code=$?
+[ "$code" -eq 8 ] || fail "exit $code"
+err_has "given up: instances of stuck may still run and cost money" "a process goes on ending them, and writes to $scratch/stuck.rent/end.log"
+rm vendor/stuck
+wait_for "the end" none_left
+wait_for "the proof" is_state stuck terminated-unbilled
+
+echo "== the deadline"
+hours=0.001 authorize late
+rent 143 late sh -c 'exec sleep 1000'
+err_has "was ended, because the granted time is over at" "all of late is ended, and proven"
+
+echo "== end LABEL"
+budget 4 end nobody
+err_has "the ledger has no nobody"
+authorize by-hand
+budget 4 end by-hand --driver ./driver
+err_has "nothing was created for by-hand" "budget-service void by-hand"
+budget 0 redeem by-hand.token --create
+jti=$(budget-service list --json | jq -r '.entries[] | select(.label == "by-hand") | .jti')
+printf 'mine-%s' "$jti" >vendor/instances/i-77
+printf 'other' >vendor/instances/i-78
+budget 0 end by-hand --driver ./driver
+out_has "by-hand: ended, and proven"
+[ "$(ls vendor/instances)" = i-78 ] || fail "left: $(ls vendor/instances)"
+authorize foreign
+budget 0 attach foreign --instance-id i-78
+touch vendor/other-end
+budget-service end foreign --driver ./driver >out 2>err &
+pid=$!
+wait_for "the refusal" grep -q "i-78 is attached to foreign, and is named 'other', without" err
+kill "$pid"
+wait "$pid" || true
+[ -e vendor/instances/i-78 ] || fail "somebody else's instance was ended"
+echo passed
