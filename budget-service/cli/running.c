@@ -157,10 +157,11 @@ static int running(const cli_args *args, budget_client *client)
     if (!args->json && sink.count == 0) {
         (void)printf("nothing runs that may be billed\n");
     } else if (!args->json) {
-        (void)printf("%ld may still be billed, %ld past the deadline. Costs are estimates: price × "
-                     "time × instances. To end one: budget-service end LABEL; or at the vendor, then: "
-                     "budget-service terminated LABEL --evidence FILE\n",
-                     sink.count, sink.past);
+        (void)printf(
+            "%ld may still be billed, %ld past the deadline. Costs are estimates: price × "
+            "time × instances. To end one: budget-service end LABEL; or at the vendor, then: "
+            "budget-service terminated LABEL --evidence FILE\n",
+            sink.count, sink.past);
     }
     return sink.count > 0 && args->options[CLI_CHECK] != NULL ? BASE_EXIT_NEEDS_ATTENTION
                                                               : BASE_EXIT_DONE;
