@@ -221,43 +221,63 @@ static char *evidence_text(const end_work *work)
     return text;
 }
 
-/* What an admin runs where the service takes no proof. */
-static void say_unproven(const end_work *work, const char *why)
+/* What a person runs where the service has taken no proof: the same once more if it gave no answer, an
+ * admin's word if it refused. */
+static void say_unproven(const end_work *work, const char *why, bool refused)
 {
     const rent_ending *ending = work->ending;
+    const char *file = ending->evidence_path != NULL ? ending->evidence_path : "FILE";
     rent_say(ending->reporter, "no instance of %s is left at %s, but that is not proven: %s",
              ending->label, ending->driver->vendor, why);
-    rent_say(ending->reporter,
-             "an admin may vouch for it: budget-service terminated %s --evidence %s --attested "
-             "--key admin",
-             ending->label, ending->evidence_path != NULL ? ending->evidence_path : "FILE");
+    if (refused) {
+        rent_say(ending->reporter,
+                 "an admin may vouch for it: budget-service terminated %s --evidence %s --attested "
+                 "--key admin",
+                 ending->label, file);
+    } else {
+        rent_say(ending->reporter,
+                 "when the service answers: budget-service terminated %s --evidence %s",
+                 ending->label, file);
+    }
 }
 
-static rent_end_outcome prove(end_work *work)
+static rent_end_outcome send_evidence(const end_work *work, const char *text)
+{
+    const rent_ending *ending = work->ending;
+    base_error error = {0};
+    if (work->held->count < ending->instances_max) {
+        (void)base_fail(&error, BASE_ERR_STATE,
+                        "%d of the %" PRId64 " instances that its token allows were made",
+                        work->held->count, ending->instances_max);
+        say_unproven(work, error.message, true);
+        return RENT_END_UNPROVEN;
+    }
+    const budget_verdict verdict =
+        budget_terminated(ending->client, ending->label, text, strlen(text), false, &error);
+    if (verdict == BUDGET_GRANTED) {
+        return RENT_END_PROVEN;
+    }
+    say_unproven(work, error.message, verdict != BUDGET_FAILED && verdict != BUDGET_UNKNOWN);
+    return RENT_END_UNPROVEN;
+}
+
+static rent_end_outcome prove(const end_work *work)
 {
     const rent_ending *ending = work->ending;
     char *text = evidence_text(work);
     base_error error = {0};
+    rent_end_outcome outcome = RENT_END_UNPROVEN;
     if (text == NULL) {
-        say_unproven(work, "no memory for the evidence");
-        return RENT_END_UNPROVEN;
+        say_unproven(work, "no memory for the evidence", true);
+        return outcome;
     }
     if (ending->evidence_path != NULL &&
         base_file_write(ending->evidence_path, text, strlen(text), &error) != BASE_OK) {
         rent_say(ending->reporter, "%s", error.message);
     }
-    if (work->held->count < ending->instances_max) {
-        (void)base_fail(&error, BASE_ERR_STATE,
-                        "%d of the %" PRId64 " instances that its token allows were made",
-                        work->held->count, ending->instances_max);
-    } else if (budget_terminated(ending->client, ending->label, text, strlen(text), false,
-                                 &error) == BUDGET_GRANTED) {
-        free(text);
-        return RENT_END_PROVEN;
-    }
+    outcome = send_evidence(work, text);
     free(text);
-    say_unproven(work, error.message);
-    return RENT_END_UNPROVEN;
+    return outcome;
 }
 
 rent_end_outcome rent_end(const rent_ending *ending, rent_held *held)

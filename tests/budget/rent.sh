@@ -93,7 +93,7 @@ authorize() {
 rent() {
     local code=$1 label=$2
     shift 2
-    budget "$code" rent "$label.token" --driver ./driver --out "$label.rent" -- "$@"
+    budget "$code" rent "$label.token" --driver ./driver --timeout 3 --out "$label.rent" -- "$@"
 }
 
 head -c 24 /dev/urandom | base64 >passphrase
@@ -245,6 +245,17 @@ echo "== the deadline"
 hours=0.001 authorize late
 rent 143 late sh -c 'exec sleep 1000'
 err_has "was ended, because the granted time is over at" "all of late is ended, and proven"
+
+echo "== the service is not there at the end"
+authorize orphan
+rent 8 orphan sh -c "kill $service; while kill -0 $service 2>/dev/null; do sleep 0.1; done"
+err_has "no instance of orphan is left at stub, but that is not proven" \
+    "when the service answers: budget-service terminated orphan --evidence $scratch/orphan.rent/evidence.json"
+none_left || fail "an instance is left"
+wait "$service" || fail "serve ended with $?"
+start_service --passphrase-file passphrase
+budget 0 terminated orphan --evidence orphan.rent/evidence.json
+is_state orphan terminated-unbilled || fail "orphan is $(state_of orphan)"
 
 echo "== end LABEL"
 budget 4 end nobody
