@@ -20,6 +20,7 @@ typedef struct call {
     launch_body body;              /* until it is parsed */
 } call;
 
+#define PAGE_PATH  "/"
 #define MODEL_PATH "/v1/models/{model}" /* as OpenAI writes it */
 
 typedef bool answer_function(launch_server *server, struct MHD_Connection *connection, call *own);
@@ -292,6 +293,32 @@ static bool get_metrics(launch_server *server, struct MHD_Connection *connection
     return send_text(connection, MHD_HTTP_OK, "text/plain; version=0.0.4", text.data, NULL, NULL);
 }
 
+/* The page for browsers. It has no secret, and asks for the key that its own requests need. */
+static bool get_page(launch_server *server, struct MHD_Connection *connection, call *own)
+{
+    static const char *const headers[][2] = {
+        {MHD_HTTP_HEADER_CONTENT_TYPE, "text/html; charset=utf-8"},
+        {MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache"},
+        {"X-Content-Type-Options", "nosniff"},
+        {"Content-Security-Policy",
+         "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; style-src "
+         "'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+    };
+    (void)server;
+    (void)own;
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        launch_page_bytes, (void *)(uintptr_t)launch_page, MHD_RESPMEM_PERSISTENT);
+    bool done = response != NULL;
+    for (size_t i = 0; done && i < sizeof headers / sizeof headers[0]; i++) {
+        done = MHD_add_response_header(response, headers[i][0], headers[i][1]) == MHD_YES;
+    }
+    done = done && MHD_queue_response(connection, MHD_HTTP_OK, response) == MHD_YES;
+    if (response != NULL) {
+        MHD_destroy_response(response);
+    }
+    return done;
+}
+
 static const struct {
     const char *path;
     const char *method;
@@ -301,6 +328,7 @@ static const struct {
     {"/v1/chat/completions", MHD_HTTP_METHOD_POST, post_chat},
     {"/v1/models", MHD_HTTP_METHOD_GET, get_models},
     {MODEL_PATH, MHD_HTTP_METHOD_GET, get_model},
+    {PAGE_PATH, MHD_HTTP_METHOD_GET, get_page},
     {"/metrics", MHD_HTTP_METHOD_GET, get_metrics},
     {"/health", MHD_HTTP_METHOD_GET, get_health},
 };
@@ -346,7 +374,8 @@ static bool open_call(launch_server *server, struct MHD_Connection *connection, 
     if (wrong != NULL) { /* an answer before the body closes the connection */
         return send_error(connection, MHD_HTTP_BAD_REQUEST, NULL, wrong, NULL, NULL);
     }
-    if (server->has_key && strcmp(path, "/health") != 0 && !has_key(server, connection)) {
+    const bool for_all = strcmp(path, "/health") == 0 || strcmp(path, PAGE_PATH) == 0;
+    if (server->has_key && !for_all && !has_key(server, connection)) {
         return send_error(connection, MHD_HTTP_UNAUTHORIZED, NULL,
                           "the header Authorization: Bearer KEY is missing, or has a wrong key",
                           MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
@@ -388,7 +417,7 @@ static bool answer(launch_server *server, struct MHD_Connection *connection, con
     }
     return send_error(connection, MHD_HTTP_NOT_FOUND, NULL,
                       "there are /v1/completions, /v1/chat/completions, /v1/models, " MODEL_PATH
-                      ", /metrics and /health",
+                      ", /metrics, /health, and / for a browser",
                       NULL, NULL);
 }
 

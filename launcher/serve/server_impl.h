@@ -175,6 +175,11 @@ int launch_routes_handle(void *user, struct MHD_Connection *connection, const ch
                          size_t *data_bytes, void **state);
 void launch_routes_end(void *user, struct MHD_Connection *connection, void **state, int how);
 
+/* ---- made of page.html ---- */
+
+extern const unsigned char launch_page[];
+extern const size_t launch_page_bytes;
+
 /* ---- stream.c ---- */
 
 /* For MHD: the next bytes of a stream. */

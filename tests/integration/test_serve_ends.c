@@ -255,6 +255,7 @@ static void a_key_is_asked_for(void **state)
     assert_int_equal(
         serving_ask("/v1/models", "-H 'Authorization: Bearer  a-key-of-sixteen-or-more '"), 200);
     assert_int_not_equal(serving_ask("/health", ""), 401);
+    assert_int_equal(serving_ask("/", ""), 200); /* the page asks for the key itself */
     test_program_wait_text(&serving_program, TEST_STDERR, "weights");
     assert_int_equal(serving_end(SIGTERM), 0);
     static const char spaced[] = "a-key-of-sixteen-or-more \n"; /* no header can carry it */
