@@ -48,12 +48,13 @@ static void say_resume(const launch_cli_run *run)
     uint64_t step = 0;
     if (run->result.exit_status != 0 && run->recording && job->train.save_every > 0 &&
         proto_checkpoints_newest(job->output.directory, &found, &step, NULL) == BASE_OK && found) {
-        base_log(BASE_LOG_INFO, "%sthe same command%s goes on after step %" PRIu64,
+        base_log(BASE_LOG_INFO, "%sthe same command%s%s goes on after step %" PRIu64,
                  run->result.fails_again ? "once that is mended, " : "",
                  job->train.resume         ? ""
                  : run->options->overwrite ? " with --resume in place of --overwrite"
                                            : " with --resume",
-                 step);
+                 /* this one is bound to the launch that has redeemed it */
+                 run->options->budget.token[0] != '\0' ? " and another token" : "", step);
     }
 }
 

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/file.h"
+
 enum { COLUMNS_MAX = 100 };
 
 /* Of the SVG, in its own units. */
@@ -208,8 +210,10 @@ base_status launch_pipeline_picture_write(const launch_pipeline_run *runs, int c
 base_status launch_pipeline_picture_check(const char *path, base_error *reterr)
 {
     const char *ending = strrchr(path, '.');
-    return ending != NULL && strcmp(ending, ".svg") == 0
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "--plot: %s: a picture's name must end with .svg", path);
+    if (ending == NULL || strcmp(ending, ".svg") != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--plot: %s: a picture's name must end with .svg", path);
+    }
+    const base_status status = base_file_check_writable(path, reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--plot");
 }

@@ -21,8 +21,8 @@ BASE_MUST_CHECK base_status launch_pipeline_picture_write(const launch_pipeline_
                                                           int count, const char *path,
                                                           base_error *reterr);
 
-/* Whether a picture may have this name, as --plot gives it. BASE_ERR_INVALID: it does not end
- * with .svg. */
+/* Whether a picture may have this name, as --plot gives it, and could be written there. BASE_ERR_INVALID: it
+ * does not end with .svg; else as base_file_check_writable. */
 BASE_MUST_CHECK base_status launch_pipeline_picture_check(const char *path, base_error *reterr);
 
 #endif

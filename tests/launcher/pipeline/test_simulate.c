@@ -53,6 +53,7 @@ static void test_refused(void **state)
         {"pipeline-simulate -v 1", "--chunks: 1: must be a whole number from 2 to 16"},
         {"pipeline-simulate --forward 0", "--forward: 0: must be a number"},
         {"pipeline-simulate --sweep --plot a.svg", "--sweep or --plot, not both"},
+        {"pipeline-simulate --plot /none/p.svg", "--plot: "},
         {"pipeline-simulate --plot p.png", "/p.png: a picture's name must end with .svg"},
         {"pipeline-simulate --hop -1", "--hop: -1: must be a number"},
     };
