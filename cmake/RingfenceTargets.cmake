@@ -56,6 +56,10 @@ function(ringfence_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ringfence_options ${ARG_LIBS})
+  # Libraries are looked for beside the programs first, so that both can be taken to a machine without our packages: no variable would
+  # do that, because a rank of a mode that may cost money gets none. As DT_RPATH, which also holds for libraries of libraries.
+  set_target_properties(${name} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib")
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
 endfunction()
 
 # ringfence_test(NAME SOURCES ... LIBS ... LABELS unit|ipc|integration|fault|docker|gpu|slow
