@@ -12,43 +12,30 @@ bytes_max=$((55 << 20))
 programs="launcher rank budget-service coll-bench rank-bench inference-bench random-checkpoint gpu-parity gpu-measure"
 plugin=lib/ringfence/ringfence-cuda.so
 
-# The machine's own: libc and its parts, which go with the kernel's loader; the driver and the toolkit.
-not_ours='ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libresolv\.so|libcublas|libnccl|libcuda|libcupti'
-
 die() {
     printf 'gpu-bundle: %s\n' "$*" >&2
     exit 1
 }
 
 copy_programs() {
-    mkdir -p "$bundle/bin" "$bundle/lib/ringfence" "$bundle/share"
+    local name path around
+    # shellcheck disable=SC2086 # several words
+    "$root/budget-service/examples/bundle.sh" "$build" "$bundle" $programs
+    [ -e "$bundle/$plugin" ] || die "there is no $build/$plugin"
+    # RUNPATH would not hold for what a library of ours needs in turn.
     for name in $programs; do
-        strip --strip-debug -o "$bundle/bin/$name" "$build/bin/$name"
-        # RUNPATH would not hold for what a library of ours needs in turn.
         readelf -d "$bundle/bin/$name" | grep -qF '(RPATH)              Library rpath: [$ORIGIN/../lib]' || die "$name has no RPATH"
     done
-    strip --strip-debug -o "$bundle/$plugin" "$build/$plugin"
-    # The plugins that hang and trace, for the phases `faults` and `profile`.
-    local around
-    for around in hang profile; do
-        [ -e "$build/$around/$plugin" ] || continue
-        mkdir -p "$bundle/$around/lib/ringfence"
-        strip --strip-debug -o "$bundle/$around/$plugin" "$build/$around/$plugin"
-    done
-    cp -R "$build/share/ringfence" "$bundle/share/"
-}
-
-copy_libraries() {
-    local name arrow path rest
-    while read -r name arrow path rest; do
-        [ "$arrow" = "=>" ] || continue
-        [[ $path == /* ]] || die "$name is not found here"
-        cp -L "$path" "$bundle/lib/$name"
-    done < <(for name in $programs; do ldd "$build/bin/$name"; done | grep -Ev "$not_ours" | sort -u)
     for path in "$bundle"/lib/*.so*; do
         if readelf -d "$path" | grep -q RUNPATH; then
             die "$path has a RUNPATH, which would go before the programs' RPATH"
         fi
+    done
+    # The plugins that hang and trace, for the phases `faults` and `profile`.
+    for around in hang profile; do
+        [ -e "$build/$around/$plugin" ] || continue
+        mkdir -p "$bundle/$around/lib/ringfence"
+        strip --strip-debug -o "$bundle/$around/$plugin" "$build/$around/$plugin"
     done
 }
 
@@ -75,7 +62,6 @@ make_reference() {
 
 rm -rf "$bundle" "$bundle.tar.gz"
 copy_programs
-copy_libraries
 copy_source
 make_reference
 tar -czf "$bundle.tar.gz" -C "$build" bundle
