@@ -38,7 +38,8 @@ else()
   install(
     DIRECTORY ${CMAKE_BINARY_DIR}/share/ringfence/
     DESTINATION ${CMAKE_INSTALL_DATADIR}/ringfence
-    COMPONENT runtime)
+    COMPONENT runtime
+    PATTERN drivers EXCLUDE) # budget-service/drivers installs them, as programs
 
   # Examples that pages tell to copy. The units start the program where it is installed.
   set(examples ${CMAKE_INSTALL_DATADIR}/ringfence/examples)
