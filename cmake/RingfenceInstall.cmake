@@ -59,7 +59,7 @@ else()
       COMPONENT docs)
   endforeach()
   install(
-    PROGRAMS budget-service/examples/alarm.sh
+    PROGRAMS budget-service/examples/alarm.sh budget-service/examples/bundle.sh budget-service/examples/on-instance.sh
     DESTINATION ${examples}
     COMPONENT docs)
   install(

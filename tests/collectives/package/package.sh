@@ -27,14 +27,23 @@ for file in "$doc"/{LICENSE,NOTICE,README.md,docs/BUDGET.md,docs/records/35-ddp-
         exit 1
     }
 done
-[ -x "$examples/alarm.sh" ]
+for script in "$examples"/{alarm,bundle,on-instance}.sh "$prefix/share/ringfence/drivers/docker"; do
+    [ -x "$script" ] || {
+        echo "$script is not installed"
+        exit 1
+    }
+done
 for program in launcher coll-bench coll-simulate pipeline-simulate budget-service tokenizer-encode tokenizer-learn random-checkpoint; do
     [ -x "$prefix/bin/$program" ] && [ -s "$prefix/share/man/man1/$program.1" ] || {
         echo "$program, or its manual page, is not installed"
         exit 1
     }
 done
-[ -x "$prefix/bin/rank" ]
+# An empty element of the path would be the current directory.
+readelf -d "$prefix/bin/rank" | grep -qF '(RPATH)              Library rpath: [$ORIGIN/../lib]' || {
+    echo "rank does not look for libraries beside itself"
+    exit 1
+}
 bin=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$build/CMakeCache.txt")/bin
 for start in "budget-service:$bin/budget-service serve" "ringfence-head:$bin/launcher --nodes" "ringfence-agent:$bin/launcher --nodes"; do
     grep -q "^ExecStart=${start#*:}" "$examples/${start%%:*}.service" || {
