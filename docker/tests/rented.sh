@@ -30,36 +30,20 @@ created() {
 
 status_is() { [ "$("$rented_driver" describe "$1" | jq -r .status)" = "$2" ]; }
 
-# rented LABEL JOB COMMAND...: the steps of `budget-service rent TOKEN --driver "$rented_driver" -- COMMAND`, by hand. What is said goes to
-# $scratch/said, and the exit code of COMMAND to $scratch/code. (It is not behind || here: a step that fails ends the test.)
+# rented LABEL JOB COMMAND...: rents an instance for it. What is said goes to $scratch/said, the exit code to $scratch/code.
 rented() {
-    local label=$1 job=$2 jti instance code=0
+    local label=$1 job=$2 code=0
     shift 2
-    export RINGFENCE_RENT_DIR="$scratch/rent $label"
-    mkdir "$RINGFENCE_RENT_DIR"
     budget-service authorize "$label" 1.00 --account lab --vendor docker --instance-type any --tier community --max-price 0.10 \
-        --max-hours 1 --job "$job" --out "$RINGFENCE_RENT_DIR/token"
-    jti=$(budget-service verify "$RINGFENCE_RENT_DIR/token" --json | jq -r .claims.jti)
-    budget-service redeem "$RINGFENCE_RENT_DIR/token" --create --out "$RINGFENCE_RENT_DIR"
-    created "rf-$jti-1" 300
-    budget-service attach "$label" --instance-id "$id"
-    until_true 30 status_is "$id" running || fail "$id does not run"
-    instance=$("$rented_driver" describe "$id")
-    RINGFENCE_HOST=$(jq -r .host <<<"$instance")
-    RINGFENCE_PORT=$(jq -r .port <<<"$instance")
-    RINGFENCE_USER=$(jq -r .user <<<"$instance")
-    export RINGFENCE_HOST RINGFENCE_PORT RINGFENCE_USER
-    jq -n --argjson instance "$instance" --arg jti "$jti" --arg of "$label" '{"label": $of, jti: $jti, instances: [$instance]}' \
-        >"$RINGFENCE_RENT_DIR/instances.json"
-    "$@" >"$scratch/said" 2>&1 || code=$?
+        --max-hours 1 --job "$job" --out "$scratch/$label.token"
+    budget-service rent "$scratch/$label.token" --ssh-key "$scratch/key.pub" --out "$scratch/rent $label" -- "$@" \
+        >"$scratch/said" 2>&1 || code=$?
     cat "$scratch/said"
     echo "$code" >"$scratch/code"
-    "$rented_driver" list | jq -e --arg id "$id" --arg name "rf-$jti-1" '.instances[] | select(.instance_id == $id and .name == $name)'
-    "$rented_driver" delete "$id"
+    id=$(jq -r '.instances[0].instance_id' "$scratch/rent $label/instances.json")
+    echo "$id" >>"$scratch/instances"
     status_is "$id" not-found || fail "$id is still there"
-    "$rented_driver" delete "$id"
-    echo "$id: gone, says the driver" >"$scratch/evidence"
-    budget-service terminated "$label" --evidence "$scratch/evidence"
+    budget-service list | grep -qE "^$label .* terminated-unbilled " || fail "the end is not proven: $(budget-service list)"
     budget-service record-actual "$label" 0
 }
 
