@@ -5,12 +5,15 @@
 #   mail_to=you@example.org     nobody is written to without it
 #   end_at_deadline=yes         without it the mail alone goes out. Whoever may ask for money may attach
 #                               any id that no label has, and have that instance ended so
+#   drivers=/opt/drivers        where the vendors' drivers are; without it those that were installed
+#                               with the budget-service of PATH
 # It gets one JSON object on standard input. Its texts have no quotes and no backslashes, so that sed
 # reads them. It must not take longer than 60 s, and what it leaves behind is ended with it, so it
 # waits for all that it starts. If it fails, the service's log and status say so.
 set -uf
 mail_to=""
 end_at_deadline=no
+drivers=""
 settings=$(dirname "$0")/alarm.conf
 # shellcheck disable=SC1090
 [ ! -f "$settings" ] || . "$settings"
@@ -23,8 +26,8 @@ instances() {
 /g'
 }
 
-# end_instance VENDOR ID: the vendor's own command, with its key in the environment of the service.
-# Whoever has attached an instance has chosen its id, so only what looks like one goes to a command.
+# end_instance VENDOR ID: the vendor's driver, with its key in the environment of the service. Who asks for money
+# names the vendor, and who attaches an instance its id, so only what looks like one goes to a command.
 end_instance() {
     case $2 in
     "" | [!A-Za-z0-9]* | *[!A-Za-z0-9._-]*)
@@ -32,14 +35,16 @@ end_instance() {
         return 1
         ;;
     esac
+    where=${drivers:-$(dirname "$(command -v budget-service)")/../share/ringfence/drivers}
     case $1 in
-    runpod) timeout 15 runpodctl remove pod "$2" ;;
-    vast) timeout 15 vastai destroy instance "$2" ;;
-    *)
-        echo "no command ends an instance of $1"
-        return 1
-        ;;
+    "" | *[!a-z0-9-]*) ;;
+    *) [ ! -x "$where/$1" ] || {
+        timeout 15 "$where/$1" delete "$2"
+        return
+    } ;;
     esac
+    echo "there is no driver of $1 in $where: set drivers= in alarm.conf"
+    return 1
 }
 
 event=$(text_of event)
@@ -61,7 +66,7 @@ if [ "$event" = deadline-passed ] && [ "$end_at_deadline" = yes ]; then
 '
     for id in $(instances); do
         if said=$(end_instance "$vendor" "$id" </dev/null 2>&1); then
-            report="${report}ended $id: $said
+            report="${report}ended $id
 "
         else
             failed=1

@@ -176,11 +176,10 @@ out_has "4000 %" "1 frozen"
 kill "$service" && wait "$service" || fail "serve ended with $?"
 
 echo "== the example of a hook ends instances and sends mail"
-mkdir stubs
-cat >stubs/runpodctl <<SH
+mkdir stubs drivers
+cat >drivers/runpod <<SH
 #!/bin/sh
-[ "\$3" != pod-2 ] || { echo "no such pod"; exit 1; }
-echo "pod \"\$3\" removed"
+[ "\$2" != pod-2 ] || { echo "runpod: HTTP 500: no such luck" >&2; exit 1; }
 echo "\$*" >>$scratch/ended
 SH
 cat >stubs/sendmail <<SH
@@ -189,9 +188,9 @@ sleep 0.2 # what does not wait for it is ended
 cat >>$scratch/mailed.part
 ! grep -q "terminated short" $scratch/mailed.part || mv $scratch/mailed.part $scratch/mailed
 SH
-chmod +x stubs/*
+chmod +x stubs/* drivers/*
 cp "$sources/budget-service/examples/alarm.sh" alarm.sh
-printf 'mail_to=me@example.org\nend_at_deadline=yes\n' >alarm.conf
+printf 'mail_to=me@example.org\nend_at_deadline=yes\ndrivers=%s/drivers\n' "$scratch" >alarm.conf
 sed -i "s#$scratch/told.sh#$scratch/alarm.sh#" service/policy.json
 PATH=$scratch/stubs:$PATH budget 0 hook test
 grep -q '"event":"test"' mailed.part || fail "no mail of the test"
@@ -205,13 +204,27 @@ for ((i = 0; i < 200; i++)); do
     sleep 0.1
 done
 cp mailed out || fail "no mail of the deadline"
-out_has "To: me@example.org" "Subject: budget: deadline-passed short" '"event":"deadline-passed"' "vendor's list: other-pod,* ]x: this is no instance's id" 'ended pod-1: pod "pod-1" removed' \
-    "NOT ended, look at the vendor's list: pod-2: no such pod" "budget-service terminated short --evidence FILE"
-[ "$(cat ended)" = "remove pod pod-1" ] || fail "ended: $(cat ended)"
+out_has "To: me@example.org" "Subject: budget: deadline-passed short" '"event":"deadline-passed"' "vendor's list: other-pod,* ]x: this is no instance's id" "ended pod-1" \
+    "NOT ended, look at the vendor's list: pod-2: runpod: HTTP 500: no such luck" "budget-service terminated short --evidence FILE"
+[ "$(cat ended)" = "delete pod-1" ] || fail "ended: $(cat ended)"
 for ((i = 0; i < 200; i++)); do
     ! grep -q "the policy's hook ended with exit code 1" log || break
     sleep 0.1
 done
 budget 8 status --check
 out_has "ALARM nobody may have heard the last alarm: the policy's hook ended with exit code 1" "pod-1 pod-2"
+
+echo "== the drivers that the example finds by itself, and a vendor that has none"
+printf 'mail_to=me@example.org\nend_at_deadline=yes\n' >alarm.conf
+for vendor in runpod nobody ../drivers/runpod; do
+    rm mailed
+    printf '{"event":"deadline-passed","label":"short","vendor":"%s","instances":["pod-3"]}\n' "$vendor" |
+        env -u RUNPOD_API_KEY RUNPOD_URL=http://127.0.0.1:1 PATH="$scratch/stubs:$PATH" ./alarm.sh &&
+        fail "the hook has ended nothing, and says that all is well"
+    cp mailed out
+    case $vendor in
+    runpod) out_has "pod-3: runpod: " ;; # it needs a key, or curl
+    *) out_has "pod-3: there is no driver of $vendor in $bin/../share/ringfence/drivers: set drivers= in alarm.conf" ;;
+    esac
+done
 echo passed
