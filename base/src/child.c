@@ -104,6 +104,10 @@ static base_status wait_and_reap(const base_child *child, pid_t pid, int *wait_s
                                  base_error *reterr)
 {
     base_status status = BASE_OK;
+    volatile pid_t *leader = child->group != NULL ? child->group->leader : NULL;
+    if (leader != NULL) {
+        *leader = pid;
+    }
     const int pidfd = pidfd_open(pid, 0);
     if (pidfd < 0) {
         status = base_fail_errno(reterr, errno, "cannot watch %s", child->program);
@@ -117,6 +121,9 @@ static base_status wait_and_reap(const base_child *child, pid_t pid, int *wait_s
     }
     if (pidfd >= 0) {
         (void)close(pidfd);
+    }
+    if (leader != NULL) {
+        *leader = 0;
     }
     pid_t reaped = -1;
     do {

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "base/file.h"
 #include "base/first_process.h"
 #include "base/log.h"
 #include "budget/harden.h"
@@ -11,6 +12,7 @@
 int main(int argument_count, char **arguments)
 {
     base_error error = {0};
+    base_fd_open_standard();
     base_first_process_take_signals();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file larger than ulimit -f allows is an error of write() */
     (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the hook ended */

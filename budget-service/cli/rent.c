@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/path.h"
+#include "base/text.h"
+#include "budget/time.h"
 #include "cli.h"
 #include "directory.h"
 #include "rent.h"
@@ -162,8 +164,11 @@ static void take_entry(void *user, const budget_entry *entry)
 
 static void say_line(void *user, const char *line)
 {
+    char shown[RENT_LINE_BYTES];
     (void)user;
-    (void)fprintf(stderr, "budget-service: %s\n", line);
+    (void)snprintf(shown, sizeof shown, "%s", line);
+    base_text_escape(shown, sizeof shown);
+    (void)fprintf(stderr, "budget-service: %s\n", shown);
 }
 
 static bool pause_for(void *user, int milliseconds)
@@ -193,6 +198,14 @@ static bool has_what_to_end(const cli_args *args, const wanted_run *wanted, int 
     return true;
 }
 
+/* A rent that was killed may have ordered the last one so long after the permit. */
+static int64_t late_ns(const budget_entry *entry)
+{
+    const int64_t late_s = entry->began_at + entry->instances * RENT_CALL_S + RENT_LATE_S;
+    const int64_t left_s = late_s - budget_time_now();
+    return base_deadline_after_ns((left_s > 0 ? left_s : 0) * BASE_NS_PER_S);
+}
+
 static int end_it(const cli_args *args, budget_client *client, wanted_run *wanted)
 {
     static const rent_reporter reporter = {.say = say_line, .pause = pause_for};
@@ -214,6 +227,8 @@ static int end_it(const cli_args *args, budget_client *client, wanted_run *wante
                                 .label = entry->label,
                                 .jti = entry->jti,
                                 .instances_max = entry->instances,
+                                .ordered = entry->instances,
+                                .late_ns = late_ns(entry),
                                 .evidence_path = directory != NULL ? evidence : NULL,
                                 .reporter = &reporter};
     const rent_end_outcome outcome = rent_end(&ending, &wanted->held);

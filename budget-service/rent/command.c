@@ -13,13 +13,8 @@
 
 enum { GRACE_S = 10, LOOK_MS = 500 };
 
-static void rent_signals(sigset_t *set)
-{
-    (void)sigemptyset(set);
-    (void)sigaddset(set, SIGINT);
-    (void)sigaddset(set, SIGTERM);
-    (void)sigaddset(set, SIGHUP);
-}
+static sigset_t
+    heard; /* of SIGINT, SIGTERM and SIGHUP, those that were not ignored from the start (nohup) */
 
 int64_t rent_clock_s(void)
 {
@@ -30,26 +25,31 @@ int64_t rent_clock_s(void)
 
 void rent_signals_block(void)
 {
-    sigset_t set;
-    rent_signals(&set);
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    (void)sigemptyset(&heard);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sigaction action;
+        if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            (void)sigaddset(&heard, numbers[i]);
+        }
+    }
+    sigset_t set = heard;
     (void)sigaddset(&set, SIGCHLD);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGPIPE, SIG_IGN); /* a closed terminal must not end a rent */
 }
 
-static int wait_for(const sigset_t *set, int milliseconds)
+static int wait_for(const sigset_t *set, int milliseconds, siginfo_t *info)
 {
     const struct timespec limit = {.tv_sec = milliseconds / 1000,
                                    .tv_nsec = milliseconds % 1000 * BASE_NS_PER_MS};
-    const int number = sigtimedwait(set, NULL, &limit);
+    const int number = sigtimedwait(set, info, &limit);
     return number > 0 ? number : 0;
 }
 
 int rent_signals_wait(int milliseconds)
 {
-    sigset_t set;
-    rent_signals(&set);
-    return wait_for(&set, milliseconds);
+    return wait_for(&heard, milliseconds, NULL);
 }
 
 /* Returns 0 or an errno. */
@@ -58,9 +58,11 @@ static int start(const rent_command *command, pid_t *pid)
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none;
-    sigset_t all;
+    sigset_t changed; /* by this program: ignored */
     (void)sigemptyset(&none);
-    (void)sigfillset(&all);
+    (void)sigemptyset(&changed);
+    (void)sigaddset(&changed, SIGPIPE);
+    (void)sigaddset(&changed, SIGXFSZ);
     int failed = posix_spawn_file_actions_init(&actions);
     if (failed != 0) {
         return failed;
@@ -70,7 +72,7 @@ static int start(const rent_command *command, pid_t *pid)
         failed =
             posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
         failed = failed ? failed : posix_spawnattr_setsigmask(&attributes, &none);
-        failed = failed ? failed : posix_spawnattr_setsigdefault(&attributes, &all);
+        failed = failed ? failed : posix_spawnattr_setsigdefault(&attributes, &changed);
         failed =
             failed ? failed
                    : posix_spawn_file_actions_adddup2(&actions, command->stdout_fd, STDOUT_FILENO);
@@ -83,18 +85,15 @@ static int start(const rent_command *command, pid_t *pid)
     return failed;
 }
 
-/* Takes one signal, or the deadline. A SIGINT of the terminal has reached the command, too. */
+/* Takes one signal, or the deadline. A SIGINT of the terminal (si_code > 0) has reached the command, too. */
 static void wait_once(pid_t pid, int64_t *deadline_s, rent_command_end *end)
 {
-    sigset_t set;
-    rent_signals(&set);
+    sigset_t set = heard;
+    siginfo_t info = {0};
     (void)sigaddset(&set, SIGCHLD);
-    const int number = wait_for(&set, LOOK_MS);
-    if (number != 0 && number != SIGCHLD) {
-        end->signal = number;
-        if (number != SIGINT) {
-            (void)kill(pid, number);
-        }
+    const int number = wait_for(&set, LOOK_MS, &info);
+    if (number != 0 && number != SIGCHLD && (number != SIGINT || info.si_code <= 0)) {
+        (void)kill(pid, number);
     }
     if (rent_clock_s() >= *deadline_s) {
         (void)kill(pid, end->too_late ? SIGKILL : SIGTERM);

@@ -11,7 +11,7 @@
 /* Seconds of CLOCK_BOOTTIME: nobody can set it, and it goes on while a laptop sleeps. */
 int64_t rent_clock_s(void);
 
-/* Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD: from here on they are asked for. */
+/* Blocks SIGCHLD, and SIGINT, SIGTERM and SIGHUP unless they are ignored: from here on they are asked for. */
 void rent_signals_block(void);
 
 /* Waits so long, or until SIGINT, SIGTERM or SIGHUP has come. Returns its number, or 0. */
@@ -26,11 +26,10 @@ typedef struct rent_command {
 typedef struct rent_command_end {
     int exit_code; /* its own, or 128 and the signal */
     bool too_late; /* it was ended at the deadline */
-    int signal;    /* that came meanwhile; 0: none */
 } rent_command_end;
 
 /* Runs it to its end, in the caller's process group: so Ctrl-C reaches it, and it may read from the terminal.
- * It gets SIGTERM and SIGHUP that come to the caller alone. BASE_ERR_NOTFOUND, BASE_ERR_IO: it did not start. */
+ * It gets the signals that other processes send to the caller alone. BASE_ERR_NOTFOUND, BASE_ERR_IO: it did not start. */
 BASE_MUST_CHECK base_status rent_command_run(const rent_command *command, rent_command_end *end,
                                              base_error *reterr);
 

@@ -105,6 +105,7 @@ base_status rent_directory_read(const char *directory, const char *jti, rent_hel
                      : base_fail(reterr, BASE_ERR_INVALID, "%s is another label's", path);
     }
     for (size_t i = 0; i < list.count; i++) {
+        list.items[i].shown = list.items[i].state == RENT_RUNNING; /* by describe's answer */
         (void)rent_hold(held, &list.items[i]);
     }
     rent_list_free(&list);

@@ -34,6 +34,7 @@ base_status rent_driver_find(const char *vendor, const char *file, rent_driver *
     char name[BUDGET_NAME_BYTES + sizeof "drivers/"];
     struct stat info;
     base_status status = BASE_OK;
+    driver->leader = NULL;
     (void)snprintf(driver->vendor, sizeof driver->vendor, "%s", vendor);
     if (file != NULL) {
         status = base_path_absolute(file, driver->path, sizeof driver->path, reterr);
@@ -114,7 +115,7 @@ static base_status run_with(const rent_driver *driver, call *made, const int fds
                             base_error *reterr)
 {
     const char *const argv[] = {driver->path, made->verb, made->id, NULL};
-    const base_child_group group = {.stop_fd = -1};
+    const base_child_group group = {.stop_fd = -1, .leader = driver->leader};
     const base_child child = {.program = driver->path,
                               .argv = argv,
                               .stdin_fd = fds[0],
@@ -214,6 +215,7 @@ rent_outcome rent_driver_create(const rent_driver *driver, const rent_order *ord
     if (status == BASE_OK) {
         status = rent_instance_read(create.answer, true, made, reterr);
         (void)snprintf(made->name, sizeof made->name, "%s", order->name);
+        made->state = RENT_STARTING; /* describe says where it is reached, and at what price */
     }
     json_decref(create.input);
     json_decref(create.answer);

@@ -21,6 +21,7 @@ enum {
 typedef struct rent_driver {
     char path[BASE_PATH_BYTES];
     char vendor[BUDGET_NAME_BYTES];
+    volatile pid_t *leader; /* where the process of a call stands while it lives; NULL: nowhere */
 } rent_driver;
 
 /* What is to be created; empty texts and a 0 leave it to the driver. */

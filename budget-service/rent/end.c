@@ -14,12 +14,11 @@
 enum {
     PAUSE_MS_FIRST = 1000,
     PAUSE_MS_MAX = 15 * 1000,
-    LINE_BYTES = 1024,
 };
 
 void rent_say(const rent_reporter *reporter, const char *format, ...)
 {
-    char line[LINE_BYTES];
+    char line[RENT_LINE_BYTES];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
@@ -46,6 +45,8 @@ bool rent_hold(rent_held *held, const rent_instance *instance)
     if (known == NULL) {
         held->gone_at_s[held->count] = 0;
         held->items[held->count++] = *instance;
+    } else if (instance->shown) {
+        rent_instance_show(known, instance);
     } else if (known->name[0] == '\0') {
         memcpy(known->name, instance->name, sizeof known->name);
     }
@@ -58,6 +59,8 @@ typedef struct end_work {
     rent_held *held;
     rent_list list; /* the vendor's last */
     int64_t listed_at_s;
+    bool says_late;
+    bool told[BUDGET_INSTANCES_MAX]; /* the vendor has taken the order to delete it */
     char trouble[BASE_ERROR_MESSAGE_BYTES];
 } end_work;
 
@@ -66,6 +69,27 @@ static void say_trouble(end_work *work, const base_error *error)
     if (strcmp(work->trouble, error->message) != 0) {
         (void)snprintf(work->trouble, sizeof work->trouble, "%s", error->message);
         rent_say(work->ending->reporter, "%s; trying again", error->message);
+    }
+}
+
+static bool exists(const rent_instance *instance)
+{
+    return instance->state != RENT_TERMINATED && instance->state != RENT_NOT_FOUND;
+}
+
+/* So that its bill is found. */
+static void attach(const end_work *work, const char *id)
+{
+    const rent_ending *ending = work->ending;
+    base_error error = {0};
+    if (ending->client == NULL) {
+        return;
+    }
+    if (budget_attach(ending->client, ending->label, id, NULL, &error) != BUDGET_GRANTED) {
+        rent_say(ending->reporter,
+                 "%s was found at %s, and could not be attached: %s; so that its bill is found: "
+                 "budget-service attach %s --instance-id %s",
+                 id, ending->driver->vendor, error.message, ending->label, id);
     }
 }
 
@@ -82,28 +106,30 @@ static bool look(end_work *work)
         return false;
     }
     for (size_t i = 0; i < work->list.count; i++) {
-        const rent_instance *listed = &work->list.items[i];
+        rent_instance *listed = &work->list.items[i];
+        listed->shown = exists(listed);
         const bool known = find(work->held, listed->id) != NULL;
         const bool ours = strstr(listed->name, ending->jti) != NULL;
         if ((ours || known) && !rent_hold(work->held, listed)) {
             rent_say(ending->reporter, "more than %d instances carry %s: end %s by hand",
                      BUDGET_INSTANCES_MAX, ending->jti, listed->id);
         }
-        if (ours && !known &&
-            budget_attach(ending->client, ending->label, listed->id, NULL, &error) !=
-                BUDGET_GRANTED) {
-            rent_say(ending->reporter, "%s was found at the vendor, and could not be attached: %s",
-                     listed->id, error.message);
+        if (ours && !known) {
+            attach(work, listed->id);
         }
     }
     return true;
 }
 
+static bool may_come(const end_work *work)
+{
+    return base_now_ns() < work->ending->late_ns;
+}
+
 static bool is_listed(const end_work *work, const char *id)
 {
     for (size_t i = 0; i < work->list.count; i++) {
-        const rent_state state = work->list.items[i].state;
-        if (strcmp(work->list.items[i].id, id) == 0 && state != RENT_TERMINATED) {
+        if (strcmp(work->list.items[i].id, id) == 0 && exists(&work->list.items[i])) {
             return true;
         }
     }
@@ -121,15 +147,18 @@ static bool end_one(end_work *work, int index)
     base_status status = BASE_OK;
     if (!is_listed(work, held->id)) {
         status = rent_driver_describe(ending->driver, held->id, &now, &error);
-        if (status == BASE_OK && (now.state == RENT_TERMINATED || now.state == RENT_NOT_FOUND)) {
+        if (status == BASE_OK && now.state == RENT_NOT_FOUND && !held->shown && may_come(work)) {
+            return false; /* not yet, perhaps */
+        }
+        if (status == BASE_OK && !exists(&now)) {
             held->state = now.state;
             work->held->gone_at_s[index] = budget_time_now();
             rent_say(ending->reporter, "%s is gone: the vendor says %s", held->id,
                      rent_state_name(now.state));
             return true;
         }
-        if (status == BASE_OK && held->name[0] == '\0') {
-            memcpy(held->name, now.name, sizeof held->name);
+        if (status == BASE_OK) {
+            rent_instance_show(held, &now);
         }
     }
     if (status == BASE_OK && strstr(held->name, ending->jti) == NULL) {
@@ -143,6 +172,10 @@ static bool end_one(end_work *work, int index)
     }
     if (status != BASE_OK) {
         say_trouble(work, &error);
+    } else if (!work->told[index]) {
+        work->told[index] = true;
+        rent_say(ending->reporter, "%s has the order to delete %s; waiting until it is gone",
+                 ending->driver->vendor, held->id);
     }
     return false;
 }
@@ -171,7 +204,7 @@ static bool end_all(end_work *work)
 /* An order of which nobody knows what became of it may still show. */
 static bool none_comes(const end_work *work)
 {
-    return work->held->count >= work->ending->ordered || base_now_ns() >= work->ending->late_ns;
+    return work->held->count >= work->ending->ordered || !may_come(work);
 }
 
 /* ---- the evidence ---- */
@@ -196,7 +229,7 @@ static json_t *listed_json(const rent_list *list)
     json_t *listed = json_array();
     for (size_t i = 0; i < list->count; i++) {
         const rent_instance *instance = &list->items[i];
-        if (instance->state == RENT_TERMINATED) {
+        if (!exists(instance)) {
             continue; /* some vendors list for a while what is gone */
         }
         json_t *item = json_pack("{s:s}", "instance_id", instance->id);
@@ -226,9 +259,14 @@ static char *evidence_text(const end_work *work)
 static void say_unproven(const end_work *work, const char *why, bool refused)
 {
     const rent_ending *ending = work->ending;
-    const char *file = ending->evidence_path != NULL ? ending->evidence_path : "FILE";
+    const char *file = ending->evidence_path != NULL ? ending->evidence_path : "DIR/evidence.json";
     rent_say(ending->reporter, "no instance of %s is left at %s, but that is not proven: %s",
              ending->label, ending->driver->vendor, why);
+    if (ending->evidence_path == NULL) {
+        rent_say(ending->reporter,
+                 "to keep the evidence: budget-service end %s --out DIR, where DIR is there",
+                 ending->label);
+    }
     if (refused) {
         rent_say(ending->reporter,
                  "an admin may vouch for it: budget-service terminated %s --evidence %s --attested "
@@ -245,6 +283,10 @@ static rent_end_outcome send_evidence(const end_work *work, const char *text)
 {
     const rent_ending *ending = work->ending;
     base_error error = {0};
+    if (ending->client == NULL) {
+        say_unproven(work, "the service could not be asked", false);
+        return RENT_END_UNPROVEN;
+    }
     if (work->held->count < ending->instances_max) {
         (void)base_fail(&error, BASE_ERR_STATE,
                         "%d of the %" PRId64 " instances that its token allows were made",
@@ -280,15 +322,32 @@ static rent_end_outcome prove(const end_work *work)
     return outcome;
 }
 
+/* One pass. True: nothing is left, and nothing may come. */
+static bool is_over(end_work *work)
+{
+    const bool gone = end_all(work);
+    if (!work->says_late && may_come(work) && work->trouble[0] == '\0' &&
+        work->held->count < work->ending->ordered) {
+        work->says_late = true;
+        rent_say(work->ending->reporter,
+                 "%d of the %" PRId64
+                 " instances that may have been ordered are known: looking for others for %" PRId64
+                 " s",
+                 work->held->count, work->ending->ordered,
+                 (work->ending->late_ns - base_now_ns()) / BASE_NS_PER_S + 1);
+    }
+    return gone && none_comes(work);
+}
+
 rent_end_outcome rent_end(const rent_ending *ending, rent_held *held)
 {
     end_work work = {.ending = ending, .held = held};
     rent_end_outcome outcome = RENT_END_OPEN;
     int pause_ms = PAUSE_MS_FIRST;
-    bool gone = end_all(&work) && none_comes(&work);
+    bool gone = is_over(&work);
     while (!gone && ending->reporter->pause(ending->reporter->user, pause_ms)) {
         pause_ms = pause_ms * 2 < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
-        gone = end_all(&work) && none_comes(&work);
+        gone = is_over(&work);
     }
     if (gone) {
         outcome = prove(&work);

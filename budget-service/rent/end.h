@@ -8,7 +8,10 @@
 #include "budget/client.h"
 #include "driver.h"
 
-enum { RENT_LATE_S = 120 }; /* an instance may show so long after its order */
+enum {
+    RENT_LATE_S = 120, /* an instance may show so long after its order */
+    RENT_LINE_BYTES = 1024,
+};
 
 /* The instances of one label that are known. */
 typedef struct rent_held {
@@ -17,7 +20,7 @@ typedef struct rent_held {
     int count;
 } rent_held;
 
-/* Adds an instance that is not known, or fills in its name. False: there is no room. */
+/* Adds an instance that is not known, or what is said of a known one. False: there is no room. */
 bool rent_hold(rent_held *held, const rent_instance *instance);
 
 /* How a caller hears of it, and waits: pause returns false when the caller gives up. */
@@ -31,12 +34,12 @@ void rent_say(const rent_reporter *reporter, const char *format, ...) BASE_PRINT
 
 typedef struct rent_ending {
     const rent_driver *driver;
-    budget_client *client;
+    budget_client *client; /* NULL: the service cannot be asked, so nothing is attached or proven */
     const char *label;
     const char *jti;
     int64_t instances_max;     /* that the token allows */
     int64_t ordered;           /* that may have been created: */
-    int64_t late_ns;           /* until then one that is not listed yet may come */
+    int64_t late_ns;           /* until then one that the vendor has not shown yet may come */
     const char *evidence_path; /* where it is kept; NULL: nowhere */
     const rent_reporter *reporter;
 } rent_ending;

@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -14,9 +17,13 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "budget/time.h"
+#include "command.h"
 #include "directory.h"
 
-enum { TRIES_S = 24 * 3600 };
+enum { TRIES_S = 24 * 3600, LOOK_MS = 2000 };
+
+/* What is written to the pipe: a deadline, or this. */
+static const int64_t all_ended;
 
 static void say(void *user, const char *line)
 {
@@ -56,44 +63,68 @@ static void end_everything(const rent_guarded *guarded)
     char evidence[BASE_PATH_BYTES];
     int64_t until_ns = base_deadline_after_ns(TRIES_S * BASE_NS_PER_S);
     const rent_reporter reporter = {.say = say, .pause = pause_for, .user = &until_ns};
-    rent_say(&reporter, "the rent of %s has ended before its instances: ending them",
+    rent_say(&reporter,
+             "the rent of %s has ended before its instances, or stands still: ending them",
              guarded->claims->label);
-    if (rent_directory_read(guarded->directory, guarded->claims->jti, &held, &error) != BASE_OK ||
-        base_path_join(guarded->directory, RENT_FILE_EVIDENCE, evidence, &error) != BASE_OK ||
-        budget_client_open(guarded->client, &client, &error) != BASE_OK) {
+    if (rent_directory_read(guarded->directory, guarded->claims->jti, &held, &error) != BASE_OK) {
+        rent_say(&reporter, "%s", error.message); /* the vendor's list has those with the jti */
+    }
+    if (budget_client_open(guarded->client, &client, &error) != BASE_OK) {
         rent_say(&reporter, "%s", error.message);
     }
-    if (client != NULL) {
-        const rent_ending ending = {.driver = guarded->driver,
-                                    .client = client,
-                                    .label = guarded->claims->label,
-                                    .jti = guarded->claims->jti,
-                                    .instances_max = guarded->claims->instances,
-                                    .ordered = guarded->claims->instances,
-                                    .late_ns = base_deadline_after_ns(RENT_LATE_S * BASE_NS_PER_S),
-                                    .evidence_path = evidence,
-                                    .reporter = &reporter};
-        if (rent_end(&ending, &held) == RENT_END_PROVEN) {
-            rent_say(&reporter, "ended, and proven");
-        }
+    const bool kept =
+        base_path_join(guarded->directory, RENT_FILE_EVIDENCE, evidence, NULL) == BASE_OK;
+    const rent_ending ending = {.driver = guarded->driver,
+                                .client = client,
+                                .label = guarded->claims->label,
+                                .jti = guarded->claims->jti,
+                                .instances_max = guarded->claims->instances,
+                                .ordered = guarded->claims->instances,
+                                .late_ns = base_deadline_after_ns(RENT_LATE_S * BASE_NS_PER_S),
+                                .evidence_path = kept ? evidence : NULL,
+                                .reporter = &reporter};
+    if (rent_end(&ending, &held) == RENT_END_PROVEN) {
+        rent_say(&reporter, "ended, and proven");
     }
     budget_client_close(client);
 }
 
+/* Waits for what the rent writes. True: it is time to end everything. */
+static bool is_left_alone(int fd, volatile const pid_t *leader)
+{
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    int64_t deadline_s = 0; /* not armed */
+    for (;;) {
+        const int ready = poll(&watched, 1, LOOK_MS);
+        int64_t word = 0;
+        const ssize_t got = ready > 0 ? read(fd, &word, sizeof word) : -1;
+        if (got == 0) {
+            if (*leader > 0) {
+                (void)kill(-*leader, SIGKILL); /* nobody looks at its time any more */
+            }
+            return deadline_s != 0;
+        }
+        if (got == (ssize_t)sizeof word && word == all_ended) {
+            return false;
+        }
+        deadline_s = got == (ssize_t)sizeof word ? word : deadline_s;
+        if (deadline_s != 0 && rent_clock_s() >= deadline_s) {
+            return true;
+        }
+    }
+}
+
 _Noreturn static void guard(int fd, const rent_guarded *guarded)
 {
-    char word = 0;
-    ssize_t got = -1;
     (void)setsid();
     (void)signal(SIGINT, SIG_IGN);
     (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
     (void)prctl(PR_SET_NAME, "rent-guardian");
     open_log(guarded->directory);
-    do {
-        got = read(fd, &word, 1);
-    } while (got < 0 && errno == EINTR);
-    if (got == 0) {
+    (void)close_range(STDERR_FILENO + 1, (unsigned)fd - 1, 0); /* the caller's */
+    (void)close_range((unsigned)fd + 1, UINT_MAX, 0);
+    if (is_left_alone(fd, guarded->driver->leader)) {
         end_everything(guarded);
     }
     _exit(0);
@@ -103,6 +134,12 @@ base_status rent_guardian_start(const rent_guarded *guarded, rent_guardian *guar
                                 base_error *reterr)
 {
     int fds[2];
+    void *shared =
+        mmap(NULL, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        return base_fail_errno(reterr, errno, "no memory for the guardian");
+    }
+    guarded->driver->leader = shared;
     if (pipe2(fds, O_CLOEXEC) != 0) {
         return base_fail_errno(reterr, errno, "no pipe for the guardian");
     }
@@ -121,11 +158,20 @@ base_status rent_guardian_start(const rent_guarded *guarded, rent_guardian *guar
     return BASE_OK;
 }
 
+static void tell(const rent_guardian *guardian, int64_t word)
+{
+    while (write(guardian->fd, &word, sizeof word) < 0 && errno == EINTR) {
+    }
+}
+
+void rent_guardian_arm(const rent_guardian *guardian, int64_t deadline_s)
+{
+    tell(guardian, deadline_s);
+}
+
 void rent_guardian_dismiss(rent_guardian *guardian)
 {
-    const char word = 'e';
-    while (write(guardian->fd, &word, 1) < 0 && errno == EINTR) {
-    }
+    tell(guardian, all_ended);
     (void)close(guardian->fd);
     while (waitpid(guardian->pid, NULL, 0) < 0 && errno == EINTR) {
     }

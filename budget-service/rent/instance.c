@@ -20,6 +20,14 @@ const char *rent_state_name(rent_state state)
     return state_names[state];
 }
 
+void rent_instance_show(rent_instance *instance, const rent_instance *said)
+{
+    if (said->name[0] != '\0' && (!instance->shown || instance->name[0] == '\0')) {
+        memcpy(instance->name, said->name, sizeof instance->name);
+    }
+    instance->shown = true;
+}
+
 static base_status bad(base_error *reterr, const char *key, const char *what)
 {
     return base_fail(reterr, BASE_ERR_INVALID, "%s %s", key, what);

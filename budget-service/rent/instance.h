@@ -3,6 +3,7 @@
 #define RENT_INSTANCE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,12 +32,18 @@ typedef struct rent_instance {
     int port;
     char user[RENT_USER_BYTES];
     int64_t price_usd_micro; /* per hour; negative: not known */
+    bool
+        shown; /* the vendor has said of it that it exists: before, it may not know it yet, or call it otherwise */
 } rent_instance;
 
 typedef struct rent_list {
     rent_instance *items; /* (count), malloc'ed */
     size_t count;
 } rent_list;
+
+/* Takes what the vendor says of one that exists. The name that it says first is the one that counts, so that one
+ * which is renamed is still known; before that, create's word does. */
+void rent_instance_show(rent_instance *instance, const rent_instance *said);
 
 /* "running", "not-found", …; never NULL. */
 const char *rent_state_name(rent_state state);

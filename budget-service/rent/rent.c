@@ -22,8 +22,8 @@ enum {
     START_LOOK_MS = 3000,
     MARGIN_S_MAX = 60, /* before the deadline COMMAND is ended, so that the instances are, too */
     MARGIN_PART = 10,
+    CLOCK_SLACK_S = 5,
     CENT = 10000, /* micro-dollars */
-    SAY_BYTES = 1024,
 };
 
 /* What a rent holds while it goes on. */
@@ -37,12 +37,14 @@ typedef struct rent_session {
     int64_t deadline_s; /* COMMAND's, by rent_clock_s */
     int64_t began_s;    /* when the first one was ordered */
     int64_t ordered;    /* that may have been created */
-    bool ending;        /* a signal now means: do not wait */
+    int64_t late_s; /* by rent_clock_s: until then the vendor may not know what it has created */
+    int signal;     /* that came before COMMAND */
+    bool ending;    /* a signal now means: do not wait */
 } rent_session;
 
 static void say(void *user, const char *line)
 {
-    char shown[SAY_BYTES];
+    char shown[RENT_LINE_BYTES];
     (void)user;
     (void)snprintf(shown, sizeof shown, "%s", line);
     base_text_escape(shown, sizeof shown);
@@ -66,6 +68,14 @@ static bool pause_for(void *user, int milliseconds)
     return false;
 }
 
+/* Whether to stop before COMMAND. */
+static bool is_interrupted(rent_session *rent, int milliseconds)
+{
+    const int number = rent_signals_wait(milliseconds);
+    rent->signal = number != 0 ? number : rent->signal;
+    return rent->signal != 0;
+}
+
 /* ---- before anything is created ---- */
 
 static void fill_order(const rent_session *rent, int number, rent_order *order)
@@ -78,17 +88,22 @@ static void fill_order(const rent_session *rent, int number, rent_order *order)
     (void)snprintf(order->ssh_public_key, sizeof order->ssh_public_key, "%s", plan->ssh_public_key);
 }
 
+static void say_nothing_was_created(const rent_session *rent, const char *why)
+{
+    rent_say(&rent->reporter, "%s; nothing was created, and the token is as good as before", why);
+}
+
 /* The vendor answers, has nothing of this token, and would create what it allows. */
-static bool vendor_is_ready(rent_session *rent)
+static bool vendor_is_ready(rent_session *rent, base_error *error)
 {
     rent_list list = {0};
     rent_order order;
-    base_error error = {0};
-    bool ready = rent_driver_list(rent->plan->driver, &list, &error) == BASE_OK;
+    bool ready = rent_driver_list(rent->plan->driver, &list, error) == BASE_OK;
     for (size_t i = 0; ready && i < list.count; i++) {
         if (strstr(list.items[i].name, rent->plan->claims->jti) != NULL) {
-            (void)base_fail(&error, BASE_ERR_STATE,
-                            "%s has an instance of this token already: %s; budget-service end %s",
+            (void)base_fail(error, BASE_ERR_STATE,
+                            "%s has an instance of this token already: %s; if no other rent of it "
+                            "goes on: budget-service end %s",
                             rent->plan->driver->vendor, list.items[i].id,
                             rent->plan->claims->label);
             ready = false;
@@ -97,14 +112,45 @@ static bool vendor_is_ready(rent_session *rent)
     rent_list_free(&list);
     rent->until_s = budget_time_now() + rent->plan->claims->max_seconds;
     fill_order(rent, 1, &order);
-    if (ready && rent_driver_check(rent->plan->driver, &order, &error) != RENT_MADE) {
-        ready = false;
+    return ready && rent_driver_check(rent->plan->driver, &order, error) == RENT_MADE;
+}
+
+/* The service answers, and takes this client's key: without it nothing can be attached and proven. */
+static budget_verdict service_is_ready(rent_session *rent, base_error *error)
+{
+    static budget_chain chain; /* large */
+    const budget_claims *claims = rent->plan->claims;
+    const int64_t behind_s = claims->issued_at - budget_time_now();
+    if (behind_s > CLOCK_SLACK_S) {
+        (void)base_fail(error, BASE_ERR_STATE,
+                        "this computer's clock is %" PRId64
+                        " s behind the service's: set it, else the "
+                        "end could not be proven",
+                        behind_s);
+        return BUDGET_FAILED;
     }
-    if (!ready) {
-        rent_say(&rent->reporter, "%s; nothing was created, and the token is as good as before",
-                 error.message);
+    if (budget_client_open(rent->plan->client, &rent->client, error) != BASE_OK) {
+        return BUDGET_FAILED;
     }
-    return ready;
+    return budget_remaining(rent->client, claims->account, &chain, error);
+}
+
+/* The granted time begins with the permit, or before it: then less is left. */
+static void say_clock(const rent_session *rent, int64_t behind_s)
+{
+    if (behind_s > CLOCK_SLACK_S) {
+        rent_say(&rent->reporter,
+                 "this computer's clock is %" PRId64
+                 " s behind the service's: set it, else the end is "
+                 "not proven before so much time has passed",
+                 behind_s);
+    } else if (behind_s < -CLOCK_SLACK_S) {
+        rent_say(&rent->reporter,
+                 "%" PRId64
+                 " s of the granted time are over: it began before, or this computer's clock "
+                 "is ahead of the service's",
+                 -behind_s);
+    }
 }
 
 /* The creation permit. Returns an exit code. */
@@ -117,8 +163,13 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
     const budget_verdict verdict =
         budget_redeem_create(&options, plan->token, &rent->until_s, &why);
     if (verdict != BUDGET_GRANTED) {
-        rent_say(&rent->reporter, "the creation permit (%s): %s", budget_verdict_name(verdict),
-                 why.message);
+        rent_say(&rent->reporter, "the creation permit (%s): %s; nothing was created",
+                 budget_verdict_name(verdict), why.message);
+        if (verdict == BUDGET_UNKNOWN) {
+            rent_say(&rent->reporter,
+                     "if it was given, it is used: budget-service end %s says what is to do",
+                     plan->claims->label);
+        }
         return budget_verdict_exit(verdict);
     }
     const int64_t left_s = rent->until_s - budget_time_now();
@@ -128,6 +179,8 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
     const int64_t time_s = (left_s < granted_s ? left_s : granted_s) - margin_s;
     rent->deadline_s = rent_clock_s() + (time_s > 0 ? time_s : 0);
     rent->result->created = true;
+    rent_guardian_arm(&rent->guardian, rent->deadline_s + 2 * margin_s);
+    say_clock(rent, left_s - granted_s);
     return BASE_EXIT_DONE;
 }
 
@@ -176,9 +229,14 @@ static bool create_all(rent_session *rent)
     bool good = true;
     rent->began_s = budget_time_now();
     for (int i = 1; good && i <= (int)rent->plan->claims->instances; i++) {
-        good = create_one(rent, i) && rent_signals_wait(0) == 0;
+        if (rent_clock_s() >= rent->deadline_s) {
+            rent_say(&rent->reporter, "no time is left for instance %d", i);
+            return false;
+        }
+        good = !is_interrupted(rent, 0) && create_one(rent, i);
     }
-    return good;
+    rent->late_s = rent_clock_s() + RENT_LATE_S;
+    return good && !is_interrupted(rent, 0);
 }
 
 /* A price above the granted one, which some vendors say only now. */
@@ -195,6 +253,13 @@ static bool price_is_right(const rent_session *rent, const rent_instance *instan
     return false;
 }
 
+static void drop(rent_held *held, rent_instance *instance)
+{
+    held->count--;
+    memmove(instance, instance + 1,
+            (size_t)(held->items + held->count - instance) * sizeof *instance);
+}
+
 /* One look at an instance that does not run yet. False: there is no use in waiting. */
 static bool look_at(const rent_session *rent, rent_instance *instance)
 {
@@ -204,10 +269,20 @@ static bool look_at(const rent_session *rent, rent_instance *instance)
         rent_say(&rent->reporter, "%s", error.message);
         return true;
     }
-    if (now.name[0] == '\0') {
-        memcpy(now.name, instance->name, sizeof now.name);
+    if (now.state == RENT_NOT_FOUND && !instance->shown && rent_clock_s() < rent->late_s) {
+        return true; /* not yet */
     }
+    rent_instance_show(instance, &now);
+    memcpy(now.name, instance->name, sizeof now.name);
+    now.shown = now.state != RENT_NOT_FOUND;
     *instance = now;
+    if (strstr(now.name, rent->plan->claims->jti) == NULL) {
+        rent_say(&rent->reporter,
+                 "the driver says that it has created %s, which is named '%s': somebody else's",
+                 now.id, now.name);
+        drop(&rent->result->held, instance);
+        return false;
+    }
     if (now.state == RENT_TERMINATED || now.state == RENT_NOT_FOUND || now.state == RENT_STOPPED) {
         rent_say(&rent->reporter, "%s does not start: the vendor says %s", now.id,
                  rent_state_name(now.state));
@@ -229,14 +304,14 @@ static bool wait_until_they_run(rent_session *rent)
             running += held->items[i].state == RENT_RUNNING;
         }
         if (running == held->count) {
-            return keep(rent);
+            return keep(rent) && !is_interrupted(rent, 0);
         }
         if (rent_clock_s() > limit_s || rent_clock_s() > rent->deadline_s) {
             rent_say(&rent->reporter, "%d of %d instances run after %" PRId64 " s: too late",
                      running, held->count, budget_time_now() - rent->began_s);
             return false;
         }
-        if (rent_signals_wait(START_LOOK_MS) != 0) {
+        if (is_interrupted(rent, START_LOOK_MS)) {
             return false;
         }
     }
@@ -341,8 +416,13 @@ static int run_guarded(rent_session *rent, const proto_keypair *job_key)
 {
     base_error error = {0};
     int exit_code = BASE_EXIT_ERROR;
-    if (budget_client_open(rent->plan->client, &rent->client, &error) != BASE_OK) {
-        rent_say(&rent->reporter, "%s", error.message);
+    const budget_verdict verdict = service_is_ready(rent, &error);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = budget_verdict_exit(verdict);
+        say_nothing_was_created(rent, error.message);
+    } else if (is_interrupted(rent, 0)) {
+        exit_code = BASE_EXIT_SIGNAL_BASE + rent->signal;
+        say_nothing_was_created(rent, "interrupted");
     } else {
         exit_code = take_permit(rent, job_key);
     }
@@ -351,11 +431,14 @@ static int run_guarded(rent_session *rent, const proto_keypair *job_key)
     } else {
         if (create_all(rent) && wait_until_they_run(rent)) {
             run_command(rent);
+        } else if (rent->signal != 0) {
+            rent_say(&rent->reporter, "interrupted: ending what was created");
         }
         end_all(rent);
         exit_code = rent->result->outcome != RENT_END_PROVEN ? BASE_EXIT_NEEDS_ATTENTION
-                    : rent->result->command_exit < 0         ? BASE_EXIT_ERROR
-                                                             : rent->result->command_exit;
+                    : rent->result->command_exit >= 0        ? rent->result->command_exit
+                    : rent->signal != 0                      ? BASE_EXIT_SIGNAL_BASE + rent->signal
+                                                             : BASE_EXIT_ERROR;
     }
     budget_client_close(rent->client);
     return exit_code;
@@ -374,7 +457,8 @@ int rent_run(const rent_plan *plan, rent_result *result)
     *result = (rent_result){.command_exit = -1};
     rent.reporter = (rent_reporter){.say = say, .pause = pause_for, .user = &rent};
     rent_signals_block();
-    if (!vendor_is_ready(&rent)) {
+    if (!vendor_is_ready(&rent, &error)) {
+        say_nothing_was_created(&rent, error.message);
         return BASE_EXIT_REFUSED;
     }
     base_status status = rent_directory_make(plan->directory, plan->token, &job_key, &error);

@@ -10,7 +10,7 @@
 typedef struct rent_plan {
     const char *token;
     const budget_claims *claims; /* of the token */
-    const rent_driver *driver;
+    rent_driver *driver;
     const budget_client_options *client;
     const char *directory; /* absolute; missing or empty */
     const char *image;     /* these may be empty */

@@ -35,6 +35,7 @@ cat >driver <<'SH'
 set -eu
 cd "$VENDOR"
 echo "$*" >>calls
+hidden() { [ "$(cat late 2>/dev/null || echo 0)" -gt 0 ]; }
 show() { # ID
     status=running
     [ ! -e starting ] || status=starting
@@ -44,6 +45,7 @@ show() { # ID
 case $1 in
 check)
     cat >order
+    while [ -e slow ]; do sleep 0.05; done
     [ ! -e full ] || { echo "no capacity: take another type" >&2; exit 3; }
     ;;
 create)
@@ -52,15 +54,20 @@ create)
     id=i-$(($(cat count 2>/dev/null || echo 0) + 1))
     echo "${id#i-}" >count
     printf '%s' "$order" | sed 's/.*"name":"\([^"]*\)".*/\1/' | tr -d '\n' >"instances/$id"
+    if [ -e hangs ]; then
+        echo $$ >creating
+        while :; do sleep 0.05; done
+    fi
     [ ! -e lost ] || { echo "the connection was closed" >&2; exit 1; }
-    printf '{"instance_id":"%s"}\n' "$id"
+    if [ -e wrong-id ]; then id=i-700; fi
+    if [ -e at-once ]; then show "$id"; else printf '{"instance_id":"%s"}\n' "$id"; fi
     ;;
 list)
     [ ! -e down ] || { echo "the vendor does not answer" >&2; exit 1; }
     separator=
     printf '{"instances":['
     for file in instances/*; do
-        [ -e "$file" ] || continue
+        [ -e "$file" ] && ! hidden || continue
         printf %s "$separator"
         show "${file#instances/}"
         separator=,
@@ -69,7 +76,10 @@ list)
     ;;
 describe)
     [ ! -e down ] || { echo "the vendor does not answer" >&2; exit 1; }
-    if [ -e "instances/$2" ]; then show "$2"; else printf '{"instance_id":"%s","name":"","status":"not-found"}' "$2"; fi
+    if hidden; then
+        echo $(($(cat late) - 1)) >late
+        printf '{"instance_id":"%s","status":"not-found"}' "$2"
+    elif [ -e "instances/$2" ]; then show "$2"; else printf '{"instance_id":"%s","name":"","status":"not-found"}' "$2"; fi
     ;;
 delete)
     [ ! -e stuck ] || { echo "try later" >&2; exit 1; }
@@ -78,6 +88,23 @@ delete)
 esac
 SH
 chmod +x driver
+# in_background LABEL COMMAND...: a rent of which pid is the process; SIGINT is not ignored.
+in_background() {
+    local label=$1
+    shift
+    rm -f began
+    env --default-signal=INT budget-service rent "$label.token" --driver ./driver --timeout 20 --out "$label.rent" -- "$@" \
+        >out 2>err &
+    pid=$!
+}
+# ended CODE: the one in the background ends so.
+ended() {
+    local got=0
+    wait "$pid" || got=$?
+    [ "$got" -eq "$1" ] || fail "exit $got, not $1"
+}
+guardian_of() { pgrep -x -P "$1" rent-guardian; }
+is_gone() { ! kill -0 "$1"; }
 none_left() { [ -z "$(ls "$VENDOR/instances")" ]; }
 state_of() { budget-service list --json | jq -r ".entries[] | select(.label == \"$1\") | .state"; }
 is_state() { [ "$(state_of "$1")" = "$2" ]; }
@@ -212,7 +239,7 @@ none_left || fail "an instance is left"
 
 echo "== kill -9: another process ends them"
 authorize killed
-rm began
+rm -f began
 budget-service rent killed.token --driver ./driver --out killed.rent -- sh -c 'touch began; exec sleep 5' >out 2>err &
 pid=$!
 wait_for "the command" [ -e began ]
@@ -221,9 +248,127 @@ wait_for "the end" none_left
 wait_for "the proof" is_state killed terminated-unbilled
 wait_for "the log" grep -q "ended, and proven" killed.rent/end.log
 
+echo "== kill -9, and instances.json is none"
+authorize spoiled
+in_background spoiled sh -c 'echo x >$RINGFENCE_RENT_DIR/instances.json; touch began; exec sleep 5'
+wait_for "the command" [ -e began ]
+kill -9 "$pid"
+ended 137
+wait_for "the end" none_left
+wait_for "the proof" is_state spoiled terminated-unbilled
+
+echo "== kill -9 before the permit: there is nothing to end"
+authorize early
+kill -STOP "$service"
+in_background early true
+wait_for "the guardian" [ -e early.rent/end.log ]
+guardian=$(guardian_of "$pid")
+kill -9 "$pid"
+ended 137
+wait_for "the guardian's end" is_gone "$guardian"
+kill -CONT "$service"
+[ ! -s early.rent/end.log ] || fail "the log: $(cat early.rent/end.log)"
+is_state early reserved || fail "early is $(state_of early)"
+
+echo "== kill -9 while the driver creates: it is ended, too"
+authorize creating
+touch vendor/hangs
+in_background creating true
+wait_for "the order" [ -e vendor/creating ]
+kill -9 "$pid"
+ended 137
+wait_for "the driver's end" is_gone "$(cat vendor/creating)"
+wait_for "the end" none_left
+wait_for "the proof" is_state creating terminated-unbilled
+rm vendor/hangs vendor/creating
+
+echo "== a rent that stands still"
+hours=0.001 authorize stopped
+in_background stopped sh -c 'touch began; exec sleep 1000'
+wait_for "the command" [ -e began ]
+kill -STOP "$pid"
+wait_for "the end" none_left
+wait_for "the proof" is_state stopped terminated-unbilled
+kill -CONT "$pid"
+ended 143
+err_has "all of stopped is ended, and proven"
+
+echo "== SIGINT that is sent, and SIGHUP that is ignored"
+authorize int
+in_background int sh -c 'touch began; exec sleep 1000'
+wait_for "the command" [ -e began ]
+kill -INT "$pid"
+ended 130
+authorize hup
+rm -f began
+(trap '' HUP && exec budget-service rent hup.token --driver ./driver --out hup.rent -- \
+    sh -c 'touch began; while [ ! -e go ]; do sleep 0.05; done; exit 7') >out 2>err &
+pid=$!
+wait_for "the command" [ -e began ]
+guardian=$(guardian_of "$pid")
+kill -HUP "$pid"
+touch go
+ended 7
+is_gone "$guardian" 2>/dev/null || fail "the guardian is left"
+
+echo "== SIGTERM before anything is created"
+authorize calm
+touch vendor/slow
+rm -f vendor/calls
+in_background calm true
+wait_for "the check" grep -q check vendor/calls
+kill "$pid"
+rm vendor/slow
+ended 143
+err_has "interrupted; nothing was created, and the token is as good as before"
+! grep -q create vendor/calls || fail "created: $(cat vendor/calls)"
+
+echo "== without standard input"
+budget-service rent calm.token --driver ./driver --out calm.rent -- sh -c '[ ! -s $RINGFENCE_RENT_DIR/end.log ]' \
+    >out 2>err <&- || fail "the guardian did not wait: $(cat calm.rent/end.log)"
+authorize piped
+echo word | budget-service rent piped.token --driver ./driver --out piped.rent -- cat >out 2>err
+out_has word
+
+echo "== a key that was revoked"
+budget 0 client add bob --role request
+budget 0 client revoke bob
+authorize revoked
+rm -f vendor/calls
+budget 1 rent revoked.token --driver ./driver --timeout 3 --out revoked.rent --key bob -- true
+err_has "nothing was created, and the token is as good as before"
+! grep -q create vendor/calls || fail "created: $(cat vendor/calls)"
+
+echo "== the vendor shows it late"
+echo 2 >vendor/late
+rent 0 revoked sh -c '[ -n "$(ls $VENDOR/instances)" ]'
+authorize hidden
+echo 3 >vendor/late
+in_background hidden true
+wait_for "the order" grep -q "created i-" err
+kill "$pid"
+ended 143
+none_left || fail "proven, and left"
+rm vendor/late
+
+echo "== what create says is not believed"
+authorize at-once
+echo 0.70 >vendor/price
+touch vendor/at-once
+rent 1 at-once true
+err_has 'costs $0.70/h, and $0.69/h was granted'
+rm vendor/price vendor/at-once
+authorize wrong
+printf other >vendor/instances/i-700
+touch vendor/wrong-id
+rent 8 wrong true
+err_has "says that it has created i-700, which is named 'other': somebody else's" "not proven"
+[ "$(ls vendor/instances)" = i-700 ] || fail "left: $(ls vendor/instances)"
+rm vendor/wrong-id vendor/instances/i-700
+
 echo "== the vendor does not end it: again and again, then in the background"
 authorize stuck
-rm began
+rm -f began
 touch vendor/stuck
 budget-service rent stuck.token --driver ./driver --out stuck.rent -- sh -c 'touch began; exec sleep 1000' >out 2>err &
 pid=$!
