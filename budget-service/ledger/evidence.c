@@ -56,10 +56,12 @@ static base_status time_of(const json_t *object, const char *field,
         return bad(why, field, "is not an RFC 3339 time");
     }
     if (*time_s < expected->after_s) {
-        return bad(why, field, "is before the last redemption, or an end that was refuted");
+        return bad(why, field,
+                   "is before the last redemption, or an end that was refuted: is its "
+                   "computer's clock right?");
     }
     if (*time_s > expected->now_s + EVIDENCE_CLOCK_SLACK_S) {
-        return bad(why, field, "lies in the future");
+        return bad(why, field, "lies in the future: is its computer's clock right?");
     }
     return BASE_OK;
 }

@@ -99,6 +99,7 @@ static bool look(end_work *work)
 {
     const rent_ending *ending = work->ending;
     base_error error = {0};
+    bool found = false;
     rent_list_free(&work->list);
     work->listed_at_s = budget_time_now();
     if (rent_driver_list(ending->driver, &work->list, &error) != BASE_OK) {
@@ -116,7 +117,11 @@ static bool look(end_work *work)
         }
         if (ours && !known) {
             attach(work, listed->id);
+            found = true;
         }
+    }
+    if (found && ending->reporter->found != NULL) {
+        ending->reporter->found(ending->reporter->user);
     }
     return true;
 }
@@ -263,15 +268,15 @@ static void say_unproven(const end_work *work, const char *why, bool refused)
     rent_say(ending->reporter, "no instance of %s is left at %s, but that is not proven: %s",
              ending->label, ending->driver->vendor, why);
     if (ending->evidence_path == NULL) {
-        rent_say(ending->reporter,
-                 "to keep the evidence: budget-service end %s --out DIR, where DIR is there",
+        rent_say(ending->reporter, "the evidence is kept by: budget-service end %s --out DIR",
                  ending->label);
     }
     if (refused) {
         rent_say(ending->reporter,
-                 "an admin may vouch for it: budget-service terminated %s --evidence %s --attested "
-                 "--key admin",
-                 ending->label, file);
+                 "if that can be mended, ask the vendor again: budget-service end %s --out %.*s; "
+                 "else an admin may vouch for it: budget-service terminated %s --evidence %s "
+                 "--attested --key admin",
+                 ending->label, (int)(strrchr(file, '/') - file), file, ending->label, file);
     } else {
         rent_say(ending->reporter,
                  "when the service answers: budget-service terminated %s --evidence %s",

@@ -163,7 +163,7 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
     const budget_verdict verdict =
         budget_redeem_create(&options, plan->token, &rent->until_s, &why);
     if (verdict != BUDGET_GRANTED) {
-        rent_say(&rent->reporter, "the creation permit (%s): %s; nothing was created",
+        rent_say(&rent->reporter, "the creation permit (%s): %s; this rent has created nothing",
                  budget_verdict_name(verdict), why.message);
         if (verdict == BUDGET_UNKNOWN) {
             rent_say(&rent->reporter,
@@ -195,6 +195,11 @@ static bool keep(const rent_session *rent)
         return false;
     }
     return true;
+}
+
+static void keep_found(void *user)
+{
+    (void)keep(user);
 }
 
 /* Creates one, and attaches it before anything else. False: this rent comes to its end. */
@@ -455,7 +460,8 @@ int rent_run(const rent_plan *plan, rent_result *result)
     base_error error = {0};
     int exit_code = BASE_EXIT_ERROR;
     *result = (rent_result){.command_exit = -1};
-    rent.reporter = (rent_reporter){.say = say, .pause = pause_for, .user = &rent};
+    rent.reporter =
+        (rent_reporter){.say = say, .pause = pause_for, .found = keep_found, .user = &rent};
     rent_signals_block();
     if (!vendor_is_ready(&rent, &error)) {
         say_nothing_was_created(&rent, error.message);

@@ -206,6 +206,17 @@ err_has "nobody knows whether it was created: stub, create: the connection was c
 none_left || fail "an instance is left"
 is_state lost terminated-unbilled || fail "lost is $(state_of lost)"
 
+echo "== one that was found in the list, and rent is killed"
+authorize listed
+touch vendor/lost vendor/stuck
+in_background listed true
+wait_for "the list" grep -q "try later; trying again" err
+kill -STOP "$pid"
+rm vendor/instances/* vendor/lost vendor/stuck
+kill -9 "$pid"
+ended 137
+wait_for "the proof" is_state listed terminated-unbilled
+
 echo "== a higher price than was granted"
 authorize dear
 echo 0.70 >vendor/price
