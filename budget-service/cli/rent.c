@@ -218,7 +218,8 @@ static int end_it(const cli_args *args, budget_client *client, wanted_run *wante
         return BASE_EXIT_USAGE;
     }
     if (directory != NULL &&
-        (rent_directory_read(directory, entry->jti, &wanted->held, &error) != BASE_OK ||
+        (base_mkdirs(directory, &error) != BASE_OK ||
+         rent_directory_read(directory, entry->jti, &wanted->held, &error) != BASE_OK ||
          base_path_join(directory, RENT_FILE_EVIDENCE, evidence, &error) != BASE_OK)) {
         return cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
     }

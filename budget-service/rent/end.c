@@ -141,6 +141,18 @@ static bool is_listed(const end_work *work, const char *id)
     return false;
 }
 
+static void say_late(end_work *work)
+{
+    const rent_ending *ending = work->ending;
+    if (!work->says_late) {
+        work->says_late = true;
+        rent_say(ending->reporter,
+                 "%s may not show all yet that was ordered for %s: looking for %" PRId64 " s more",
+                 ending->driver->vendor, ending->label,
+                 (ending->late_ns - base_now_ns()) / BASE_NS_PER_S + 1);
+    }
+}
+
 /* Asks about one instance, and deletes it if it is still there. Of one that the list has, describe would
  * say nothing new. True: it is gone. */
 static bool end_one(end_work *work, int index)
@@ -153,7 +165,8 @@ static bool end_one(end_work *work, int index)
     if (!is_listed(work, held->id)) {
         status = rent_driver_describe(ending->driver, held->id, &now, &error);
         if (status == BASE_OK && now.state == RENT_NOT_FOUND && !held->shown && may_come(work)) {
-            return false; /* not yet, perhaps */
+            say_late(work); /* not yet, perhaps */
+            return false;
         }
         if (status == BASE_OK && !exists(&now)) {
             held->state = now.state;
@@ -267,16 +280,15 @@ static void say_unproven(const end_work *work, const char *why, bool refused)
     const char *file = ending->evidence_path != NULL ? ending->evidence_path : "DIR/evidence.json";
     rent_say(ending->reporter, "no instance of %s is left at %s, but that is not proven: %s",
              ending->label, ending->driver->vendor, why);
-    if (ending->evidence_path == NULL) {
-        rent_say(ending->reporter, "the evidence is kept by: budget-service end %s --out DIR",
-                 ending->label);
-    }
     if (refused) {
         rent_say(ending->reporter,
                  "if that can be mended, ask the vendor again: budget-service end %s --out %.*s; "
                  "else an admin may vouch for it: budget-service terminated %s --evidence %s "
                  "--attested --key admin",
                  ending->label, (int)(strrchr(file, '/') - file), file, ending->label, file);
+    } else if (ending->evidence_path == NULL) {
+        rent_say(ending->reporter, "when the service answers: budget-service end %s",
+                 ending->label);
     } else {
         rent_say(ending->reporter,
                  "when the service answers: budget-service terminated %s --evidence %s",
@@ -331,15 +343,8 @@ static rent_end_outcome prove(const end_work *work)
 static bool is_over(end_work *work)
 {
     const bool gone = end_all(work);
-    if (!work->says_late && may_come(work) && work->trouble[0] == '\0' &&
-        work->held->count < work->ending->ordered) {
-        work->says_late = true;
-        rent_say(work->ending->reporter,
-                 "%d of the %" PRId64
-                 " instances that may have been ordered are known: looking for others for %" PRId64
-                 " s",
-                 work->held->count, work->ending->ordered,
-                 (work->ending->late_ns - base_now_ns()) / BASE_NS_PER_S + 1);
+    if (gone && !none_comes(work)) {
+        say_late(work);
     }
     return gone && none_comes(work);
 }

@@ -169,6 +169,24 @@ static void test_an_order_is_refused_or_unclear(void **state)
     assert_int_equal(rent_driver_create(&driver, &order, &made, &error), RENT_MADE);
     assert_string_equal(made.id, "i-1");
     assert_string_equal(made.name, "rf-00-1");
+    write_driver("echo '{\"instance_id\":\"i-1\",\"name\":\"other\",\"status\":\"running\"}'",
+                 &driver);
+    assert_int_equal(rent_driver_create(&driver, &order, &made, &error), RENT_MADE);
+    assert_int_equal(made.state, RENT_STARTING); /* describe says where it is */
+    assert_false(made.shown);
+}
+
+static void test_the_vendors_first_word_counts(void **state)
+{
+    (void)state;
+    rent_instance known = {.name = "rf-00-1"};
+    rent_instance_show(&known, &(rent_instance){.name = ""}); /* a vendor without names */
+    assert_string_equal(known.name, "rf-00-1");
+    known.shown = false;
+    rent_instance_show(&known, &(rent_instance){.name = "other"});
+    assert_string_equal(known.name, "other");
+    rent_instance_show(&known, &(rent_instance){.name = "renamed"});
+    assert_string_equal(known.name, "other");
 }
 
 static void test_an_answer_about_another_instance(void **state)
@@ -203,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_a_driver_that_fails_says_why),
         cmocka_unit_test(test_an_answer_that_is_none),
         cmocka_unit_test(test_an_order_is_refused_or_unclear),
+        cmocka_unit_test(test_the_vendors_first_word_counts),
         cmocka_unit_test(test_an_answer_about_another_instance),
         cmocka_unit_test(test_finds_no_driver),
     };
