@@ -5,10 +5,12 @@
 #   key_name, key     the variable that has the vendor's key, and the key
 #   url               where the API is
 #   image             the image of an order that names none
-# `code` is the exit code of a failure: 1, or 3 while `create` is certain that nothing was created.
+# `code` is the exit code of a failure: 1, or 3 while it is certain that nothing was created.
 # shellcheck disable=SC2154 # the variables above
-code=1
-[ "${1-}" != create ] || code=3
+case ${1-} in
+check | create) code=3 ;;
+*) code=1 ;;
+esac
 export LC_ALL=C # letters are ASCII's
 
 # fail TEXT: says why, on one line, and ends the driver.
@@ -125,11 +127,11 @@ case $key in
 *[!A-Za-z0-9._~+/=-]*) fail "$key_name is no API key: it has a character that no key has" ;;
 esac
 case ${1-}-$# in
-create-1 | list-1) ;;
+check-1 | create-1 | list-1) ;;
 describe-2 | delete-2)
     case $2 in
     "" | [!A-Za-z0-9]* | *[!A-Za-z0-9._-]*) fail "'$2' is no instance's id" ;;
     esac
     ;;
-*) fail "usage: $0 create | list | describe ID | delete ID" ;;
+*) fail "usage: $0 check | create | list | describe ID | delete ID" ;;
 esac

@@ -115,6 +115,7 @@ bad_calls() {
         drive 1 $call
     done
     drive 3 create x
+    drive 3 check x
     for text in "no order" "" "{}" "[]"; do
         printf '%s' "$text" >order
         drive 3 create

@@ -73,7 +73,10 @@ order '{max_price_usd: "0.50"}' # any: an A5000 is out of stock
 drive 0 create
 body_is POST '.gpu.id == "NVIDIA L4"'
 made=$(requested "POST /v2/pods")
+drive 0 check
+out_is_empty
 order '{instance_type: "A40", gpus: 2, max_price_usd: "0.885555"}'
+drive 3 check
 drive 3 create
 err_has '2 x A40 on the secure cloud costs $0.885556 per hour with its disk, above the $0.885555 that are allowed'
 order '{instance_type: "A5000"}'

@@ -86,7 +86,10 @@ order '{instance_type: "RTX 4090", gpus: 2}'
 drive 0 create
 [ "$(requested "PUT /api/v0/asks/106/")" -eq 1 ] && [ "$(requested "PUT /api/v0/asks/105/")" -eq 1 ] || fail "any, or 2 GPUs"
 made=$(requested "PUT [^ ]*")
+drive 0 check
+out_is_empty
 order '{instance_type: "RTX 4090", max_price_usd: "0.309999"}'
+drive 3 check
 drive 3 create
 err_has 'no offer of 1 x RTX 4090 with 40 GB of disk costs $0.309999 per hour or less'
 order '{instance_type: "RTX 4090", disk_gb: 80, max_price_usd: "0.31"}'
