@@ -1,8 +1,10 @@
 /* The commands rent and end: instances at a vendor, through its driver. Run by the table of commands in
  * options.c. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,6 +41,27 @@ static bool find_driver(const cli_args *args, const char *vendor, rent_driver *d
         return false;
     }
     return true;
+}
+
+/* Where the rent is kept: --out, or a place beside the client's key. */
+static bool find_directory(const cli_args *args, const char *dir, const char *jti,
+                           char directory[BASE_PATH_BYTES])
+{
+    const char *out = args->options[CLI_OUT];
+    char given[BASE_PATH_BYTES];
+    base_error error = {0};
+    base_status status = BASE_OK;
+    if (out == NULL) {
+        status = rent_directory_default(dir, jti, given, &error);
+        out = given;
+    }
+    if (status == BASE_OK) {
+        status = base_path_absolute(out, directory, BASE_PATH_BYTES, &error);
+    }
+    if (status != BASE_OK) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "%s; --out names another place", error.message);
+    }
+    return status == BASE_OK;
 }
 
 /* The first line of --ssh-key; empty where none is named. */
@@ -106,7 +129,6 @@ static int run_rent(const cli_args *args)
     size_t token_bytes = 0;
     rent_driver driver;
     budget_client_options client;
-    base_error error = {0};
     int exit_code = BASE_EXIT_USAGE;
     if (!cli_read_token(args, token, &token_bytes)) {
         return BASE_EXIT_BAD_TOKEN;
@@ -118,9 +140,8 @@ static int run_rent(const cli_args *args)
         !cli_client_options(args, "request", dir, &client, &exit_code)) {
         return exit_code;
     }
-    if (base_path_absolute(args->options[CLI_OUT], directory, sizeof directory, &error) !=
-        BASE_OK) {
-        return cli_error(args, BASE_EXIT_USAGE, "--out %s", error.message);
+    if (!find_directory(args, dir, claims.jti, directory)) {
+        return BASE_EXIT_USAGE;
     }
     const rent_plan plan = {.token = token,
                             .claims = &claims,
@@ -144,6 +165,7 @@ typedef struct wanted_run {
     bool found;
     budget_entry entry; /* without its list of instances */
     rent_held held;     /* which are here */
+    char directory[BASE_PATH_BYTES];
 } wanted_run;
 
 static void take_entry(void *user, const budget_entry *entry)
@@ -206,22 +228,53 @@ static int64_t late_ns(const budget_entry *entry)
     return base_deadline_after_ns((left_s > 0 ? left_s : 0) * BASE_NS_PER_S);
 }
 
+/* The directory of its rent, with what that knows. It is made where there is none. */
+static bool open_directory(const cli_args *args, wanted_run *wanted, char evidence[BASE_PATH_BYTES])
+{
+    char dir[BASE_PATH_BYTES];
+    int exit_code = BASE_EXIT_USAGE;
+    base_error error = {0};
+    if (!cli_dir(args, dir, &exit_code) ||
+        !find_directory(args, dir, wanted->entry.jti, wanted->directory)) {
+        return false;
+    }
+    base_status status = BASE_OK;
+    if (mkdir(wanted->directory, 0700) != 0 && errno != EEXIST) {
+        status = base_fail_errno(&error, errno, "cannot make %s", wanted->directory);
+    }
+    if (status == BASE_OK) {
+        status = rent_directory_read(wanted->directory, wanted->entry.jti, &wanted->held, &error);
+    }
+    if (status == BASE_OK) {
+        status = base_path_join(wanted->directory, RENT_FILE_EVIDENCE, evidence, &error);
+    }
+    if (status != BASE_OK) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "%s; --out names another place", error.message);
+    }
+    return status == BASE_OK;
+}
+
+/* So that the next end knows the name of an instance that the vendor has forgotten by then. */
+static void keep_found(void *user)
+{
+    const wanted_run *wanted = user;
+    const rent_whose whose = {
+        .label = wanted->entry.label, .jti = wanted->entry.jti, .until_s = wanted->entry.deadline};
+    base_error error = {0};
+    if (rent_directory_write(wanted->directory, &whose, &wanted->held, &error) != BASE_OK) {
+        say_line(NULL, error.message);
+    }
+}
+
 static int end_it(const cli_args *args, budget_client *client, wanted_run *wanted)
 {
-    static const rent_reporter reporter = {.say = say_line, .pause = pause_for};
+    const rent_reporter reporter = {
+        .say = say_line, .pause = pause_for, .found = keep_found, .user = wanted};
     rent_driver driver;
-    base_error error = {0};
     char evidence[BASE_PATH_BYTES];
-    const char *directory = args->options[CLI_OUT];
     const budget_entry *entry = &wanted->entry;
-    if (!find_driver(args, entry->vendor, &driver)) {
+    if (!find_driver(args, entry->vendor, &driver) || !open_directory(args, wanted, evidence)) {
         return BASE_EXIT_USAGE;
-    }
-    if (directory != NULL &&
-        (base_mkdirs(directory, &error) != BASE_OK ||
-         rent_directory_read(directory, entry->jti, &wanted->held, &error) != BASE_OK ||
-         base_path_join(directory, RENT_FILE_EVIDENCE, evidence, &error) != BASE_OK)) {
-        return cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
     }
     const rent_ending ending = {.driver = &driver,
                                 .client = client,
@@ -230,7 +283,7 @@ static int end_it(const cli_args *args, budget_client *client, wanted_run *wante
                                 .instances_max = entry->instances,
                                 .ordered = entry->instances,
                                 .late_ns = late_ns(entry),
-                                .evidence_path = directory != NULL ? evidence : NULL,
+                                .evidence_path = evidence,
                                 .reporter = &reporter};
     const rent_end_outcome outcome = rent_end(&ending, &wanted->held);
     const int exit_code = outcome == RENT_END_PROVEN ? BASE_EXIT_DONE : BASE_EXIT_NEEDS_ATTENTION;
@@ -262,24 +315,25 @@ static const cli_command commands[] = {
      .operands = "TOKEN",
      .operand_count = 1,
      .program = true,
-     .required = CLI_BIT(CLI_OUT),
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_DRIVER) | CLI_BIT(CLI_IMAGE) |
-                 CLI_BIT(CLI_SSH_KEY) | CLI_BIT(CLI_DISK),
+                 CLI_BIT(CLI_SSH_KEY) | CLI_BIT(CLI_DISK) | CLI_BIT(CLI_OUT),
      .summary = "create a token's instances, run COMMAND while they live, end them",
      .details =
          "The instances are ended, and their end is proven, when COMMAND has ended, after Ctrl-C, "
-         "at the\ndeadline, and by a process of its own if this one is killed. --out DIR is for "
-         "COMMAND: token,\njob.key and instances.json; RINGFENCE_RENT_DIR, RINGFENCE_HOST, "
-         "RINGFENCE_PORT and RINGFENCE_USER\nare in its environment. The exit code is COMMAND's, "
-         "or 8 if the end is not proven.",
+         "at the\ndeadline, and by a process of its own if this one is killed. In COMMAND's "
+         "environment RINGFENCE_HOST,\nRINGFENCE_PORT and RINGFENCE_USER say where ssh reaches the "
+         "first one, and RINGFENCE_RENT_DIR has token,\njob.key and instances.json; it is --out, "
+         "or "
+         "DIR/rents/JTI. The exit code is COMMAND's, or 8 if the\nend is not proven.",
      .run = run_rent},
     {.name = "end",
      .operands = "LABEL",
      .operand_count = 1,
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_DRIVER) | CLI_BIT(CLI_OUT),
      .summary = "end all instances that LABEL has at its vendor, and prove it",
-     .details = "Tries again until they are gone. --out: the directory of its rent, which knows "
-                "the names of\ninstances that the vendor has forgotten, and gets evidence.json.",
+     .details = "Tries again until they are gone. The directory of its rent (--out, or "
+                "DIR/rents/JTI) knows the names of\ninstances that the vendor has forgotten, and "
+                "gets evidence.json.",
      .key = "request",
      .ask = ask_end},
 };

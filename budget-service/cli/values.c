@@ -1,5 +1,6 @@
 /* Turns operands into amounts, finds the service's directory, and opens a client; mistakes are
  * reported here. Called by every command of cli/. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,7 +30,8 @@ bool cli_dir(const cli_args *args, char dir[BASE_PATH_BYTES], int *exit_code)
     base_error error = {0};
     if (args->options[CLI_DIR] != NULL) {
         memcpy(dir, args->values.dir, BASE_PATH_BYTES);
-        return true;
+        /* a hook, and a rent's command, ask the same service */
+        return setenv("BUDGET_SERVICE_DIR", dir, 1) == 0;
     }
     if (budget_default_dir(dir, &error) != BASE_OK) {
         *exit_code = cli_error(args, BASE_EXIT_USAGE, "%s; say --dir DIR", error.message);

@@ -3,8 +3,8 @@
 # its deadline. Copy it, and name the copy in policy.json: "hook": ["/usr/local/lib/ringfence/alarm.sh"].
 # Settings are in a file beside it, alarm.conf:
 #   mail_to=you@example.org     nobody is written to without it
-#   end_at_deadline=yes         without it the mail alone goes out. Whoever may ask for money may attach
-#                               any id that no label has, and have that instance ended so
+#   end_at_deadline=yes         without it the mail alone goes out
+#   key=admin                   the client's key that proves an end: it must be in the service's directory
 #   drivers=/opt/drivers        where the vendors' drivers are; without it those that were installed
 #                               with the budget-service of PATH
 # It gets one JSON object on standard input. Its texts have no quotes and no backslashes, so that sed
@@ -13,6 +13,7 @@
 set -uf
 mail_to=""
 end_at_deadline=no
+key=admin
 drivers=""
 settings=$(dirname "$0")/alarm.conf
 # shellcheck disable=SC1090
@@ -20,33 +21,6 @@ settings=$(dirname "$0")/alarm.conf
 
 alarm=$(cat)
 text_of() { printf '%s\n' "$alarm" | sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
-# One a line. Texts have no quotes, so `","` stands only between two of them.
-instances() {
-    printf '%s\n' "$alarm" | sed -n 's/.*"instances":\["\(.*\)"\].*/\1/p' | sed 's/"\].*//; s/","/\
-/g'
-}
-
-# end_instance VENDOR ID: the vendor's driver, with its key in the environment of the service. Who asks for money
-# names the vendor, and who attaches an instance its id, so only what looks like one goes to a command.
-end_instance() {
-    case $2 in
-    "" | [!A-Za-z0-9]* | *[!A-Za-z0-9._-]*)
-        echo "this is no instance's id"
-        return 1
-        ;;
-    esac
-    where=${drivers:-$(dirname "$(command -v budget-service)")/../share/ringfence/drivers}
-    case $1 in
-    "" | *[!a-z0-9-]*) ;;
-    *) [ ! -x "$where/$1" ] || {
-        timeout 15 "$where/$1" delete "$2"
-        return
-    } ;;
-    esac
-    echo "there is no driver of $1 in $where: set drivers= in alarm.conf"
-    return 1
-}
-
 event=$(text_of event)
 label=$(text_of label)
 failed=0
@@ -55,25 +29,29 @@ failed=0
 send() {
     [ -n "$mail_to" ] || return 0
     printf 'To: %s\nSubject: budget: %s %s\n\n%s\n' "$mail_to" "$event" \
-        "${label:-$(text_of account)$(text_of finding)}" "$1" | timeout 15 sendmail -t || failed=1
+        "${label:-$(text_of account)$(text_of finding)}" "$1" | timeout 10 sendmail -t || failed=1
+}
+
+# end: all instances of the run that have its token's jti in their names, by the vendor's driver, whose key is in
+# the environment of the service. It asks this service, whose directory is in BUDGET_SERVICE_DIR.
+end() {
+    set -- "$label" --key "$key"
+    vendor=$(text_of vendor)
+    case $vendor in
+    .* | */*) ;; # who asks for money names the vendor: this is none
+    *) [ -z "$drivers" ] || set -- "$@" --driver "$drivers/$vendor" ;;
+    esac
+    timeout 35 budget-service end "$@" </dev/null 2>&1
 }
 
 send "$alarm" # first: what follows may take all of the time
 if [ "$event" = deadline-passed ] && [ "$end_at_deadline" = yes ]; then
-    vendor=$(text_of vendor)
-    report=""
-    IFS='
-'
-    for id in $(instances); do
-        if said=$(end_instance "$vendor" "$id" </dev/null 2>&1); then
-            report="${report}ended $id
-"
-        else
-            failed=1
-            report="${report}NOT ended, look at the vendor's list: $id: $said
-"
-        fi
-    done
-    send "${report}then: budget-service terminated $label --evidence FILE"
+    if said=$(end); then
+        send "$said"
+    else
+        failed=1
+        send "NOT ended, or not proven: look at the vendor's list.
+$said"
+    fi
 fi
 exit $failed

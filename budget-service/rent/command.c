@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 
-enum { GRACE_S = 10, LOOK_MS = 500 };
+enum { LOOK_MS = 500 };
 
 static sigset_t
     heard; /* of SIGINT, SIGTERM and SIGHUP, those that were not ignored from the start (nohup) */
@@ -86,7 +86,7 @@ static int start(const rent_command *command, pid_t *pid)
 }
 
 /* Takes one signal, or the deadline. A SIGINT of the terminal (si_code > 0) has reached the command, too. */
-static void wait_once(pid_t pid, int64_t *deadline_s, rent_command_end *end)
+static void wait_once(const rent_command *command, pid_t pid, rent_command_end *end)
 {
     sigset_t set = heard;
     siginfo_t info = {0};
@@ -95,10 +95,12 @@ static void wait_once(pid_t pid, int64_t *deadline_s, rent_command_end *end)
     if (number != 0 && number != SIGCHLD && (number != SIGINT || info.si_code <= 0)) {
         (void)kill(pid, number);
     }
-    if (rent_clock_s() >= *deadline_s) {
-        (void)kill(pid, end->too_late ? SIGKILL : SIGTERM);
+    const int64_t now_s = rent_clock_s();
+    if (now_s >= command->deadline_s && !end->too_late) {
+        (void)kill(pid, SIGTERM);
         end->too_late = true;
-        *deadline_s = rent_clock_s() + GRACE_S;
+    } else if (now_s >= command->deadline_s + command->grace_s) {
+        (void)kill(pid, SIGKILL);
     }
 }
 
@@ -107,7 +109,6 @@ base_status rent_command_run(const rent_command *command, rent_command_end *end,
     pid_t pid = -1;
     pid_t reaped = 0;
     int wait_status = 0;
-    int64_t deadline_s = command->deadline_s;
     *end = (rent_command_end){0};
     const int failed = start(command, &pid);
     if (failed != 0) {
@@ -115,7 +116,7 @@ base_status rent_command_run(const rent_command *command, rent_command_end *end,
         return failed == ENOENT ? BASE_ERR_NOTFOUND : status;
     }
     while ((reaped = waitpid(pid, &wait_status, WNOHANG)) == 0) {
-        wait_once(pid, &deadline_s, end);
+        wait_once(command, pid, end);
     }
     end->exit_code = reaped < 0                 ? BASE_EXIT_ERROR
                      : WIFSIGNALED(wait_status) ? BASE_EXIT_SIGNAL_BASE + WTERMSIG(wait_status)

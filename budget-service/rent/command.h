@@ -20,7 +20,8 @@ int rent_signals_wait(int milliseconds);
 typedef struct rent_command {
     char *const *argv; /* ends with NULL; the program is looked for in PATH */
     int stdout_fd;
-    int64_t deadline_s; /* by rent_clock_s: then it gets SIGTERM, and SIGKILL after ten seconds */
+    int64_t deadline_s; /* by rent_clock_s: then it gets SIGTERM, */
+    int64_t grace_s;    /* and SIGKILL so long after that */
 } rent_command;
 
 typedef struct rent_command_end {

@@ -32,6 +32,17 @@ static base_status put_files(const char *directory, const char *token, const pro
     return status == BASE_OK ? budget_keypair_create(path, job_key, reterr) : status;
 }
 
+base_status rent_directory_default(const char *service_dir, const char *jti,
+                                   char directory[BASE_PATH_BYTES], base_error *reterr)
+{
+    char rents[BASE_PATH_BYTES];
+    base_status status = base_path_join(service_dir, "rents", rents, reterr);
+    if (status == BASE_OK && mkdir(rents, 0700) != 0 && errno != EEXIST) {
+        status = base_fail_errno(reterr, errno, "cannot make %s", rents);
+    }
+    return status == BASE_OK ? base_path_join(rents, jti, directory, reterr) : status;
+}
+
 base_status rent_directory_make(const char *directory, const char *token, proto_keypair *job_key,
                                 base_error *reterr)
 {
@@ -62,18 +73,18 @@ void rent_directory_remove(const char *directory)
     (void)rmdir(directory);
 }
 
-base_status rent_directory_write(const char *directory, const budget_claims *claims,
-                                 int64_t until_s, const rent_held *held, base_error *reterr)
+base_status rent_directory_write(const char *directory, const rent_whose *whose,
+                                 const rent_held *held, base_error *reterr)
 {
     static const base_file_kind kind = {.mode_max = 0600, .durable = true};
     char path[BASE_PATH_BYTES];
     char until[BUDGET_TIME_BYTES];
     json_t *instances = json_array();
-    budget_time_format(until_s, until);
+    budget_time_format(whose->until_s, until);
     for (int i = 0; i < held->count; i++) {
         (void)json_array_append_new(instances, rent_instance_json(&held->items[i]));
     }
-    json_t *object = json_pack("{s:s, s:s, s:s, s:o}", "label", claims->label, "jti", claims->jti,
+    json_t *object = json_pack("{s:s, s:s, s:s, s:o}", "label", whose->label, "jti", whose->jti,
                                "until", until, "instances", instances);
     char *text = json_dumps(object, JSON_INDENT(1));
     json_decref(object);
@@ -105,7 +116,8 @@ base_status rent_directory_read(const char *directory, const char *jti, rent_hel
                      : base_fail(reterr, BASE_ERR_INVALID, "%s is another label's", path);
     }
     for (size_t i = 0; i < list.count; i++) {
-        list.items[i].shown = list.items[i].state == RENT_RUNNING; /* by describe's answer */
+        const json_t *item = json_array_get(json_object_get(object, "instances"), i);
+        list.items[i].shown = json_is_true(json_object_get(item, "shown"));
         (void)rent_hold(held, &list.items[i]);
     }
     rent_list_free(&list);

@@ -109,7 +109,9 @@ static bool look(end_work *work)
     for (size_t i = 0; i < work->list.count; i++) {
         rent_instance *listed = &work->list.items[i];
         listed->shown = exists(listed);
-        const bool known = find(work->held, listed->id) != NULL;
+        const rent_instance *before = find(work->held, listed->id);
+        const bool known = before != NULL;
+        found = found || (known && before->name[0] == '\0' && listed->name[0] != '\0');
         const bool ours = strstr(listed->name, ending->jti) != NULL;
         if ((ours || known) && !rent_hold(work->held, listed)) {
             rent_say(ending->reporter, "more than %d instances carry %s: end %s by hand",

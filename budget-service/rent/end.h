@@ -27,7 +27,8 @@ bool rent_hold(rent_held *held, const rent_instance *instance);
 typedef struct rent_reporter {
     void (*say)(void *user, const char *line);
     bool (*pause)(void *user, int milliseconds);
-    void (*found)(void *user); /* one that was not known is held now; NULL: nobody keeps it */
+    void (*found)(
+        void *user); /* one that was not known is held now, or its name; NULL: nobody keeps it */
     void *user;
 } rent_reporter;
 

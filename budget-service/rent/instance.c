@@ -191,8 +191,9 @@ void rent_list_free(rent_list *list)
 json_t *rent_instance_json(const rent_instance *instance)
 {
     char price[BUDGET_MONEY_BYTES];
-    json_t *object = json_pack("{s:s, s:s, s:s}", "instance_id", instance->id, "name",
-                               instance->name, "status", rent_state_name(instance->state));
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:b}", "instance_id", instance->id, "name", instance->name,
+                  "status", rent_state_name(instance->state), "shown", instance->shown);
     if (instance->host[0] != '\0') {
         (void)json_object_set_new(object, "host", json_string(instance->host));
         (void)json_object_set_new(object, "port", json_integer(instance->port));

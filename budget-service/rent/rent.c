@@ -20,8 +20,9 @@
 enum {
     START_S_MAX = 20 * 60, /* until an instance can be reached */
     START_LOOK_MS = 3000,
-    MARGIN_S_MAX = 60, /* before the deadline COMMAND is ended, so that the instances are, too */
+    MARGIN_S_MAX = 120, /* before the deadline COMMAND is ended, so that the instances are, too */
     MARGIN_PART = 10,
+    GRACE_PERCENT = 75, /* of that it may take, to bring back what it has */
     CLOCK_SLACK_S = 5,
     CENT = 10000, /* micro-dollars */
 };
@@ -35,6 +36,7 @@ typedef struct rent_session {
     budget_client *client;
     int64_t until_s;    /* the deadline, by the service's clock */
     int64_t deadline_s; /* COMMAND's, by rent_clock_s */
+    int64_t grace_s;    /* that it has then */
     int64_t began_s;    /* when the first one was ordered */
     int64_t ordered;    /* that may have been created */
     int64_t late_s; /* by rent_clock_s: until then the vendor may not know what it has created */
@@ -176,6 +178,7 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
     const int64_t granted_s = plan->claims->max_seconds;
     const int64_t margin_s =
         granted_s / MARGIN_PART < MARGIN_S_MAX ? granted_s / MARGIN_PART : MARGIN_S_MAX;
+    rent->grace_s = margin_s * GRACE_PERCENT / 100;
     const int64_t time_s = (left_s < granted_s ? left_s : granted_s) - margin_s;
     rent->deadline_s = rent_clock_s() + (time_s > 0 ? time_s : 0);
     rent->result->created = true;
@@ -188,9 +191,12 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
 
 static bool keep(const rent_session *rent)
 {
+    const rent_whose whose = {.label = rent->plan->claims->label,
+                              .jti = rent->plan->claims->jti,
+                              .until_s = rent->until_s};
     base_error error = {0};
-    if (rent_directory_write(rent->plan->directory, rent->plan->claims, rent->until_s,
-                             &rent->result->held, &error) != BASE_OK) {
+    if (rent_directory_write(rent->plan->directory, &whose, &rent->result->held, &error) !=
+        BASE_OK) {
         rent_say(&rent->reporter, "%s", error.message);
         return false;
     }
@@ -342,7 +348,8 @@ static void run_command(rent_session *rent)
     const rent_instance *first = &rent->result->held.items[0];
     const rent_command command = {.argv = rent->plan->command,
                                   .stdout_fd = rent->plan->command_stdout_fd,
-                                  .deadline_s = rent->deadline_s};
+                                  .deadline_s = rent->deadline_s,
+                                  .grace_s = rent->grace_s};
     rent_say(&rent->reporter, "%d running after %" PRId64 " s (ssh -p %d %s@%s); now %s",
              rent->result->held.count, budget_time_now() - rent->began_s, first->port, first->user,
              first->host, command.argv[0]);

@@ -159,9 +159,10 @@ err_has "given before"
 
 echo "== the ranks' receipts are redeemed with the rent's key"
 authorize ranks
-rent 0 ranks sh -c 'budget-service redeem $RINGFENCE_RENT_DIR/token --ranks 2 --attempt 1 --out $RINGFENCE_RENT_DIR &&
+budget 0 rent ranks.token --driver ./driver -- sh -c 'budget-service redeem $RINGFENCE_RENT_DIR/token --ranks 2 --attempt 1 --out $RINGFENCE_RENT_DIR &&
     launcher --mode gate-check --token $RINGFENCE_RENT_DIR/token --receipts $RINGFENCE_RENT_DIR --keyring service/keyring.json'
 is_state ranks terminated-unbilled || fail "ranks is $(state_of ranks)"
+[ -s service/rents/*/evidence.json ] || fail "a rent without a directory of its own has one there"
 
 echo "== nothing is created, nothing is spent"
 authorize none
