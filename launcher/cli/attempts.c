@@ -17,7 +17,7 @@ enum { ATTEMPTS_AT_FIRST = 4 };
 /* A token may allow fewer than --max-restarts, or more. */
 static int attempts_max(const launch_cli_run *run)
 {
-    const int asked = (int)run->options->max_restarts + 1;
+    const int asked = (int)run->options->max_restarts + 1 + run->pauses;
     const int allowed = run->lease != NULL ? launch_lease_attempts_max(run->lease) : asked;
     return allowed < asked ? allowed : asked;
 }
@@ -38,6 +38,15 @@ bool launch_cli_goes_on(void *user, const launch_job_result *result)
          status == BASE_EXIT_REFUSED || status == BASE_EXIT_BAD_TOKEN);
     return status != 0 && result->started && !refused && result->stop_signal == 0 &&
            launch_cli_has_restarts(run);
+}
+
+bool launch_cli_would_grow(void *user, int hosts)
+{
+    const launch_cli_run *run = user;
+    launch_share share;
+    BASE_ASSERT(run->lease == NULL); /* a token limits attempts; --min-nodes goes with none */
+    return launch_share_find(run->whole, (int)run->options->hosts.nodes, hosts, &share) &&
+           share.ranks > run->options->job.job.world_size;
 }
 
 /* Says how a training that ended early goes on. */
@@ -110,9 +119,10 @@ static void say_share(const launch_cli_run *run, const launch_share *share)
              share->micro_batches == 1 ? "micro-batch" : "micro-batches", from);
 }
 
-/* One attempt: on all hosts (`whole`), or where some do not come, on those that do. */
-static base_status run_attempt(launch_cli_run *run, const proto_job *whole)
+/* One attempt: on all hosts, or where some do not come, on those that do. */
+static base_status run_attempt(launch_cli_run *run)
 {
+    const proto_job *whole = run->whole;
     const int nodes = (int)run->options->hosts.nodes;
     launch_share share = {nodes, (int)whole->job.world_size, whole->train.micro_batches,
                           whole->parallel.expert_ranks};
@@ -149,21 +159,44 @@ static void note_attempt(launch_cli_run *run)
                          .failure = result->cause};
 }
 
+/* The attempt has ended for hosts that wait. */
+static void note_pause(launch_cli_run *run)
+{
+    const launch_job_result *result = &run->result;
+    base_error why;
+    const bool gone = result->hosts_joining[0] == '\0';
+    (void)snprintf(why.message, sizeof why.message, "at the checkpoint of step %" PRId64 ", for %s",
+                   result->steps_done, gone ? "a host that has left again" : result->hosts_joining);
+    if (run->attempt_count > 0) { /* that of this attempt */
+        run->attempts[run->attempt_count - 1].planned = why;
+    }
+    run->pauses++;
+    base_log(BASE_LOG_INFO,
+             "ended as planned, %s: starting again from there with all hosts that are there: "
+             "attempt %d of at most %d (nothing has failed, so it uses up no restart)",
+             why.message, run->attempt + 1, attempts_max(run));
+}
+
 void launch_cli_run_attempts(launch_cli_run *run)
 {
     static proto_job whole; /* large */
     whole = run->options->job;
+    run->whole = &whole;
     for (int attempt = 1;; attempt++) {
         run->attempt = attempt;
-        const base_status status = run_attempt(run, &whole);
+        const base_status status = run_attempt(run);
         discard_partial_checkpoint(run);
         note_attempt(run);
         if (status != BASE_OK || !run->result.goes_on) {
             say_resume(run);
             return;
         }
-        base_log(BASE_LOG_WARNING, "starting again: attempt %d of at most %d", attempt + 1,
-                 attempts_max(run));
+        if (run->result.paused) {
+            note_pause(run);
+        } else {
+            base_log(BASE_LOG_WARNING, "starting again: attempt %d of at most %d", attempt + 1,
+                     attempts_max(run));
+        }
         keep_result(run);
     }
 }

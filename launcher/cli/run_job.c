@@ -178,6 +178,7 @@ base_status launch_cli_run_once(launch_cli_run *run)
         .attempt = run->attempt,
         .tried_again = launch_cli_has_restarts(run),
         .goes_on = launch_cli_goes_on,
+        .would_grow = options->hosts.min_nodes > 0 ? launch_cli_would_grow : NULL,
         .host_count = run->host_count,
         .min_hosts = (int)options->hosts.min_nodes,
         .kept_head = &run->head,

@@ -20,10 +20,12 @@ typedef struct launch_cli_run {
     char engine[LAUNCH_PLACE_TEXT_BYTES]; /* what has started this launcher; empty: the user */
     launch_record *record;                /* NULL: the job has no record */
     bool recording;                       /* the record has begun, so its directory is this job's */
-    bool streamed;            /* stdout shows the beginning of a text whose end has not come */
-    launch_lease *lease;      /* of a mode that may cost money */
-    launch_cost cost;         /* with a lease */
-    int attempt;              /* the present one, from 1 */
+    bool streamed;       /* stdout shows the beginning of a text whose end has not come */
+    launch_lease *lease; /* of a mode that may cost money */
+    launch_cost cost;    /* with a lease */
+    int attempt;         /* the present one, from 1 */
+    int pauses;          /* attempts that have ended for hosts that waited, and without a failure */
+    const proto_job *whole;   /* the job on all hosts */
     int host_count;           /* that take part in it; 0: all */
     launch_attempt *attempts; /* (attempt_count) that have ended */
     size_t attempt_count;
@@ -76,6 +78,9 @@ bool launch_cli_has_restarts(const launch_cli_run *run);
 /* Of launch_job_options, with a launch_cli_run: whether a job that ended so is started again. It is not if the
  * user ended it, if it never began, or if it would be refused again. */
 bool launch_cli_goes_on(void *user, const launch_job_result *result);
+
+/* Of launch_job_options, with a launch_cli_run: whether the job would have more ranks on so many hosts. */
+bool launch_cli_would_grow(void *user, int hosts);
 
 /* ---- run_job.c ---- */
 

@@ -296,8 +296,9 @@ void launch_stop(launch_session *session, int signal_number, bool again)
                        : signal_number == SIGUSR1 ? "SIGUSR1"
                                                   : "SIGHUP";
     const bool first = session->stop_signal == 0 && session->feeding.drain_signal == 0;
-    if (session->abort_due_ns != BASE_NO_DEADLINE && first) {
-        if (session->options->tried_again) {
+    const bool ending = session->abort_due_ns != BASE_NO_DEADLINE || session->result->paused;
+    if (ending && first) {
+        if (session->options->tried_again || session->result->paused) {
             session->stop_signal = signal_number;
             launch_screen_say(&session->screen, "%s: it is not tried again", name);
         }

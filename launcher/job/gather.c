@@ -183,9 +183,14 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     from->last_message_ns = from->joined_ns = base_now_ns();
     from->lost = false;
     if (from->ranks == 0 && !session->options->quiet) {
-        launch_screen_say(&session->screen,
-                          NODE_FORMAT " is there: it waits, and may join the next attempt",
-                          NODE_ARGS(head, node));
+        launch_screen_say(&session->screen, NODE_FORMAT " is there: it waits, and %s%s",
+                          NODE_ARGS(head, node),
+                          head_wants_pause(session) ? "joins after the next checkpoint"
+                                                    : "may join the next attempt",
+                          from->trust == LAUNCH_NODE_UNSTEADY
+                              ? "; no attempt ends for it, since the last one with it has "
+                                "lost it before a checkpoint"
+                              : "");
     } else if (!session->options->quiet) {
         char last[24] = "";
         if (from->ranks > 1) {
@@ -216,6 +221,7 @@ void head_leave(launch_session *session, int node, const char *why)
 {
     launch_head *head = session->head;
     if (head->nodes[node].state == LAUNCH_NODE_WAITING) {
+        head->nodes[node].left = true;
         launch_screen_say(&session->screen, NODE_FORMAT " does not wait any longer: %s",
                           NODE_ARGS(head, node), why);
     } else if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {

@@ -432,6 +432,7 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns)
         return next_ns;
     }
     next_ns = head->more ? now_ns : next_ns;
+    head_ask_for_pause(session);
     const bool slept = now_ns - head->seen_ns > LAUNCH_SLEPT_MS * BASE_NS_PER_MS;
     head->seen_ns = now_ns;
     const bool room =

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/host.h"
 #include "job/head_impl.h"
+#include "proto/body.h"
 
 /* One that its user has just taken out is not. */
 static bool is_present(const launch_node *node)
@@ -80,15 +81,28 @@ bool head_has_enough(const launch_session *session)
            count_present(session->head) >= session->options->min_hosts;
 }
 
-/* "host b (node 1), node 3": those of this attempt that are not there. */
-static void list_absent(const launch_head *head, char *text, size_t size_bytes)
+/* Of this attempt, but not there. */
+static bool is_missing(const launch_node *node)
+{
+    return node->ranks > 0 && !is_present(node);
+}
+
+/* The attempt runs without it, and may end for it. */
+static bool may_join(const launch_node *node)
+{
+    return node->state == LAUNCH_NODE_WAITING && node->trust != LAUNCH_NODE_UNSTEADY;
+}
+
+/* "host b (node 1), node 3": those of which that is true. */
+static void list_nodes(const launch_head *head, bool (*is)(const launch_node *node), char *text,
+                       size_t size_bytes)
 {
     size_t used = 0;
     text[0] = '\0';
     for (int node = 1; node < head->node_count && used < size_bytes; node++) {
         const launch_node *one = &head->nodes[node];
         const char *comma = used > 0 ? ", " : "";
-        if (one->ranks == 0 || is_present(one)) {
+        if (!is(one)) {
             continue;
         }
         used += (size_t)(one->hostname[0] != '\0'
@@ -123,8 +137,72 @@ bool head_do_with_fewer(launch_session *session)
     }
     session->is_short = true;
     result->hosts_present = count_present(session->head);
-    list_absent(session->head, result->hosts_absent, sizeof result->hosts_absent);
+    list_nodes(session->head, is_missing, result->hosts_absent, sizeof result->hosts_absent);
     return true;
+}
+
+bool head_wants_pause(const launch_session *session)
+{
+    const launch_job_options *options = session->options;
+    const launch_head *head = session->head;
+    int waiting = 0;
+    int hosts = 1;
+    for (int node = 1; node < head->node_count; node++) {
+        const launch_node *one = &head->nodes[node];
+        const bool joins = may_join(one);
+        waiting += joins ? 1 : 0;
+        hosts += joins || (one->ranks > 0 && is_present(one)) ? 1 : 0;
+    }
+    return waiting > 0 && options->would_grow != NULL && options->would_grow(options->user, hosts);
+}
+
+void head_ask_for_pause(launch_session *session)
+{
+    Ringfence__Control__Pause pause = RINGFENCE__CONTROL__PAUSE__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    base_error ignored;
+    const bool wanted = head_wants_pause(session);
+    if (!session->result->ready || session->stop_signal != 0 || session->cause.blame != 0 ||
+        session->ranks[0].finished || wanted == session->pausing) {
+        return;
+    }
+    pause.withdrawn = !wanted;
+    proto_set_body(&envelope.base, &pause.base);
+    session->sent = true;
+    if (proto_bus_send(session->bus, 0, &envelope, &ignored) == BASE_OK) { /* else once more soon */
+        session->pausing = wanted;
+        session->asked_to_pause = true;
+    }
+}
+
+/* Whether this attempt has taken a step behind a checkpoint of its own. */
+static bool has_come_further(const launch_session *session)
+{
+    const launch_job_result *result = session->result;
+    const int64_t every = session->job->train.save_every;
+    return result->ready && every > 0 &&
+           (result->steps_done - 1) / every > (int64_t)result->first_step / every;
+}
+
+/* A host that comes and goes ends one attempt, and not each. */
+static launch_node_trust trust_after(const launch_session *session, const launch_node *node)
+{
+    if (session->result->paused && may_join(node)) {
+        return LAUNCH_NODE_TRIED;
+    }
+    if (node->ranks > 0 && has_come_further(session)) {
+        return LAUNCH_NODE_TRUSTED;
+    }
+    return node->trust == LAUNCH_NODE_TRIED && is_missing(node) ? LAUNCH_NODE_UNSTEADY
+                                                                : node->trust;
+}
+
+/* Why this attempt ends, for the other hosts. */
+static const char *describe_end(const launch_session *session)
+{
+    return session->is_short ? "the job is shared out anew, without hosts that are missing"
+           : session->cause.blame == 0 ? "the job is shared out anew, with hosts that have come"
+                                       : session->cause.error.message;
 }
 
 void launch_head_leave_attempt(launch_session *session)
@@ -133,16 +211,16 @@ void launch_head_leave_attempt(launch_session *session)
     if (head == NULL) {
         return;
     }
-    head_say_end(head, session->result->exit_status,
-                 session->is_short ? "the job is shared out anew, without hosts that are missing"
-                                   : session->cause.error.message,
-                 true);
+    launch_job_result *result = session->result;
+    list_nodes(head, may_join, result->hosts_joining, sizeof result->hosts_joining);
+    head_say_end(head, result->exit_status, describe_end(session), true);
     head_drop_incoming(head);
     for (int node = 1; node < head->node_count; node++) {
         /* what comes over the old connection is nobody's from now on */
         launch_node *one = &head->nodes[node];
         launch_node kept = {.present = one->present,
                             .left = one->left,
+                            .trust = trust_after(session, one),
                             .returning = is_present(one),
                             .lost = !is_present(one)};
         (void)snprintf(kept.hostname, sizeof kept.hostname, "%s", one->hostname);

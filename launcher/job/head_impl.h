@@ -21,6 +21,13 @@ typedef enum launch_node_state {
     LAUNCH_NODE_LEFT,     /* after the end */
 } launch_node_state;
 
+/* Whether an attempt ends at its next checkpoint for a host that waits. */
+typedef enum launch_node_trust {
+    LAUNCH_NODE_TRUSTED = 0,
+    LAUNCH_NODE_TRIED, /* one has ended for it, and none with it has come to a checkpoint since */
+    LAUNCH_NODE_UNSTEADY, /* and it was lost before that: so none ends for it any more */
+} launch_node_trust;
+
 /* The launcher of one host. */
 typedef struct launch_node {
     launch_node_state state;
@@ -43,7 +50,8 @@ typedef struct launch_node {
     bool returning;                    /* it was told to enrol again, and has not yet */
     bool lost;                         /* with the attempt before, and it has not come again */
     bool present; /* it was there when an attempt began to do with fewer hosts */
-    bool left;   /* its user has taken it out of the job, or it was awaited in vain: so it is not */
+    bool left; /* its user has taken it out of the job, or it was awaited in vain: so it is not */
+    launch_node_trust trust;
     bool asked;  /* its user has asked for the end */
     bool silent; /* the user has been warned */
     /* files */
@@ -111,6 +119,13 @@ bool head_waits_in_vain(const launch_session *session);
 /* Ends this attempt before it begins, so that the job is shared out among the hosts that are there. False: these
  * are not enough. */
 bool head_do_with_fewer(launch_session *session);
+
+/* Whether the attempt that runs is to end at its next checkpoint, because it would have more ranks with hosts that
+ * wait. */
+bool head_wants_pause(const launch_session *session);
+
+/* Tells rank 0 so, and if it is so no longer. */
+void head_ask_for_pause(launch_session *session);
 
 /* ---- head_end.c ---- */
 

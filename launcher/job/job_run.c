@@ -406,8 +406,9 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         launch_feed_abandon(session);
         status = launch_result_fill(session, reterr);
         session->over = status == BASE_OK;
+        result->paused = result->paused && session->stop_signal == 0 && session->cause.blame == 0;
         result->goes_on = session->over &&
-                          ((session->is_short && session->cause.blame == 0) ||
+                          (result->paused || (session->is_short && session->cause.blame == 0) ||
                            (options->goes_on != NULL && options->goes_on(options->user, result)));
     }
     if (status == BASE_OK) {

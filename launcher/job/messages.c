@@ -322,8 +322,13 @@ static void handle_finished(launch_session *session, int rank,
         BLAME_PROTOCOL(session, rank, "finished %s", "twice");
         return;
     }
+    if (finished->paused && !session->asked_to_pause) {
+        BLAME_PROTOCOL(session, rank, "ends at a checkpoint %s", "unasked");
+        return;
+    }
     session->ranks[rank].finished = true;
-    info->finished = true;
+    session->result->paused = finished->paused;
+    info->finished = !finished->paused; /* it has saved nothing but the checkpoint */
     if (finished->params_sha256.len == PROTO_DIGEST_BYTES) {
         memcpy(info->params_sha256, finished->params_sha256.data, PROTO_DIGEST_BYTES);
     }

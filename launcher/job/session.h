@@ -173,8 +173,10 @@ typedef struct launch_session {
     int part_count; /* ranks that have given their part of the exchange */
     uint64_t exchange_sequence;
     launch_outputs outputs;
-    bool over;     /* the result is complete */
-    bool is_short; /* of hosts, so that this attempt does not begin, and a smaller one may */
+    bool over;           /* the result is complete */
+    bool pausing;        /* rank 0 was asked to end all at the next checkpoint, */
+    bool asked_to_pause; /* or was so before, and then told otherwise */
+    bool is_short;       /* of hosts, so that this attempt does not begin, and a smaller one may */
     launch_feeding feeding;
     bool warned_of_growth;      /* of the loss */
     bool streaming;             /* stdout shows the beginning of a text whose end has not come */

@@ -82,6 +82,7 @@ static void put_attempts(launch_sheet *page, const launch_record_end *end)
         sheet_int(&attempt, "micro_batches", (uint64_t)one->micro_batches);
         sheet_known(&attempt, "first_step", one->ready, one->first_step);
         sheet_string(&attempt, "failure", one->failure.message);
+        sheet_string(&attempt, "planned_end", one->planned.message);
         sheet_row(page, history, attempt);
     }
     sheet_put(page, "attempt_history", history);

@@ -194,6 +194,7 @@ typedef struct launch_attempt {
     bool ready;          /* all ranks were about to train */
     uint64_t first_step; /* of the checkpoint from which it went on; else 0 */
     base_error failure;  /* its first cause; an empty message: none */
+    base_error planned;  /* its end at a checkpoint, for hosts that waited; else empty */
 } launch_attempt;
 
 typedef struct launch_record_options {

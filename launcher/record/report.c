@@ -33,8 +33,10 @@ static void put_attempts(const launch_record_end *end, base_buffer *text)
     put_share(end->attempts, text);
     base_buffer_put(text, " and the last on ");
     put_share(last, text);
-    base_buffer_put(text, "; the one before the last failed: ");
-    base_buffer_html(text, last[-1].failure.message);
+    const bool planned = last[-1].planned.message[0] != '\0';
+    base_buffer_put(text, planned ? "; the one before the last ended as planned, "
+                                  : "; the one before the last failed: ");
+    base_buffer_html(text, planned ? last[-1].planned.message : last[-1].failure.message);
     base_buffer_put(text, "</p>\n");
 }
 

@@ -269,6 +269,7 @@ static bool launcher_body_fits(const envelope_type *envelope, int world_size)
         return request_fits(envelope->request);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_CANCEL:
         return envelope->cancel->id > 0;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_PAUSE:
     case RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE:
     case RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP:
     case RINGFENCE__CONTROL__ENVELOPE__BODY_DRAIN:

@@ -192,6 +192,16 @@ static void put_best(const trainer *self, Ringfence__Control__Finished *finished
         trainer_gives_up(self) && (int64_t)self->steps_done < self->job->train.steps;
 }
 
+base_status trainer_finish_paused(const trainer *self, base_error *reterr)
+{
+    Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
+    finished.paused = true;
+    finished.steps_done = self->steps_done;
+    finished.checkpoints = self->checkpoints;
+    finished.checkpoint_ns = self->checkpoint_ns;
+    return proto_client_finish(self->worker->client, &finished, reterr);
+}
+
 base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr)
 {
     const rank_worker *worker = self->worker;

@@ -215,3 +215,31 @@ base_status trainer_save(trainer *self, base_error *reterr)
     self->checkpoint_ns += base_now_ns() - begun_ns;
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving a checkpoint");
 }
+
+bool trainer_may_pause(const trainer *self)
+{
+    const int64_t done = (int64_t)self->steps_done + 1;
+    const int64_t every = self->job->train.save_every;
+    return every > 0 && done % every == 0 && done < self->job->train.steps &&
+           proto_client_pause_requested(self->worker->client);
+}
+
+base_status trainer_confirm_pause(trainer *self, base_error *reterr)
+{
+    enum { STOP = 1, PAUSE = 2 };
+    proto_client *client = self->worker->client;
+    const uint8_t mine = proto_client_stop_requested(client)    ? STOP
+                         : proto_client_pause_requested(client) ? PAUSE
+                                                                : 0;
+    uint8_t all[BASE_RANKS_MAX] = {0};
+    const base_status status = proto_client_exchange(
+        client, &mine, all, sizeof mine,
+        base_deadline_after_ns(self->job->parallel.timeout_ms * BASE_NS_PER_MS), reterr);
+    self->pausing = false;
+    for (int rank = 0; rank < (int)self->job->job.world_size; rank++) {
+        self->stopping = self->stopping || all[rank] == STOP;
+        self->pausing = self->pausing || all[rank] == PAUSE;
+    }
+    self->pausing = self->pausing && !self->stopping;
+    return status;
+}

@@ -13,10 +13,14 @@
 typedef struct step_sums {
     double router_loss; /* sum over target tokens; only a model with experts exchanges it */
     double loss;        /* the same of the loss */
-    double stop;        /* how many ranks have received the launcher's Stop */
-    double targets;     /* target tokens; from here on the host knows them when all is enqueued */
-    double remaining;   /* sentences that no batch has had yet in this epoch */
+    double
+        stop; /* how many ranks have received the launcher's Stop, and PAUSE if rank 0 pauses here */
+    double targets;   /* target tokens; from here on the host knows them when all is enqueued */
+    double remaining; /* sentences that no batch has had yet in this epoch */
 } step_sums;
+
+/* Less than one Stop, which comes before it. */
+static const double PAUSE = 0.5;
 
 enum { STEP_SUMS = 5, STEP_SUMS_LATE = 3 };
 _Static_assert(sizeof(step_sums) == STEP_SUMS * sizeof(double), "summed as an array");
@@ -271,6 +275,7 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
     step->expert_rows = expert_costs(self).rows - step->experts_before.rows;
     step->mine.remaining = (double)rank_data_remaining(self->data);
     step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
+    step->mine.stop += trainer_may_pause(self) ? PAUSE : 0.0;
     step->compute_ns = base_now_ns() - step->start_ns - step->stage.wait_ns;
     step->computed_cpu_ns = base_thread_cpu_ns();
     return BASE_OK;
@@ -488,7 +493,8 @@ base_status trainer_step(trainer *self, base_error *reterr)
     report(self, &step);
     self->epoch_ended = step.global.remaining == 0.0;
     self->steps_done++;
-    self->stopping = step.global.stop > 0.0 && trainer_ends_round(self, done);
+    self->stopping = step.global.stop >= 1.0 && trainer_ends_round(self, done);
+    self->pausing = step.global.stop == PAUSE && !trainer_gives_up(self);
     self->worker->step = self->steps_done;
     return BASE_OK;
 }

@@ -46,15 +46,19 @@ base_status rank_mode_train(rank_worker *worker, base_error *reterr)
         status = trainer_ready(&self, reterr);
     }
     while (status == BASE_OK && (int64_t)self.steps_done < self.job->train.steps &&
-           !self.stopping && !trainer_gives_up(&self)) {
+           !self.stopping && !self.pausing && !trainer_gives_up(&self)) {
         status = trainer_step(&self, reterr);
         const int64_t every = self.job->train.save_every;
         if (status == BASE_OK && every > 0 && (int64_t)self.steps_done % every == 0) {
             status = trainer_save(&self, reterr);
         }
+        if (status == BASE_OK && self.pausing) {
+            status = trainer_confirm_pause(&self, reterr);
+        }
     }
     if (status == BASE_OK) {
-        status = trainer_finish(&self, startup_ns, reterr);
+        status = self.pausing ? trainer_finish_paused(&self, reterr)
+                              : trainer_finish(&self, startup_ns, reterr);
     }
     if (status != BASE_OK) {
         rank_graphs_stop(self.graphs); /* with a graph of NCCL's operations no abort returns */

@@ -108,6 +108,8 @@ typedef struct trainer {
     trainer_loads loads;
     bool epoch_ended; /* of all ranks */
     bool stopping;    /* of all ranks: the launcher has asked for a stop, and a round has ended */
+    bool
+        pausing; /* of all ranks: the launcher has asked for the end with the checkpoint of this step */
 } trainer;
 
 /* Which copy of the model this rank belongs to, and what it has of that. A replica has slots of its own. */
@@ -399,6 +401,9 @@ BASE_MUST_CHECK base_status trainer_step(trainer *self, base_error *reterr);
 
 /* ---- finish.c ---- */
 
+/* Sends the Finished of ranks that pause. */
+BASE_MUST_CHECK base_status trainer_finish_paused(const trainer *self, base_error *reterr);
+
 /* Compares the ranks, saves, evaluates, and sends Finished. */
 BASE_MUST_CHECK base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr);
 
@@ -416,6 +421,14 @@ BASE_MUST_CHECK base_status trainer_await_files(const trainer *self, int count, 
 /* Collective: writes a checkpoint of this moment into OUT, and removes old ones. All ranks wait until it is
  * on the disk. Does nothing if it stands there, or if the job writes none. */
 BASE_MUST_CHECK base_status trainer_save(trainer *self, base_error *reterr);
+
+/* Whether a checkpoint follows the present step, and further steps that one; and the launcher wants all ranks to end
+ * there. Of rank 0; the others never know it. */
+bool trainer_may_pause(const trainer *self);
+
+/* Collective, when all are about to pause and the checkpoint is written: takes what the launcher has said meanwhile.
+ * Then they may be stopping instead, or go on. */
+BASE_MUST_CHECK base_status trainer_confirm_pause(trainer *self, base_error *reterr);
 
 /* ---- resume.c ---- */
 

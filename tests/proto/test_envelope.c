@@ -40,11 +40,16 @@ static void each_side_may_send_only_its_own_messages(void **state)
     (void)state;
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
+    Ringfence__Control__Pause pause = RINGFENCE__CONTROL__PAUSE__INIT;
     Ringfence__Control__Step step = RINGFENCE__CONTROL__STEP__INIT;
     envelope.version = PROTO_CONTROL_VERSION;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* no body */
 
     proto_set_body(&envelope.base, &goodbye.base);
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_OK);
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+
+    proto_set_body(&envelope.base, &pause.base);
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_OK);
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 

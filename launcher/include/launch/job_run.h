@@ -40,6 +40,9 @@ typedef struct launch_job_options {
     /* Asked once, with the result of a job that has ended: whether another attempt follows, so that the other
      * hosts stay. NULL: none does. */
     bool (*goes_on)(void *user, const struct launch_job_result *result);
+    /* Whether the job would have more ranks on so many hosts: then it ends at its next checkpoint, once these are
+     * there. NULL: hosts that come wait until it has ended. */
+    bool (*would_grow)(void *user, int hosts);
     int host_count; /* of `hosts`, that take part: the others wait; 0: all */
     int min_hosts;  /* the job may be shared out anew among so many; 0: not */
     /* The other hosts as one attempt leaves them to the next; the first one finds NULL there. Of `hosts` alone. */
@@ -73,12 +76,14 @@ enum { LAUNCH_NAME_BYTES = 257 };
 
 /* How a job went. */
 typedef struct launch_job_result {
-    int exit_status;   /* 0; the first failing rank's code; 128 + a signal */
-    int stop_signal;   /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
-    base_error cause;  /* the first cause of failure; an empty message: none */
-    bool fails_again;  /* the same job would: its input is wrong, or it has no room */
-    bool started;      /* ranks were */
-    bool goes_on;      /* another attempt follows */
+    int exit_status;  /* 0; the first failing rank's code; 128 + a signal */
+    int stop_signal;  /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
+    base_error cause; /* the first cause of failure; an empty message: none */
+    bool fails_again; /* the same job would: its input is wrong, or it has no room */
+    bool started;     /* ranks were */
+    bool goes_on;     /* another attempt follows */
+    bool paused;      /* the ranks have ended with a checkpoint, for hosts that wait */
+    char hosts_joining[LAUNCH_NAME_BYTES]; /* then, which; empty: they have left meanwhile */
     int hosts_present; /* not all hosts are: with at least min_hosts, only so many; else 0 */
     char hosts_absent[LAUNCH_NAME_BYTES]; /* then, which are not */
     int world_size;                       /* of `ranks` */

@@ -221,6 +221,11 @@ bool proto_client_stop_requested(const proto_client *client)
     return atomic_load(&client->stop_requested);
 }
 
+bool proto_client_pause_requested(const proto_client *client)
+{
+    return atomic_load(&client->pause_requested);
+}
+
 /* text if it fits, else a copy in `cut` of its first size_bytes - 1 bytes, cut between
  * characters. */
 static char *cut_text(char *text, char *cut, size_t size_bytes)

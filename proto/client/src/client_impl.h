@@ -40,6 +40,7 @@ struct proto_client {
     uint8_t *packing;       /* (PROTO_RANK_MESSAGE_BYTES_MAX) the rank's thread's */
     uint64_t exchange_sequence;
     _Atomic bool stop_requested;
+    _Atomic bool pause_requested;
     _Atomic bool dumped; /* the flight record was sent, after a failure */
 
     pthread_mutex_t lock;

@@ -222,6 +222,9 @@ static void handle(proto_client *client, const envelope_type *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STOP:
         handle_stop(client);
         break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_PAUSE:
+        atomic_store(&client->pause_requested, !envelope->pause->withdrawn);
+        break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_REQUEST:
     case RINGFENCE__CONTROL__ENVELOPE__BODY_CANCEL:
     case RINGFENCE__CONTROL__ENVELOPE__BODY_DRAIN:

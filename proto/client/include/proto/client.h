@@ -73,6 +73,9 @@ base_status proto_client_exchange(void *user, const void *mine, void *all, size_
 /* Whether the launcher has asked for a stop after the current step. */
 bool proto_client_stop_requested(const proto_client *client);
 
+/* Rank 0 of a training: whether the launcher asks now for the end at the next checkpoint. It may withdraw that. */
+bool proto_client_pause_requested(const proto_client *client);
+
 /* Reports. They are queued. The messages are ringfence__control__* as generated from control.proto.
  * These functions pack them, which copies them. */
 struct ProtobufCMessage;

@@ -1,0 +1,255 @@
+/* Trainings on fewer hosts than they have, to which another host comes: they end at their next checkpoint and go on
+ * with it, and the parameters are those of a job that nobody disturbed. Needs root for its hosts. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "several.h"
+
+enum { STEPS = TEST_HAS_ASAN ? 100 : 300 };
+
+/* One host that is missing does not hold up the job for longer than this. */
+#define ALONE "--transport", "tcp", "--resume", "--join-timeout", "1", "--min-nodes", "1"
+#define TWO   "--ranks", "2", "--micro-batches", "2", "--max-restarts", "1"
+
+#define JOINS "is there: it waits, and joins after the next checkpoint"
+#define PLAN  "ended as planned, at the checkpoint of step "
+
+static char steps[16];
+static char half[16];
+static training_run quiet; /* nobody disturbed it */
+
+static int count_says(int node, const char *text)
+{
+    int count = 0;
+    for (const char *at = several_runs[node].program.text[TEST_STDERR];
+         (at = strstr(at, text)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+static void assert_bits_of_quiet(void)
+{
+    training_assert_same_file(&quiet, "state-rank-0.safetensors", &several_runs[0],
+                              "state-rank-0.safetensors");
+}
+
+/* Steps that ranks have reported, in a file of the record. */
+static void assert_lines(const char *name, long lines)
+{
+    char *text = training_file(&several_runs[0], name, NULL);
+    long count = 0;
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) {
+        count++;
+    }
+    assert_int_equal(count, lines);
+    free(text);
+}
+
+/* An attempt in the manifest, with the beginning of what it says of its planned end; NULL: it had none. */
+static void assert_attempt(size_t index, int hosts, long first_step, const char *planned)
+{
+    json_t *manifest = training_manifest(&several_runs[0]);
+    const json_t *one = json_array_get(json_object_get(manifest, "attempt_history"), index);
+    const char *end = json_string_value(json_object_get(one, "planned_end"));
+    assert_int_equal(json_integer_value(json_object_get(one, "hosts")), hosts);
+    assert_int_equal(json_integer_value(json_object_get(one, "first_step")), first_step);
+    if (planned == NULL) {
+        assert_null(end);
+    } else {
+        assert_non_null(end);
+        assert_has(end, planned);
+        assert_true(json_is_null(json_object_get(one, "failure")));
+    }
+    json_decref(manifest);
+}
+
+/* Starts the head alone. When its rank is about to train, that is held. */
+static pid_t start_held(const char *name, const several *job)
+{
+    several_make_key(name);
+    several_start_head(job, name);
+    several_wait_says(0, "starts at the beginning");
+    const pid_t rank = several_only_child(several_pid(0));
+    assert_int_equal(kill(rank, SIGSTOP), 0);
+    return rank;
+}
+
+static void start_waiting(int node, const several *job)
+{
+    several_start(node, job, several_no_flags);
+    several_wait_says(node, "the job runs on other hosts: this one waits");
+}
+
+/* ---- tests ---- */
+
+static void a_host_that_comes_back_joins_at_the_next_checkpoint(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", steps, "--save-every", "10");
+    several_start_saving("back", &job);
+    several_kill(1);
+    several_wait_says(0, "going on with 1 host, 1 rank x 4 micro-batches from step ");
+    several_wait_says(0, "--resume: goes on after step ");
+    const pid_t rank = several_only_child(several_pid(0));
+    assert_int_equal(kill(rank, SIGSTOP), 0);
+    const long lost = test_program_number_after(&several_runs[0].program, TEST_STDERR,
+                                                "--resume: goes on after step ");
+    start_waiting(1, &job);
+    several_wait_says(0, "host host-1 (node 1) " JOINS);
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_expect_all(2, 0);
+    several_assert_says(0, "for host host-1 (node 1): starting again from there with all hosts "
+                           "that are there: attempt 3 of at most 3 (nothing has failed");
+    const long joined = test_program_number_after(&several_runs[0].program, TEST_STDERR, PLAN);
+    assert_int_equal(joined % 10, 0);
+    assert_in_range(joined, lost + 10, STEPS - 10);
+    assert_int_equal(count_says(0, PLAN), 1);
+    assert_bits_of_quiet();
+    assert_attempt(0, 2, 0, NULL);
+    assert_attempt(1, 1, lost, "for host host-1 (node 1)");
+    assert_attempt(2, 2, joined, NULL);
+    char before[64];
+    (void)snprintf(before, sizeof before, "timings-before-%ld.jsonl", joined);
+    assert_lines(before, joined - lost);
+    assert_lines("timings.jsonl", 2 * (STEPS - joined));
+    char *page = training_file(&several_runs[0], "report.html", NULL);
+    assert_has(page, "; the one before the last ended as planned, at the checkpoint of step ");
+    free(page);
+    test_program_wait_no_children();
+}
+
+static void a_host_that_waits_may_go_again(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", steps, "--save-every", half);
+    const pid_t rank = start_held("goes", &job);
+    start_waiting(1, &job);
+    several_wait_says(0, "host host-1 (node 1) " JOINS);
+    several_kill(1);
+    several_wait_says(0, "host host-1 (node 1) does not wait any longer");
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_expect(0, 0);
+    assert_int_equal(count_says(0, PLAN), 0);
+    assert_bits_of_quiet();
+    test_program_wait_no_children();
+}
+
+/* It is not there when the attempt begins that was to be with it. */
+static void a_host_that_comes_and_goes_ends_one_attempt(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", "100000000", "--save-every", "10");
+    const pid_t rank = start_held("flaps", &job);
+    start_waiting(1, &job);
+    assert_int_equal(kill(several_pid(1), SIGSTOP), 0);
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_wait_says(0, "attempt 2 of at most 3: host host-1 (node 1) is missing; going on with "
+                         "1 host, 1 rank x 4 micro-batches from step ");
+    several_wait_says(0, "--resume: goes on after step ");
+    several_kill(1);
+    start_waiting(1, &job);
+    several_wait_says(0, "it waits, and may join the next attempt; no attempt ends for it, since "
+                         "the last one with it has lost it before a checkpoint");
+    const long from = test_program_number_after(&several_runs[0].program, TEST_STDERR,
+                                                "--resume: goes on after step ");
+    several_wait_checkpoint((uint64_t)from + 100);
+    (void)kill(several_only_child(several_pid(0)), SIGKILL);
+    several_wait_says(0, "starting again: attempt 3 of at most 3");
+    several_wait_says(0, "host host-1 (node 1) has joined");
+    (void)kill(several_pid(0), SIGTERM);
+    several_expect_all(2, 128 + SIGTERM);
+    assert_int_equal(count_says(0, PLAN), 1);
+    test_program_wait_no_children();
+}
+
+static void a_job_that_ends_first_ends_the_host_that_waits(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", steps, "--save-every", steps);
+    const pid_t rank = start_held("ends", &job);
+    start_waiting(1, &job);
+    several_wait_says(0, "host host-1 (node 1) " JOINS);
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_expect_all(2, 0);
+    several_assert_says(1, "is done");
+    assert_int_equal(count_says(0, PLAN), 0);
+    assert_bits_of_quiet();
+    test_program_wait_no_children();
+}
+
+/* The step after which it ends is one after which it would end for the host, too. The model is saved. */
+static void ctrl_c_comes_first(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", steps, "--save-every", "1");
+    const pid_t rank = start_held("signal", &job);
+    start_waiting(1, &job);
+    several_wait_says(0, "host host-1 (node 1) " JOINS);
+    (void)kill(several_pid(0), SIGTERM);
+    several_wait_says(0, "SIGTERM: ending after the current step");
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_expect_all(2, 128 + SIGTERM);
+    assert_int_equal(count_says(0, PLAN), 0);
+    free(training_file(&several_runs[0], "state-rank-0.safetensors", NULL));
+    test_program_wait_no_children();
+}
+
+/* Two ranks would have other bits than three. So the host that comes first is of use only with the other one. */
+static void two_hosts_that_come_join_together(void **state)
+{
+    (void)state;
+    static training_run three;
+    const several whole = SEVERAL("3", "--ranks", "3", "--micro-batches", "2", "--steps", steps);
+    several_start_all("three", &whole);
+    several_expect_all(3, 0);
+    three = several_runs[0];
+    const several job = SEVERAL("3", "--ranks", "3", "--micro-batches", "2", "--max-restarts", "1",
+                                ALONE, "--steps", steps, "--save-every", "10");
+    const pid_t rank = start_held("both", &job);
+    start_waiting(1, &job);
+    several_wait_says(0,
+                      "host host-1 (node 1) is there: it waits, and may join the next attempt\n");
+    start_waiting(2, &job);
+    several_wait_says(0, "host host-2 (node 2) " JOINS);
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_expect_all(3, 0);
+    several_assert_says(0, "ended as planned, at the checkpoint of step 10, for host host-1 (node "
+                           "1), host host-2 (node 2): starting again from there with all hosts "
+                           "that are there: attempt 2 of at most 3 (nothing has failed");
+    training_assert_same_file(&three, "state-rank-0.safetensors", &several_runs[0],
+                              "state-rank-0.safetensors");
+    assert_attempt(0, 1, 0, "at the checkpoint of step 10, for host host-1 (node 1), host ");
+    assert_attempt(1, 3, 10, NULL);
+    test_program_wait_no_children();
+}
+
+static int set_up(void **state)
+{
+    (void)test_shared_directory_make(state);
+    (void)snprintf(steps, sizeof steps, "%d", STEPS);
+    (void)snprintf(half, sizeof half, "%d", STEPS / 2);
+    const several job = SEVERAL("2", TWO, "--steps", steps, "--resume", "--save-every", steps);
+    several_start_all("quiet", &job);
+    several_expect_all(2, 0);
+    quiet = several_runs[0];
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_host_that_comes_back_joins_at_the_next_checkpoint),
+        cmocka_unit_test(a_host_that_waits_may_go_again),
+        cmocka_unit_test(a_host_that_comes_and_goes_ends_one_attempt),
+        cmocka_unit_test(a_job_that_ends_first_ends_the_host_that_waits),
+        cmocka_unit_test(ctrl_c_comes_first),
+        cmocka_unit_test(two_hosts_that_come_join_together),
+    };
+    const int skipped = test_hosts_skip(TEST_HOSTS_MAX);
+    return skipped != 0 ? skipped
+                        : cmocka_run_group_tests(tests, set_up, test_shared_directory_remove);
+}
