@@ -154,6 +154,7 @@ static void note_attempt(launch_cli_run *run)
                          .hosts = run->host_count,
                          .ranks = (int)run->options->job.job.world_size,
                          .micro_batches = run->options->job.train.micro_batches,
+                         .expert_ranks = proto_job_expert_ranks(&run->options->job),
                          .ready = result->ready,
                          .first_step = result->first_step,
                          .failure = result->cause};

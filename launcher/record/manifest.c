@@ -80,6 +80,7 @@ static void put_attempts(launch_sheet *page, const launch_record_end *end)
         sheet_int(&attempt, "hosts", (uint64_t)one->hosts);
         sheet_int(&attempt, "ranks", (uint64_t)one->ranks);
         sheet_int(&attempt, "micro_batches", (uint64_t)one->micro_batches);
+        sheet_int(&attempt, "expert_ranks", (uint64_t)one->expert_ranks);
         sheet_known(&attempt, "first_step", one->ready, one->first_step);
         sheet_string(&attempt, "failure", one->failure.message);
         sheet_string(&attempt, "planned_end", one->planned.message);

@@ -191,6 +191,7 @@ typedef struct launch_attempt {
     int hosts;
     int ranks;
     int64_t micro_batches;
+    int64_t expert_ranks;
     bool ready;          /* all ranks were about to train */
     uint64_t first_step; /* of the checkpoint from which it went on; else 0 */
     base_error failure;  /* its first cause; an empty message: none */

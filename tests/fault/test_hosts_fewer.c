@@ -28,7 +28,7 @@ static void assert_bits_of_quiet(void)
 }
 
 /* The numbers of an attempt in the manifest. */
-static void assert_attempt(size_t index, int hosts, int ranks, int micro_batches)
+static void assert_attempt(size_t index, int hosts, int ranks, int micro_batches, int expert_ranks)
 {
     json_t *manifest = training_manifest(&several_runs[0]);
     const json_t *one = json_array_get(json_object_get(manifest, "attempt_history"), index);
@@ -36,6 +36,7 @@ static void assert_attempt(size_t index, int hosts, int ranks, int micro_batches
     assert_int_equal(json_integer_value(json_object_get(one, "hosts")), hosts);
     assert_int_equal(json_integer_value(json_object_get(one, "ranks")), ranks);
     assert_int_equal(json_integer_value(json_object_get(one, "micro_batches")), micro_batches);
+    assert_int_equal(json_integer_value(json_object_get(one, "expert_ranks")), expert_ranks);
     json_decref(manifest);
 }
 
@@ -78,8 +79,8 @@ static void a_killed_host_leaves_the_bits(void **state)
         several_assert_says(0, "attempt 2 of at most 6: host host-1 (node 1) is missing; going on "
                                "with 1 host, 1 rank x 4 micro-batches from step ");
         assert_bits_of_quiet();
-        assert_attempt(0, 2, 2, 2);
-        assert_attempt(1, 1, 1, 4);
+        assert_attempt(0, 2, 2, 2, 1);
+        assert_attempt(1, 1, 1, 4, 1);
         const long from = test_program_number_after(&several_runs[0].program, TEST_STDERR,
                                                     "micro-batches from step ");
         assert_timings((uint64_t)from);
@@ -112,6 +113,8 @@ static void shared_out_experts_leave_the_bits(void **state)
     several_expect(0, 0);
     several_assert_says(0, "going on with 1 host, 1 rank x 4 micro-batches from step ");
     training_assert_same_model(&whole, &several_runs[0]);
+    assert_attempt(0, 2, 2, 2, 2);
+    assert_attempt(1, 1, 1, 4, 1);
     test_program_wait_no_children();
 }
 
