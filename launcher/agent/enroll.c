@@ -177,6 +177,16 @@ static void send_enroll(launch_agent *agent)
     agent->state = AGENT_ENROLLED;
 }
 
+/* By 0.0.0.0 a host reaches itself. */
+static const char *describe_unreachable(const launch_agent *agent)
+{
+    const char *at = agent->head_address;
+    return strcmp(at, "0.0.0.0") == 0 || strcmp(at, "::") == 0
+               ? "no connection: 0.0.0.0 and [::] are no address to reach a head by; name the "
+                 "head's host"
+               : "no connection: nobody listens there, or it accepts none";
+}
+
 void agent_event(launch_agent *agent, const proto_bus_event *event)
 {
     if (event->kind == PROTO_BUS_CONNECTED) {
@@ -185,9 +195,8 @@ void agent_event(launch_agent *agent, const proto_bus_event *event)
         send_enroll(agent);
         return;
     }
-    const char *why = event->kind == PROTO_BUS_UNREACHABLE
-                          ? "no connection: nobody listens there, or it accepts none"
-                      : agent->connected ? "it has closed the connection"
+    const char *why = event->kind == PROTO_BUS_UNREACHABLE ? describe_unreachable(agent)
+                      : agent->connected                   ? "it has closed the connection"
                                          : "it closed the connection before the handshake's end: "
                                            "it has another key, fewer --nodes, or too many "
                                            "connections";

@@ -38,6 +38,18 @@ static void a_name_that_nobody_knows_is_named(void **state)
     test_program_assert_no_children();
 }
 
+/* The head may listen so. */
+static void an_address_of_each_host_itself_is_named(void **state)
+{
+    (void)state;
+    several_make_key("any");
+    const several job = {"tcp://0.0.0.0:29400", "2", NULL, {NULL}};
+    several_start(1, &job, FLAGS("--join-timeout", "1"));
+    several_expect(1, 1);
+    several_assert_says(1, "no connection: 0.0.0.0 and [::] are no address to reach a head by; "
+                           "name the head's host");
+}
+
 /* The agent looks the name up anew each time. */
 static void a_name_may_become_known_later(void **state)
 {
@@ -438,6 +450,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_that_nobody_knows_is_named),
+        cmocka_unit_test(an_address_of_each_host_itself_is_named),
         cmocka_unit_test(a_name_may_become_known_later),
         cmocka_unit_test(a_silent_name_server_holds_up_nobody),
         cmocka_unit_test(the_right_one_of_many_interfaces_is_taken),
