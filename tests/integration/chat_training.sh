@@ -36,8 +36,10 @@ expect() { # ANSWERS ARGUMENTS...
 }
 
 train two --ranks 2 --checkpoint model --lr 1e-2 --heldout chats.jsonl --eval-every 50
-train one --ranks 1 --micro-batches 2 --checkpoint model --lr 1e-2
-launcher compare two one | grep -q '^byte-equal' || fail "one rank trains other parameters than two"
+few=(--steps 12 --checkpoint model --lr 1e-2) # each line several times
+train few --ranks 2 "${few[@]}"
+train one --ranks 1 --micro-batches 2 "${few[@]}"
+launcher compare few one | grep -q '^byte-equal' || fail "one rank trains other parameters than two"
 expect $'Ranks in a circle.\nRanks in pairs.' --checkpoint two --chat --prompt "What is a ring?" --prompt "What is a tree?"
 expect 5 --checkpoint two --prompt "2+3="
 tail -n 1 two/timings.jsonl | grep -q '"heldout_loss": 0\.0' || fail "no held-out loss: $(tail -n 1 two/timings.jsonl)"
@@ -47,8 +49,8 @@ grep -q '"first_sentence": "What is a ring? Ranks in a circle. "' two/manifest.j
 sed 's/"messages"/"conversations"/; s/"role": "user", "content"/"from": "human", "value"/g; s/"role": "assistant", "content"/"from": "gpt", "value"/g
     s/"role": "system", "content"/"from": "system", "value"/' chats.jsonl >sharegpt.jsonl
 grep -q '"from": "gpt", "value": "PAIRS."' sharegpt.jsonl || fail "the names are not replaced"
-train shared --ranks 2 --checkpoint model --data sharegpt.jsonl --lr 1e-2
-launcher compare shared two | grep -q '^byte-equal' || fail "ShareGPT's names train other parameters"
+train shared --ranks 2 "${few[@]}" --data sharegpt.jsonl
+launcher compare shared few | grep -q '^byte-equal' || fail "ShareGPT's names train other parameters"
 
 # adapters alone, for the same answers the other way round; and several turns
 sed 's/a circle\./in PAIRS/; s/pairs\./a circle./; s/in PAIRS/pairs./' chats.jsonl >swapped.jsonl
@@ -61,8 +63,8 @@ launcher --mode tp-cpu --ranks 2 --checkpoint two --max-new-tokens 16 --quiet --
 grep -q '"text": "PAIRS."' turns/results.json || fail "the second answer is $(cat turns/results.json)"
 
 # pipelines read the same batches
-train staged --mode pp-cpu --ranks 2 --stages 2 --micro-batches 2 --checkpoint model --lr 1e-2
-launcher compare staged two | grep -q '^byte-equal' || fail "a pipeline trains other parameters"
+train staged --mode pp-cpu --ranks 2 --stages 2 --micro-batches 2 "${few[@]}"
+launcher compare staged few | grep -q '^byte-equal' || fail "a pipeline trains other parameters"
 
 refused() { # MESSAGE ARGUMENTS...
     local message=$1
