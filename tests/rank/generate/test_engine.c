@@ -334,29 +334,35 @@ static void drafts_change_no_token(void **state)
 }
 
 /* Another model's drafts, and its own: right, nearly right and wrong ones, in small chunks and caches, with
- * cancels and cached beginnings. */
+ * cancels and cached beginnings. Each busy plan has drafts that are right, or nearly, and wrong ones. */
 static void a_model_that_drafts_changes_no_token(void **state)
 {
     (void)state;
     static const drafter drafters[] = {DRAFTER_SAME, DRAFTER_NEAR, DRAFTER_SMALL, DRAFTER_PADDED};
-    enum { OWN = 5, EACH = OWN + COUNT_OF(busy) };
-    plan plans[COUNT_OF(drafters) * EACH];
-    static const plan own[OWN] = {
+    static const plan own[] = {
         {.name = "one after the other", .sequences = 1, .chunk_tokens = 512, .draft_max = 16},
         {.name = "a step's limit", .sequences = 20, .chunk_tokens = 3, .draft_max = 16},
         {.name = "bfloat16", .sequences = 8, .chunk_tokens = 16, .type = RANK_BFLOAT16},
         {.name = "two, shm", .ranks = 2, .sequences = 1, .chunk_tokens = 7},
         {.name = "four, shm", .ranks = 4, .sequences = 8, .chunk_tokens = 512},
     };
-    for (size_t i = 0; i < COUNT_OF(plans); i++) {
-        const size_t at = i % EACH;
-        plans[i] = at < OWN ? own[at] : busy[at - OWN];
-        plans[i].drafter = drafters[i / EACH];
-        plans[i].draft_max = plans[i].draft_max > 0 ? plans[i].draft_max : 4;
-        plans[i].cache_tokens *= LONG_CONTEXT / CONTEXT + 1;
-        plans[i].shares = i % 2 == 1;
+    plan plans[COUNT_OF(drafters) * (COUNT_OF(own) + COUNT_OF(busy))];
+    size_t count = 0;
+    for (size_t d = 0; d < COUNT_OF(drafters); d++) {
+        const size_t first = count;
+        memcpy(plans + count, own, sizeof own);
+        count += COUNT_OF(own);
+        for (size_t i = d % 2; i < COUNT_OF(busy); i += 2) {
+            plans[count++] = busy[i];
+        }
+        for (size_t i = first; i < count; i++) {
+            plans[i].drafter = drafters[d];
+            plans[i].draft_max = plans[i].draft_max > 0 ? plans[i].draft_max : 4;
+            plans[i].cache_tokens *= LONG_CONTEXT / CONTEXT + 1;
+            plans[i].shares = i % 2 == 1;
+        }
     }
-    run_plans_of(LONG_CONTEXT, plans, COUNT_OF(plans));
+    run_plans_of(LONG_CONTEXT, plans, count);
 }
 
 static void int4_drafts_for_int4(void **state)
