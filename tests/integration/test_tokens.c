@@ -30,7 +30,7 @@ static void encode(const char *from, const char *to)
 /* A text of several hundred windows, and its tokens. */
 static int make_files(void **state)
 {
-    enum { LINES = 800, TOKENIZER_BYTES_MAX = 1 << 20 };
+    enum { LINES = 400, TOKENIZER_BYTES_MAX = 1 << 20 };
     static char plain[LINES * 64];
     size_t bytes = 0;
     base_error error;
@@ -66,14 +66,14 @@ static void tokens_give_the_bits_of_their_text(void **state)
 {
     (void)state;
     training_expect(&one, &test_shared_directory, "text", 0,
-                    FLAGS("--ranks", "4", "--data", text, "--steps", "60", "--lr", "1e-2",
+                    FLAGS("--ranks", "4", "--data", text, "--steps", "30", "--lr", "1e-2",
                           "--heldout", text, "--eval"));
     training_expect(&two, &test_shared_directory, "tokens", 0,
-                    FLAGS("--ranks", "2", "--micro-batches", "2", "--data", tokens, "--steps", "60",
+                    FLAGS("--ranks", "2", "--micro-batches", "2", "--data", tokens, "--steps", "30",
                           "--lr", "1e-2", "--heldout", tokens, "--eval"));
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
     assert_true(number_of(&one, "eval", "loss") == number_of(&two, "eval", "loss"));
-    assert_true(number_of(&one, "data", "sentences") > 4 * 60);
+    assert_true(number_of(&one, "data", "sentences") > 4 * 30);
     assert_true(number_of(&one, "data", "sentences") == number_of(&two, "data", "sentences"));
     const char *shown = strstr(two.program.text[TEST_STDOUT], "held-out loss: ");
     assert_non_null(shown);
