@@ -64,6 +64,18 @@ static bool find_directory(const cli_args *args, const char *dir, const char *jt
     return status == BASE_OK;
 }
 
+/* A mistyped one is to cost nothing. */
+static bool find_command(const cli_args *args)
+{
+    char path[BASE_PATH_BYTES];
+    base_error error = {0};
+    if (base_path_program(args->program[0], path, &error) != BASE_OK) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
+        return false;
+    }
+    return true;
+}
+
 /* The first line of --ssh-key; empty where none is named. */
 static bool read_ssh_key(const cli_args *args, char key[RENT_ORDER_TEXT_BYTES])
 {
@@ -140,7 +152,7 @@ static int run_rent(const cli_args *args)
         !cli_client_options(args, "request", dir, &client, &exit_code)) {
         return exit_code;
     }
-    if (!find_directory(args, dir, claims.jti, directory)) {
+    if (!find_directory(args, dir, claims.jti, directory) || !find_command(args)) {
         return BASE_EXIT_USAGE;
     }
     const rent_plan plan = {.token = token,

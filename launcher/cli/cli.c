@@ -13,6 +13,7 @@
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/version.h"
 #include "cli/dry_run.h"
 #include "cli/paths.h"
@@ -81,7 +82,7 @@ static int run_program(launch_options *options)
 {
     base_error error;
     char path[BASE_PATH_BYTES];
-    if (launch_path_program(options->program[0], path, &error) != BASE_OK ||
+    if (base_path_program(options->program[0], path, &error) != BASE_OK ||
         launch_options_check(options, &error) != BASE_OK) {
         (void)launch_report_error(&error);
         return BASE_EXIT_USAGE;

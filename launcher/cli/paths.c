@@ -4,11 +4,9 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/path.h"
@@ -68,41 +66,4 @@ base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr)
             path);
     }
     return status;
-}
-
-static bool is_program(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
-}
-
-base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES], base_error *reterr)
-{
-    const char *directories = getenv("PATH");
-    if (name[0] == '\0') {
-        return base_fail(reterr, BASE_ERR_NOTFOUND, "the program behind -- has an empty name");
-    }
-    if (strchr(name, '/') != NULL) {
-        const int length = snprintf(path, BASE_PATH_BYTES, "%s", name);
-        if (length >= BASE_PATH_BYTES || access(path, F_OK) != 0) {
-            return base_fail(reterr, BASE_ERR_NOTFOUND, "there is no program %s", name);
-        }
-        return is_program(path) ? BASE_OK
-                                : base_fail(reterr, BASE_ERR_IO,
-                                            "%s cannot be run: it is not an executable file", name);
-    }
-    directories = directories != NULL ? directories : "/usr/local/bin:/usr/bin:/bin";
-    while (*directories != '\0') {
-        const int directory_bytes = (int)strcspn(directories, ":");
-        const int length =
-            snprintf(path, BASE_PATH_BYTES, "%.*s/%s", directory_bytes, directories, name);
-        if (directory_bytes > 0 && length < BASE_PATH_BYTES && is_program(path)) {
-            return BASE_OK;
-        }
-        directories += directory_bytes;
-        directories += *directories == ':' ? 1 : 0;
-    }
-    return base_fail(reterr, BASE_ERR_NOTFOUND,
-                     "there is no program %s in PATH (a file of this directory is ./%s)", name,
-                     name);
 }

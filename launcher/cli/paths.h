@@ -14,9 +14,4 @@ BASE_MUST_CHECK base_status launch_path_resolve(char path[BASE_PATH_BYTES], base
 /* Finds the rank program in the directory of the running program, and checks that it may be run. */
 BASE_MUST_CHECK base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr);
 
-/* Finds a program as a shell does: by its path, or in PATH. BASE_ERR_NOTFOUND; BASE_ERR_IO if it
- * exists and cannot be run. */
-BASE_MUST_CHECK base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES],
-                                                base_error *reterr);
-
 #endif

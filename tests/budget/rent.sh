@@ -232,10 +232,14 @@ out_has '"command_exit":3' '"end":"proven"' '"exit":3' '"estimated_usd_micro":'
 jq -e '.instance_ids | length == 2' out >/dev/null || fail "two instances: $(cat out)"
 none_left || fail "an instance is left"
 
-echo "== a command that is not there"
+echo "== a command that is not there, and one that does not start"
 authorize typo
-rent 1 typo ./no-such-command
-err_has "cannot start ./no-such-command" "all of typo is ended, and proven"
+rent 2 typo ./no-such-command
+err_has "there is no program ./no-such-command"
+[ ! -e typo.rent ] || fail "a directory without a rent is left"
+printf '#!/no/such/interpreter\n' >broken && chmod +x broken
+rent 1 typo ./broken
+err_has "cannot start ./broken" "all of typo is ended, and proven"
 
 echo "== SIGTERM"
 authorize term

@@ -23,6 +23,11 @@ BASE_MUST_CHECK base_status base_path_beside_program(const char *relative,
                                                      char path[BASE_PATH_BYTES],
                                                      base_error *reterr);
 
+/* Finds a program as a shell does: by its path, or in PATH. BASE_ERR_NOTFOUND; BASE_ERR_IO if it
+ * exists and cannot be run. */
+BASE_MUST_CHECK base_status base_path_program(const char *name, char path[BASE_PATH_BYTES],
+                                              base_error *reterr);
+
 /* The directory of installed data. Where it lies from the running program, the build was told
  * (CMAKE_INSTALL_BINDIR and CMAKE_INSTALL_DATADIR); if nothing is there, ../share/ringfence, where a
  * build directory has it. */
