@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/path.h"
-#include "base/text.h"
 #include "budget/time.h"
 #include "cli.h"
 #include "directory.h"
@@ -196,15 +195,6 @@ static void take_entry(void *user, const budget_entry *entry)
     }
 }
 
-static void say_line(void *user, const char *line)
-{
-    char shown[RENT_LINE_BYTES];
-    (void)user;
-    (void)snprintf(shown, sizeof shown, "%s", line);
-    base_text_escape(shown, sizeof shown);
-    (void)fprintf(stderr, "budget-service: %s\n", shown);
-}
-
 static bool pause_for(void *user, int milliseconds)
 {
     const struct timespec time = {.tv_sec = milliseconds / 1000,
@@ -274,14 +264,14 @@ static void keep_found(void *user)
         .label = wanted->entry.label, .jti = wanted->entry.jti, .until_s = wanted->entry.deadline};
     base_error error = {0};
     if (rent_directory_write(wanted->directory, &whose, &wanted->held, &error) != BASE_OK) {
-        say_line(NULL, error.message);
+        rent_print(NULL, error.message);
     }
 }
 
 static int end_it(const cli_args *args, budget_client *client, wanted_run *wanted)
 {
     const rent_reporter reporter = {
-        .say = say_line, .pause = pause_for, .found = keep_found, .user = wanted};
+        .say = rent_print, .pause = pause_for, .found = keep_found, .user = wanted};
     rent_driver driver;
     char evidence[BASE_PATH_BYTES];
     const budget_entry *entry = &wanted->entry;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "budget/time.h"
 
 enum {
@@ -24,6 +25,15 @@ void rent_say(const rent_reporter *reporter, const char *format, ...)
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
     reporter->say(reporter->user, line);
+}
+
+void rent_print(void *user, const char *line)
+{
+    char shown[RENT_LINE_BYTES];
+    (void)user;
+    (void)snprintf(shown, sizeof shown, "%s", line);
+    base_text_escape(shown, sizeof shown);
+    (void)fprintf(stderr, "budget-service: %s\n", shown);
 }
 
 static rent_instance *find(rent_held *held, const char *id)

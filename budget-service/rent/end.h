@@ -32,6 +32,9 @@ typedef struct rent_reporter {
     void *user;
 } rent_reporter;
 
+/* As `say` of a command: the line on standard error. user is not looked at. */
+void rent_print(void *user, const char *line);
+
 void rent_say(const rent_reporter *reporter, const char *format, ...) BASE_PRINTF(2, 3);
 
 typedef struct rent_ending {

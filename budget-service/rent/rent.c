@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/path.h"
-#include "base/text.h"
 #include "budget/money.h"
 #include "budget/time.h"
 #include "command.h"
@@ -43,15 +42,6 @@ typedef struct rent_session {
     int signal;     /* that came before COMMAND */
     bool ending;    /* a signal now means: do not wait */
 } rent_session;
-
-static void say(void *user, const char *line)
-{
-    char shown[RENT_LINE_BYTES];
-    (void)user;
-    (void)snprintf(shown, sizeof shown, "%s", line);
-    base_text_escape(shown, sizeof shown);
-    (void)fprintf(stderr, "budget-service: %s\n", shown);
-}
 
 /* False after a second signal: the guardian goes on alone. */
 static bool pause_for(void *user, int milliseconds)
@@ -468,7 +458,7 @@ int rent_run(const rent_plan *plan, rent_result *result)
     int exit_code = BASE_EXIT_ERROR;
     *result = (rent_result){.command_exit = -1};
     rent.reporter =
-        (rent_reporter){.say = say, .pause = pause_for, .found = keep_found, .user = &rent};
+        (rent_reporter){.say = rent_print, .pause = pause_for, .found = keep_found, .user = &rent};
     rent_signals_block();
     if (!vendor_is_ready(&rent, &error)) {
         say_nothing_was_created(&rent, error.message);

@@ -1,5 +1,4 @@
-/* Finds the rank program, a user's program in PATH and the installed data, and resolves paths that
- * need not exist yet. Called by cli.c and complete.c. */
+/* Finds the rank program, and resolves paths that need not exist yet. Called by cli.c and complete.c. */
 #include "cli/paths.h"
 
 #include <errno.h>
