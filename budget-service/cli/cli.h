@@ -223,6 +223,10 @@ budget_passphrase_source cli_passphrase(const cli_args *args, bool confirm);
 /* DIR: --dir, else the default. */
 bool cli_dir(const cli_args *args, char dir[BASE_PATH_BYTES], int *exit_code);
 
+/* BUDGET_SERVICE_DIR for what this command starts: a hook, and the command of a rent, ask the same service. False:
+ * it has said what is wrong. */
+bool cli_export_dir(const cli_args *args, const char *dir);
+
 /* Where the service is, and with which key; their texts live as long as args and dir. False: *exit_code says. */
 bool cli_client_options(const cli_args *args, const char *key_name, char dir[BASE_PATH_BYTES],
                         budget_client_options *options, int *exit_code);

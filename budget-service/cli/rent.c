@@ -63,6 +63,20 @@ static bool find_directory(const cli_args *args, const char *dir, const char *jt
     return status == BASE_OK;
 }
 
+enum { FLAGS_BYTES = 3 * BASE_PATH_BYTES };
+
+/* What `end LABEL` takes for the same rent, behind its label. */
+static void put_flags(const cli_args *args, const char *directory, char flags[FLAGS_BYTES])
+{
+    const bool has_dir = args->options[CLI_DIR] != NULL;
+    const bool has_driver = args->options[CLI_DRIVER] != NULL;
+    const bool has_out = args->options[CLI_OUT] != NULL;
+    (void)snprintf(flags, FLAGS_BYTES, "%s%s%s%s%s%s", has_dir ? " --dir " : "",
+                   has_dir ? args->options[CLI_DIR] : "", has_driver ? " --driver " : "",
+                   has_driver ? args->options[CLI_DRIVER] : "", has_out ? " --out " : "",
+                   has_out ? directory : "");
+}
+
 /* A mistyped one is to cost nothing. */
 static bool find_command(const cli_args *args)
 {
@@ -123,7 +137,9 @@ static int show_rent(const cli_args *args, const budget_claims *claims, const re
                                                         : json_null());
     if (result->created) {
         (void)json_object_set_new(object, "end", json_string(outcome_names[result->outcome]));
-        (void)json_object_set_new(object, "estimated_usd_micro", json_integer(result->cost_micro));
+        (void)json_object_set_new(object, "estimated_usd_micro",
+                                  result->cost_micro >= 0 ? json_integer(result->cost_micro)
+                                                          : json_null());
     }
     const int printed = cli_object(object);
     return exit_code == BASE_EXIT_DONE ? printed : exit_code;
@@ -137,6 +153,7 @@ static int run_rent(const cli_args *args)
     char ssh_key[RENT_ORDER_TEXT_BYTES];
     char dir[BASE_PATH_BYTES];
     char directory[BASE_PATH_BYTES];
+    static char flags[FLAGS_BYTES];
     size_t token_bytes = 0;
     rent_driver driver;
     budget_client_options client;
@@ -154,11 +171,16 @@ static int run_rent(const cli_args *args)
     if (!find_directory(args, dir, claims.jti, directory) || !find_command(args)) {
         return BASE_EXIT_USAGE;
     }
+    put_flags(args, directory, flags);
+    if (!cli_export_dir(args, dir)) {
+        return BASE_EXIT_ERROR;
+    }
     const rent_plan plan = {.token = token,
                             .claims = &claims,
                             .driver = &driver,
                             .client = &client,
                             .directory = directory,
+                            .flags = flags,
                             .image = args->values.image,
                             .ssh_public_key = ssh_key,
                             .disk_gb = args->values.disk_gb,
@@ -274,10 +296,12 @@ static int end_it(const cli_args *args, budget_client *client, wanted_run *wante
         .say = rent_print, .pause = pause_for, .found = keep_found, .user = wanted};
     rent_driver driver;
     char evidence[BASE_PATH_BYTES];
+    static char flags[FLAGS_BYTES];
     const budget_entry *entry = &wanted->entry;
     if (!find_driver(args, entry->vendor, &driver) || !open_directory(args, wanted, evidence)) {
         return BASE_EXIT_USAGE;
     }
+    put_flags(args, wanted->directory, flags);
     const rent_ending ending = {.driver = &driver,
                                 .client = client,
                                 .label = entry->label,
@@ -286,6 +310,7 @@ static int end_it(const cli_args *args, budget_client *client, wanted_run *wante
                                 .ordered = entry->instances,
                                 .late_ns = late_ns(entry),
                                 .evidence_path = evidence,
+                                .flags = flags,
                                 .reporter = &reporter};
     const rent_end_outcome outcome = rent_end(&ending, &wanted->held);
     const int exit_code = outcome == RENT_END_PROVEN ? BASE_EXIT_DONE : BASE_EXIT_NEEDS_ATTENTION;

@@ -224,7 +224,7 @@ static int run_serve(const cli_args *args)
     base_error error = {0};
     state.args = args;
     state.source = cli_passphrase(args, false);
-    if (!cli_dir(args, dir, &exit_code)) {
+    if (!cli_dir(args, dir, &exit_code) || !cli_export_dir(args, dir)) {
         return exit_code;
     }
     const base_status read = key_store_read(&state.store, dir, &error);
@@ -268,7 +268,7 @@ static int run_hook_test(const cli_args *args)
     int hook_exit = 0;
     budget_policy *policy = NULL;
     base_error error = {0};
-    if (!cli_dir(args, dir, &exit_code)) {
+    if (!cli_dir(args, dir, &exit_code) || !cli_export_dir(args, dir)) {
         return exit_code;
     }
     base_status status = base_path_join(dir, BUDGET_FILE_POLICY, path, &error);

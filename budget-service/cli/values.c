@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "cli.h"
 
 bool cli_money(const cli_args *args, const char *text, int64_t *micro)
@@ -30,14 +31,24 @@ bool cli_dir(const cli_args *args, char dir[BASE_PATH_BYTES], int *exit_code)
     base_error error = {0};
     if (args->options[CLI_DIR] != NULL) {
         memcpy(dir, args->values.dir, BASE_PATH_BYTES);
-        /* a hook, and a rent's command, ask the same service */
-        return setenv("BUDGET_SERVICE_DIR", dir, 1) == 0;
+        return true;
     }
     if (budget_default_dir(dir, &error) != BASE_OK) {
         *exit_code = cli_error(args, BASE_EXIT_USAGE, "%s; say --dir DIR", error.message);
         return false;
     }
     return true;
+}
+
+bool cli_export_dir(const cli_args *args, const char *dir)
+{
+    char absolute[BASE_PATH_BYTES];
+    if (base_path_absolute(dir, absolute, sizeof absolute, NULL) == BASE_OK &&
+        setenv("BUDGET_SERVICE_DIR", absolute, 1) == 0) {
+        return true;
+    }
+    (void)cli_error(args, BASE_EXIT_ERROR, "cannot set BUDGET_SERVICE_DIR to %s", dir);
+    return false;
 }
 
 bool cli_client_options(const cli_args *args, const char *key_name, char dir[BASE_PATH_BYTES],

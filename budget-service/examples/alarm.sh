@@ -38,7 +38,7 @@ end() {
     set -- "$label" --key "$key"
     vendor=$(text_of vendor)
     case $vendor in
-    .* | */*) ;; # who asks for money names the vendor: this is none
+    .* | */*) ;; # no vendor has such a name
     *) [ -z "$drivers" ] || set -- "$@" --driver "$drivers/$vendor" ;;
     esac
     timeout 35 budget-service end "$@" </dev/null 2>&1

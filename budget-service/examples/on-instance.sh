@@ -111,7 +111,7 @@ pack() {
         cp "$rent"/rank-*.receipt "$rent/job.key" "$scratch/ringfence/receipts/"
         set -f
         cp "$rent/token" "$scratch/ringfence/token"
-        cp "${BUDGET_SERVICE_DIR:-${XDG_STATE_HOME:-$HOME/.local/state}/ringfence/budget}/keyring.json" "$scratch/ringfence/"
+        cp "${BUDGET_SERVICE_DIR:?budget-service rent sets it}/keyring.json" "$scratch/ringfence/"
         ;;
     esac
     chmod -R go= "$scratch/ringfence"
@@ -146,13 +146,17 @@ quoted() {
 
 # run FLAGS...: the job, whose output comes as it is made. Sets code.
 run() {
-    trap 'there "kill -INT \$(cat ringfence/pid)" </dev/null || true' INT TERM HUP
+    told=yes
+    trap 'told=no' INT TERM HUP
     there "cd ringfence && echo \$\$ >pid && exec bin/launcher --job JOB.json $gate ${root:+--root$(quoted "$root")}$(quoted "$@")" \
         </dev/null &
     running=$!
     while :; do # a signal ends wait, and not the job
         code=0
         wait "$running" || code=$?
+        while [ "$told" = no ] && kill -0 "$running" 2>/dev/null; do # it may not have begun there yet
+            if there "kill -INT \$(cat ringfence/pid)" </dev/null 2>/dev/null; then told=yes; else sleep 1; fi
+        done
         kill -0 "$running" 2>/dev/null || break
     done
     trap 'exit 130' INT
@@ -172,8 +176,8 @@ bring_back() {
     there "tar -C$(quoted "$out") -czf - ." </dev/null | tar -C "$out.part" -xzf - --no-same-owner || return 1
     number=1
     while [ -e "$out.$number" ]; do number=$((number + 1)); done
-    [ ! -e "$out" ] || mv "$out" "$out.$number"
-    mv "$out.part" "$out"
+    [ ! -e "$out" ] || mv "$out" "$out.$number" || return 1
+    mv "$out.part" "$out" || return 1
     say "record: $out"
 }
 

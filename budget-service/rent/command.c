@@ -13,8 +13,8 @@
 
 enum { LOOK_MS = 500 };
 
-static sigset_t
-    heard; /* of SIGINT, SIGTERM and SIGHUP, those that were not ignored from the start (nohup) */
+/* Of SIGINT, SIGTERM and SIGHUP, those that were not ignored from the start (nohup). */
+static sigset_t heard;
 
 int64_t rent_clock_s(void)
 {

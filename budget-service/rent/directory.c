@@ -1,4 +1,4 @@
-/* Keeps a rent's token and instances in its directory. Called by rent.c, guardian.c and cli/rent.c. */
+/* Keeps a rent's token and instances in its directory. Called by rent.c, watchdog.c and cli/rent.c. */
 #include "directory.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #define RENT_FILE_JOB_KEY   "job.key" /* as `redeem --out` keeps it */
 #define RENT_FILE_INSTANCES "instances.json"
 #define RENT_FILE_EVIDENCE  "evidence.json"
-#define RENT_FILE_LOG       "end.log" /* of the guardian */
+#define RENT_FILE_LOG       "end.log" /* of the watchdog */
 
 /* DIR/rents/JTI, where a rent is kept that has no directory of its own; DIR is the service's, as the client knows
  * it. Makes DIR/rents (0700) if it is missing. BASE_ERR_LIMIT, BASE_ERR_IO. */

@@ -207,15 +207,27 @@ rent_outcome rent_driver_check(const rent_driver *driver, const rent_order *orde
     return outcome_of(&made, status);
 }
 
+/* Of what create says only the id counts: describe says the rest. */
+static base_status read_id(const json_t *answer, rent_instance *made, base_error *reterr)
+{
+    json_t *only = json_object();
+    (void)json_object_set(only, "instance_id", json_object_get(answer, "instance_id"));
+    const base_status status = rent_instance_read(only, true, made, reterr);
+    json_decref(only);
+    return status;
+}
+
 rent_outcome rent_driver_create(const rent_driver *driver, const rent_order *order,
                                 rent_instance *made, base_error *reterr)
 {
     call create = {.verb = "create", .input = order_json(order)};
     base_status status = run(driver, &create, reterr);
     if (status == BASE_OK) {
-        status = rent_instance_read(create.answer, true, made, reterr);
+        status = read_id(create.answer, made, reterr);
         (void)snprintf(made->name, sizeof made->name, "%s", order->name);
-        made->state = RENT_STARTING; /* describe says where it is reached, and at what price */
+        status = status == BASE_OK
+                     ? BASE_OK
+                     : base_error_prepend(reterr, status, "%s, create", driver->vendor);
     }
     json_decref(create.input);
     json_decref(create.answer);

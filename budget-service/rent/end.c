@@ -1,5 +1,5 @@
 /* Ends the instances of a label at the vendor, again and again until they are gone, and sends the evidence.
- * Called by rent.c, guardian.c and cli/rent.c. */
+ * Called by rent.c, watchdog.c and cli/rent.c. */
 #include "end.h"
 
 #include <inttypes.h>
@@ -294,13 +294,13 @@ static void say_unproven(const end_work *work, const char *why, bool refused)
              ending->label, ending->driver->vendor, why);
     if (refused) {
         rent_say(ending->reporter,
-                 "if that can be mended, ask the vendor again: budget-service end %s --out %.*s; "
-                 "else an admin may vouch for it: budget-service terminated %s --evidence %s "
-                 "--attested --key admin",
-                 ending->label, (int)(strrchr(file, '/') - file), file, ending->label, file);
+                 "if that can be mended, ask the vendor again: budget-service end %s%s; else an "
+                 "admin may vouch for it: budget-service terminated %s --evidence %s --attested "
+                 "--key admin",
+                 ending->label, ending->flags, ending->label, file);
     } else if (ending->evidence_path == NULL) {
-        rent_say(ending->reporter, "when the service answers: budget-service end %s",
-                 ending->label);
+        rent_say(ending->reporter, "when the service answers: budget-service end %s%s",
+                 ending->label, ending->flags);
     } else {
         rent_say(ending->reporter,
                  "when the service answers: budget-service terminated %s --evidence %s",
@@ -373,12 +373,11 @@ rent_end_outcome rent_end(const rent_ending *ending, rent_held *held)
     }
     if (gone) {
         outcome = prove(&work);
-    } else {
-        rent_say(
-            ending->reporter,
-            "given up: instances of %s may still run and cost money: budget-service end %s, or "
-            "end them at %s",
-            ending->label, ending->label, ending->driver->vendor);
+    } else if (!ending->is_watched) {
+        rent_say(ending->reporter,
+                 "given up: instances of %s may still run and cost money: budget-service end %s%s, "
+                 "or end them at %s",
+                 ending->label, ending->label, ending->flags, ending->driver->vendor);
     }
     rent_list_free(&work.list);
     return outcome;

@@ -1,5 +1,5 @@
 /* Ends all instances that a label has at its vendor, and proves it to the service. Used by rent.c, by its
- * guardian, and by `budget-service end`. Blocks; one thread. */
+ * watchdog, and by `budget-service end`. Blocks; one thread. */
 #ifndef RENT_END_H
 #define RENT_END_H
 
@@ -27,8 +27,7 @@ bool rent_hold(rent_held *held, const rent_instance *instance);
 typedef struct rent_reporter {
     void (*say)(void *user, const char *line);
     bool (*pause)(void *user, int milliseconds);
-    void (*found)(
-        void *user); /* one that was not known is held now, or its name; NULL: nobody keeps it */
+    void (*found)(void *user); /* an instance, or its name, is known now; may be NULL */
     void *user;
 } rent_reporter;
 
@@ -46,6 +45,8 @@ typedef struct rent_ending {
     int64_t ordered;           /* that may have been created: */
     int64_t late_ns;           /* until then one that the vendor has not shown yet may come */
     const char *evidence_path; /* where it is kept; NULL: nowhere */
+    const char *flags; /* that `budget-service end LABEL` takes for the same; may be empty */
+    bool is_watched;   /* if this is given up, a process goes on */
     const rent_reporter *reporter;
 } rent_ending;
 

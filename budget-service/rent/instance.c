@@ -33,11 +33,13 @@ static base_status bad(base_error *reterr, const char *key, const char *what)
     return base_fail(reterr, BASE_ERR_INVALID, "%s %s", key, what);
 }
 
-/* A text of printable ASCII without spaces, quotes and backslashes: it goes to commands and into JSON. */
-static bool is_plain(const char *text)
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+/* Whether nothing in it means something to a shell or to ssh: it goes to commands. `more`: further characters. */
+static bool is_plain(const char *text, const char *more)
 {
     for (; *text != '\0'; text++) {
-        if (*text <= ' ' || *text > '~' || *text == '"' || *text == '\\') {
+        if (strchr(LETTERS, *text) == NULL && strchr(more, *text) == NULL) {
             return false;
         }
     }
@@ -66,15 +68,13 @@ static base_status read_text(const json_t *object, const char *key, char *text, 
 
 static base_status read_id(const json_t *object, rent_instance *instance, base_error *reterr)
 {
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     const base_status status =
         read_text(object, "instance_id", instance->id, sizeof instance->id, reterr);
     if (status != BASE_OK) {
         return status;
     }
     return instance->id[0] != '\0' && instance->id[0] != '-' && /* it is an argument of commands */
-                   instance->id[strspn(instance->id, allowed)] == '\0'
+                   is_plain(instance->id, "")
                ? BASE_OK
                : bad(reterr, "instance_id", "is missing, or is none");
 }
@@ -129,8 +129,8 @@ static base_status read_place(const json_t *object, rent_instance *instance, bas
         return bad(reterr, "port", "is none");
     }
     instance->port = (int)json_integer_value(port);
-    if (instance->host[0] == '-' || instance->user[0] == '-' || !is_plain(instance->host) ||
-        !is_plain(instance->user)) {
+    if (instance->host[0] == '-' || instance->user[0] == '-' || !is_plain(instance->host, ":") ||
+        !is_plain(instance->user, "")) {
         return bad(reterr, "host or user", "has a character that no address has");
     }
     if (instance->state == RENT_RUNNING &&
@@ -152,7 +152,9 @@ base_status rent_instance_read(const json_t *object, bool partial, rent_instance
                  ? read_text(object, "name", instance->name, sizeof instance->name, reterr)
                  : status;
     status = status == BASE_OK ? read_state(object, partial, instance, reterr) : status;
-    status = status == BASE_OK ? read_price(object, instance, reterr) : status;
+    if (status == BASE_OK && !partial) {
+        status = read_price(object, instance, reterr);
+    }
     return status == BASE_OK && !partial ? read_place(object, instance, reterr) : status;
 }
 

@@ -32,8 +32,7 @@ typedef struct rent_instance {
     int port;
     char user[RENT_USER_BYTES];
     int64_t price_usd_micro; /* per hour; negative: not known */
-    bool
-        shown; /* the vendor has said of it that it exists: before, it may not know it yet, or call it otherwise */
+    bool shown; /* the vendor has said that it exists: before, it may not know it, or its name */
 } rent_instance;
 
 typedef struct rent_list {

@@ -14,7 +14,7 @@
 #include "budget/time.h"
 #include "command.h"
 #include "directory.h"
-#include "guardian.h"
+#include "watchdog.h"
 
 enum {
     START_S_MAX = 20 * 60, /* until an instance can be reached */
@@ -31,7 +31,7 @@ typedef struct rent_session {
     const rent_plan *plan;
     rent_result *result;
     rent_reporter reporter;
-    rent_guardian guardian;
+    rent_watchdog watchdog;
     budget_client *client;
     int64_t until_s;    /* the deadline, by the service's clock */
     int64_t deadline_s; /* COMMAND's, by rent_clock_s */
@@ -43,7 +43,7 @@ typedef struct rent_session {
     bool ending;    /* a signal now means: do not wait */
 } rent_session;
 
-/* False after a second signal: the guardian goes on alone. */
+/* False after a second signal: the watchdog goes on alone. */
 static bool pause_for(void *user, int milliseconds)
 {
     rent_session *rent = user;
@@ -85,26 +85,29 @@ static void say_nothing_was_created(const rent_session *rent, const char *why)
     rent_say(&rent->reporter, "%s; nothing was created, and the token is as good as before", why);
 }
 
-/* The vendor answers, has nothing of this token, and would create what it allows. */
-static bool vendor_is_ready(rent_session *rent, base_error *error)
+/* The vendor answers, has nothing of this token, and would create what it allows: RENT_MADE. */
+static rent_outcome ask_vendor(rent_session *rent, base_error *error)
 {
     rent_list list = {0};
     rent_order order;
-    bool ready = rent_driver_list(rent->plan->driver, &list, error) == BASE_OK;
-    for (size_t i = 0; ready && i < list.count; i++) {
-        if (strstr(list.items[i].name, rent->plan->claims->jti) != NULL) {
+    if (rent_driver_list(rent->plan->driver, &list, error) != BASE_OK) {
+        return RENT_UNCLEAR;
+    }
+    bool has_one = false;
+    for (size_t i = 0; i < list.count && !has_one; i++) {
+        has_one = strstr(list.items[i].name, rent->plan->claims->jti) != NULL;
+        if (has_one) {
             (void)base_fail(error, BASE_ERR_STATE,
                             "%s has an instance of this token already: %s; if no other rent of it "
-                            "goes on: budget-service end %s",
-                            rent->plan->driver->vendor, list.items[i].id,
-                            rent->plan->claims->label);
-            ready = false;
+                            "goes on: budget-service end %s%s",
+                            rent->plan->driver->vendor, list.items[i].id, rent->plan->claims->label,
+                            rent->plan->flags);
         }
     }
     rent_list_free(&list);
     rent->until_s = budget_time_now() + rent->plan->claims->max_seconds;
     fill_order(rent, 1, &order);
-    return ready && rent_driver_check(rent->plan->driver, &order, error) == RENT_MADE;
+    return has_one ? RENT_REFUSED : rent_driver_check(rent->plan->driver, &order, error);
 }
 
 /* The service answers, and takes this client's key: without it nothing can be attached and proven. */
@@ -159,8 +162,8 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
                  budget_verdict_name(verdict), why.message);
         if (verdict == BUDGET_UNKNOWN) {
             rent_say(&rent->reporter,
-                     "if it was given, it is used: budget-service end %s says what is to do",
-                     plan->claims->label);
+                     "if it was given, it is used: budget-service end %s%s says what is to do",
+                     plan->claims->label, plan->flags);
         }
         return budget_verdict_exit(verdict);
     }
@@ -172,7 +175,7 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
     const int64_t time_s = (left_s < granted_s ? left_s : granted_s) - margin_s;
     rent->deadline_s = rent_clock_s() + (time_s > 0 ? time_s : 0);
     rent->result->created = true;
-    rent_guardian_arm(&rent->guardian, rent->deadline_s + 2 * margin_s);
+    rent_watchdog_arm(&rent->watchdog, rent->deadline_s + 2 * margin_s);
     say_clock(rent, left_s - granted_s);
     return BASE_EXIT_DONE;
 }
@@ -360,27 +363,44 @@ static void run_command(rent_session *rent)
 
 /* ---- the end ---- */
 
-/* Price × time of each instance, from the first order on; the granted price where none is known. */
+/* Price × time of each instance, from the first order on; the granted price where none is known. Negative: not
+ * known, because an order may have made an instance that nobody has seen. */
 static int64_t cost_about(const rent_session *rent)
 {
     const rent_held *held = &rent->result->held;
     int64_t sum = 0;
+    if (held->count < rent->ordered) {
+        return -1;
+    }
     for (int i = 0; i < held->count; i++) {
         int64_t micro = 0;
         const int64_t price = held->items[i].price_usd_micro;
         const int64_t gone_s = held->gone_at_s[i] != 0 ? held->gone_at_s[i] : budget_time_now();
-        if (budget_money_cost(price >= 0 ? price : rent->plan->claims->max_price_usd_micro_per_hour,
-                              1, gone_s - rent->began_s, &micro)) {
-            sum += micro;
+        if (!budget_money_cost(price >= 0 ? price
+                                          : rent->plan->claims->max_price_usd_micro_per_hour,
+                               1, gone_s - rent->began_s, &micro)) {
+            return -1;
         }
+        sum += micro;
     }
     return sum;
+}
+
+static void say_cost(const rent_session *rent)
+{
+    char cost[BUDGET_MONEY_BYTES] = "an amount that is not known";
+    if (rent->result->cost_micro >= 0) {
+        budget_money_show((rent->result->cost_micro + CENT - 1) / CENT * CENT, cost);
+    }
+    rent_say(&rent->reporter,
+             "all of %s is ended, and proven. It cost about %s; what it cost is final with the "
+             "bill: budget-service reconcile, or record-actual %s USD",
+             rent->plan->claims->label, cost, rent->plan->claims->label);
 }
 
 static void end_all(rent_session *rent)
 {
     char evidence[BASE_PATH_BYTES];
-    char cost[BUDGET_MONEY_BYTES];
     rent_result *result = rent->result;
     const rent_plan *plan = rent->plan;
     const rent_ending ending = {.driver = plan->driver,
@@ -394,27 +414,27 @@ static void end_all(rent_session *rent)
                                                                 evidence, NULL) == BASE_OK
                                                      ? evidence
                                                      : NULL,
+                                .flags = plan->flags,
+                                .is_watched = true,
                                 .reporter = &rent->reporter};
     result->outcome = rent_end(&ending, &result->held);
     result->cost_micro = cost_about(rent);
-    budget_money_show((result->cost_micro + CENT - 1) / CENT * CENT, cost);
     if (result->outcome == RENT_END_PROVEN) {
-        rent_say(&rent->reporter,
-                 "all of %s is ended, and proven. It cost about %s; what it cost is final with "
-                 "the bill: budget-service reconcile, or record-actual %s USD",
-                 plan->claims->label, cost, plan->claims->label);
+        say_cost(rent);
     }
     if (result->outcome == RENT_END_OPEN) {
-        rent_say(&rent->reporter, "a process goes on ending them, and writes to %s/%s",
-                 plan->directory, RENT_FILE_LOG);
-        rent_guardian_release(&rent->guardian);
+        rent_say(&rent->reporter,
+                 "instances of %s may still run and cost money: a process goes on ending them for "
+                 "a day, and writes to %s/%s",
+                 plan->claims->label, plan->directory, RENT_FILE_LOG);
+        rent_watchdog_release(&rent->watchdog);
     } else {
-        rent_guardian_dismiss(&rent->guardian);
+        rent_watchdog_dismiss(&rent->watchdog);
     }
 }
 
-/* With the guardian there. Returns an exit code. */
-static int run_guarded(rent_session *rent, const proto_keypair *job_key)
+/* With the watchdog there. Returns an exit code. */
+static int run_watched(rent_session *rent, const proto_keypair *job_key)
 {
     base_error error = {0};
     int exit_code = BASE_EXIT_ERROR;
@@ -429,7 +449,7 @@ static int run_guarded(rent_session *rent, const proto_keypair *job_key)
         exit_code = take_permit(rent, job_key);
     }
     if (!rent->result->created) {
-        rent_guardian_dismiss(&rent->guardian);
+        rent_watchdog_dismiss(&rent->watchdog);
     } else {
         if (create_all(rent) && wait_until_they_run(rent)) {
             run_command(rent);
@@ -449,10 +469,11 @@ static int run_guarded(rent_session *rent, const proto_keypair *job_key)
 int rent_run(const rent_plan *plan, rent_result *result)
 {
     rent_session rent = {.plan = plan, .result = result};
-    const rent_guarded guarded = {.client = plan->client,
+    const rent_watched watched = {.client = plan->client,
                                   .driver = plan->driver,
                                   .claims = plan->claims,
-                                  .directory = plan->directory};
+                                  .directory = plan->directory,
+                                  .flags = plan->flags};
     proto_keypair job_key;
     base_error error = {0};
     int exit_code = BASE_EXIT_ERROR;
@@ -460,20 +481,22 @@ int rent_run(const rent_plan *plan, rent_result *result)
     rent.reporter =
         (rent_reporter){.say = rent_print, .pause = pause_for, .found = keep_found, .user = &rent};
     rent_signals_block();
-    if (!vendor_is_ready(&rent, &error)) {
+    const rent_outcome would = ask_vendor(&rent, &error);
+    if (would != RENT_MADE) {
         say_nothing_was_created(&rent, error.message);
-        return BASE_EXIT_REFUSED;
+        return would == RENT_REFUSED ? BASE_EXIT_REFUSED : BASE_EXIT_ERROR;
     }
     base_status status = rent_directory_make(plan->directory, plan->token, &job_key, &error);
+    const bool made = status == BASE_OK; /* another rent's stays as it is */
     if (status == BASE_OK) {
-        status = rent_guardian_start(&guarded, &rent.guardian, &error);
+        status = rent_watchdog_start(&watched, &rent.watchdog, &error);
     }
     if (status == BASE_OK) {
-        exit_code = run_guarded(&rent, &job_key);
+        exit_code = run_watched(&rent, &job_key);
     } else {
         rent_say(&rent.reporter, "%s", error.message);
     }
-    if (!result->created) {
+    if (made && !result->created) {
         rent_directory_remove(plan->directory);
     }
     proto_wipe(&job_key, sizeof job_key);

@@ -13,6 +13,7 @@ typedef struct rent_plan {
     rent_driver *driver;
     const budget_client_options *client;
     const char *directory; /* absolute; missing or empty */
+    const char *flags;     /* " --out DIR …", as `end` needs them; may be empty */
     const char *image;     /* these may be empty */
     const char *ssh_public_key;
     int64_t disk_gb;
@@ -24,7 +25,7 @@ typedef struct rent_result {
     int command_exit; /* COMMAND's; -1: it was not started */
     rent_end_outcome outcome;
     bool created;       /* the permit was used: what is reserved stays so until the end is proven */
-    int64_t cost_micro; /* what the instances cost about */
+    int64_t cost_micro; /* what the instances cost about; negative: not known */
     rent_held held;
 } rent_result;
 

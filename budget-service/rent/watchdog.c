@@ -1,5 +1,5 @@
 /* Ends a rent's instances after the rent was killed, or left it to do so. Started by rent.c. */
-#include "guardian.h"
+#include "watchdog.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static void open_log(const char *directory)
     (void)dup2(fd >= 0 ? fd : null_fd, STDERR_FILENO);
 }
 
-static void end_everything(const rent_guarded *guarded)
+static void end_everything(const rent_watched *watched)
 {
     static rent_held held;
     budget_client *client = NULL;
@@ -65,23 +65,24 @@ static void end_everything(const rent_guarded *guarded)
     const rent_reporter reporter = {.say = say, .pause = pause_for, .user = &until_ns};
     rent_say(&reporter,
              "the rent of %s has ended before its instances, or stands still: ending them",
-             guarded->claims->label);
-    if (rent_directory_read(guarded->directory, guarded->claims->jti, &held, &error) != BASE_OK) {
+             watched->claims->label);
+    if (rent_directory_read(watched->directory, watched->claims->jti, &held, &error) != BASE_OK) {
         rent_say(&reporter, "%s", error.message); /* the vendor's list has those with the jti */
     }
-    if (budget_client_open(guarded->client, &client, &error) != BASE_OK) {
+    if (budget_client_open(watched->client, &client, &error) != BASE_OK) {
         rent_say(&reporter, "%s", error.message);
     }
     const bool kept =
-        base_path_join(guarded->directory, RENT_FILE_EVIDENCE, evidence, NULL) == BASE_OK;
-    const rent_ending ending = {.driver = guarded->driver,
+        base_path_join(watched->directory, RENT_FILE_EVIDENCE, evidence, NULL) == BASE_OK;
+    const rent_ending ending = {.driver = watched->driver,
                                 .client = client,
-                                .label = guarded->claims->label,
-                                .jti = guarded->claims->jti,
-                                .instances_max = guarded->claims->instances,
-                                .ordered = guarded->claims->instances,
+                                .label = watched->claims->label,
+                                .jti = watched->claims->jti,
+                                .instances_max = watched->claims->instances,
+                                .ordered = watched->claims->instances,
                                 .late_ns = base_deadline_after_ns(RENT_LATE_S * BASE_NS_PER_S),
                                 .evidence_path = kept ? evidence : NULL,
+                                .flags = watched->flags,
                                 .reporter = &reporter};
     if (rent_end(&ending, &held) == RENT_END_PROVEN) {
         rent_say(&reporter, "ended, and proven");
@@ -114,70 +115,70 @@ static bool is_left_alone(int fd, volatile const pid_t *leader)
     }
 }
 
-_Noreturn static void guard(int fd, const rent_guarded *guarded)
+_Noreturn static void guard(int fd, const rent_watched *watched)
 {
     (void)setsid();
     (void)signal(SIGINT, SIG_IGN);
     (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
-    (void)prctl(PR_SET_NAME, "rent-guardian");
-    open_log(guarded->directory);
+    (void)prctl(PR_SET_NAME, "rent-watchdog");
+    open_log(watched->directory);
     (void)close_range(STDERR_FILENO + 1, (unsigned)fd - 1, 0); /* the caller's */
     (void)close_range((unsigned)fd + 1, UINT_MAX, 0);
-    if (is_left_alone(fd, guarded->driver->leader)) {
-        end_everything(guarded);
+    if (is_left_alone(fd, watched->driver->leader)) {
+        end_everything(watched);
     }
     _exit(0);
 }
 
-base_status rent_guardian_start(const rent_guarded *guarded, rent_guardian *guardian,
+base_status rent_watchdog_start(const rent_watched *watched, rent_watchdog *watchdog,
                                 base_error *reterr)
 {
     int fds[2];
     void *shared =
         mmap(NULL, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
-        return base_fail_errno(reterr, errno, "no memory for the guardian");
+        return base_fail_errno(reterr, errno, "no memory for the watchdog");
     }
-    guarded->driver->leader = shared;
+    watched->driver->leader = shared;
     if (pipe2(fds, O_CLOEXEC) != 0) {
-        return base_fail_errno(reterr, errno, "no pipe for the guardian");
+        return base_fail_errno(reterr, errno, "no pipe for the watchdog");
     }
     const pid_t pid = fork();
     if (pid == 0) {
         (void)close(fds[1]);
-        guard(fds[0], guarded);
+        guard(fds[0], watched);
     }
     (void)close(fds[0]);
     if (pid < 0) {
-        const base_status status = base_fail_errno(reterr, errno, "cannot start the guardian");
+        const base_status status = base_fail_errno(reterr, errno, "cannot start the watchdog");
         (void)close(fds[1]);
         return status;
     }
-    *guardian = (rent_guardian){.fd = fds[1], .pid = pid};
+    *watchdog = (rent_watchdog){.fd = fds[1], .pid = pid};
     return BASE_OK;
 }
 
-static void tell(const rent_guardian *guardian, int64_t word)
+static void tell(const rent_watchdog *watchdog, int64_t word)
 {
-    while (write(guardian->fd, &word, sizeof word) < 0 && errno == EINTR) {
+    while (write(watchdog->fd, &word, sizeof word) < 0 && errno == EINTR) {
     }
 }
 
-void rent_guardian_arm(const rent_guardian *guardian, int64_t deadline_s)
+void rent_watchdog_arm(const rent_watchdog *watchdog, int64_t deadline_s)
 {
-    tell(guardian, deadline_s);
+    tell(watchdog, deadline_s);
 }
 
-void rent_guardian_dismiss(rent_guardian *guardian)
+void rent_watchdog_dismiss(rent_watchdog *watchdog)
 {
-    tell(guardian, all_ended);
-    (void)close(guardian->fd);
-    while (waitpid(guardian->pid, NULL, 0) < 0 && errno == EINTR) {
+    tell(watchdog, all_ended);
+    (void)close(watchdog->fd);
+    while (waitpid(watchdog->pid, NULL, 0) < 0 && errno == EINTR) {
     }
 }
 
-void rent_guardian_release(rent_guardian *guardian)
+void rent_watchdog_release(rent_watchdog *watchdog)
 {
-    (void)close(guardian->fd);
+    (void)close(watchdog->fd);
 }

@@ -3,8 +3,8 @@
  * It is forked before anything is created, has a session of its own, and waits at a pipe for the rent's end.
  * Once armed, it ends the instances itself, and writes to end.log, if the pipe closes without the word that all
  * was ended, or if that word has not come at the deadline: then the rent may be stopped (Ctrl-Z). */
-#ifndef RENT_GUARDIAN_H
-#define RENT_GUARDIAN_H
+#ifndef RENT_WATCHDOG_H
+#define RENT_WATCHDOG_H
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -12,31 +12,31 @@
 #include "budget/client.h"
 #include "driver.h"
 
-typedef struct rent_guardian {
-    int fd; /* the write end: closed, the guardian begins */
+typedef struct rent_watchdog {
+    int fd; /* the write end: closed, the watchdog begins */
     pid_t pid;
-} rent_guardian;
+} rent_watchdog;
 
 /* All pointers live as long as the process. */
-typedef struct rent_guarded {
+typedef struct rent_watched {
     const budget_client_options *client;
-    rent_driver *
-        driver; /* its leader is shared with the guardian, which ends the call that the rent leaves */
+    rent_driver *driver; /* its leader is shared: the watchdog ends the call that the rent leaves */
     const budget_claims *claims;
     const char *directory;
-} rent_guarded;
+    const char *flags; /* of rent_ending */
+} rent_watched;
 
 /* Call it before the process has threads. */
-BASE_MUST_CHECK base_status rent_guardian_start(const rent_guarded *guarded,
-                                                rent_guardian *guardian, base_error *reterr);
+BASE_MUST_CHECK base_status rent_watchdog_start(const rent_watched *watched,
+                                                rent_watchdog *watchdog, base_error *reterr);
 
 /* Something may be created from now on. deadline_s: by rent_clock_s. */
-void rent_guardian_arm(const rent_guardian *guardian, int64_t deadline_s);
+void rent_watchdog_arm(const rent_watchdog *watchdog, int64_t deadline_s);
 
-/* All was ended: the guardian ends as well, and is waited for. */
-void rent_guardian_dismiss(rent_guardian *guardian);
+/* All was ended: the watchdog ends as well, and is waited for. */
+void rent_watchdog_dismiss(rent_watchdog *watchdog);
 
-/* A person does not want to wait: the guardian goes on alone. */
-void rent_guardian_release(rent_guardian *guardian);
+/* A person does not want to wait: the watchdog goes on alone. */
+void rent_watchdog_release(rent_watchdog *watchdog);
 
 #endif

@@ -38,7 +38,7 @@ echo "$*" >>calls
 hidden() { [ "$(cat late 2>/dev/null || echo 0)" -gt 0 ]; }
 show() { # ID
     status=running
-    [ ! -e starting ] || status=starting
+    [ ! -e status ] || status=$(cat status)
     printf '{"instance_id":"%s","name":"%s","status":"%s","host":"127.0.0.1","port":22,"user":"me","price_usd":"%s"}' \
         "$1" "$(cat "instances/$1")" "$status" "$(cat price 2>/dev/null || echo 0.60)"
 }
@@ -103,7 +103,7 @@ ended() {
     wait "$pid" || got=$?
     [ "$got" -eq "$1" ] || fail "exit $got, not $1"
 }
-guardian_of() { pgrep -x -P "$1" rent-guardian; }
+watchdog_of() { pgrep -x -P "$1" rent-watchdog; }
 is_gone() { ! kill -0 "$1"; }
 none_left() { [ -z "$(ls "$VENDOR/instances")" ]; }
 state_of() { budget-service list --json | jq -r ".entries[] | select(.label == \"$1\") | .state"; }
@@ -171,13 +171,14 @@ rent 4 none true
 err_has "no capacity: take another type" "nothing was created, and the token is as good as before"
 rm vendor/full
 touch vendor/down
-rent 4 none true
+rent 1 none true
 err_has "the vendor does not answer"
 rm vendor/down
 [ ! -e none.rent ] || fail "a directory is left"
-mkdir none.rent && touch none.rent/file
+mkdir none.rent && touch none.rent/token none.rent/job.key
 rent 1 none true
 err_has "is not empty: each rent has a directory of its own"
+[ -e none.rent/token ] && [ -e none.rent/job.key ] || fail "the files of another rent are gone"
 rm -r none.rent
 budget 0 void none
 budget 0 authorize local 0 --account lab --job JOB.json --vendor local --out local.token
@@ -224,6 +225,19 @@ echo 0.70 >vendor/price
 rent 1 dear true
 rm vendor/price
 err_has 'costs $0.70/h, and $0.69/h was granted' "all of dear is ended, and proven"
+
+echo "== an instance that does not start"
+authorize slow
+echo starting >vendor/status
+budget-service rent slow.token --driver ./driver --out slow.rent -- true >out 2>err &
+pid=$!
+wait_for "the instance" grep -q "created i-" err
+echo stopped >vendor/status
+code=0
+wait "$pid" || code=$?
+rm vendor/status
+[ "$code" -eq 1 ] || fail "exit $code"
+err_has "does not start: the vendor says stopped" "all of slow is ended, and proven"
 
 echo "== several, as JSON"
 authorize several --instances 2
@@ -277,11 +291,11 @@ echo "== kill -9 before the permit: there is nothing to end"
 authorize early
 kill -STOP "$service"
 in_background early true
-wait_for "the guardian" [ -e early.rent/end.log ]
-guardian=$(guardian_of "$pid")
+wait_for "the watchdog" [ -e early.rent/end.log ]
+watchdog=$(watchdog_of "$pid")
 kill -9 "$pid"
 ended 137
-wait_for "the guardian's end" is_gone "$guardian"
+wait_for "the watchdog's end" is_gone "$watchdog"
 kill -CONT "$service"
 [ ! -s early.rent/end.log ] || fail "the log: $(cat early.rent/end.log)"
 is_state early reserved || fail "early is $(state_of early)"
@@ -321,11 +335,11 @@ rm -f began
     sh -c 'touch began; while [ ! -e go ]; do sleep 0.05; done; exit 7') >out 2>err &
 pid=$!
 wait_for "the command" [ -e began ]
-guardian=$(guardian_of "$pid")
+watchdog=$(watchdog_of "$pid")
 kill -HUP "$pid"
 touch go
 ended 7
-is_gone "$guardian" 2>/dev/null || fail "the guardian is left"
+is_gone "$watchdog" 2>/dev/null || fail "the watchdog is left"
 
 echo "== SIGTERM before anything is created"
 authorize calm
@@ -341,7 +355,7 @@ err_has "interrupted; nothing was created, and the token is as good as before"
 
 echo "== without standard input"
 budget-service rent calm.token --driver ./driver --out calm.rent -- sh -c '[ ! -s $RINGFENCE_RENT_DIR/end.log ]' \
-    >out 2>err <&- || fail "the guardian did not wait: $(cat calm.rent/end.log)"
+    >out 2>err <&- || fail "the watchdog did not wait: $(cat calm.rent/end.log)"
 authorize piped
 echo word | budget-service rent piped.token --driver ./driver --out piped.rent -- cat >out 2>err
 out_has word
@@ -397,7 +411,7 @@ kill "$pid"
 code=0
 wait "$pid" || code=$?
 [ "$code" -eq 8 ] || fail "exit $code"
-err_has "given up: instances of stuck may still run and cost money" "a process goes on ending them, and writes to $scratch/stuck.rent/end.log"
+err_has "instances of stuck may still run and cost money: a process goes on ending them for a day, and writes to $scratch/stuck.rent/end.log"
 rm vendor/stuck
 wait_for "the end" none_left
 wait_for "the proof" is_state stuck terminated-unbilled
@@ -433,7 +447,6 @@ out_has "by-hand: ended, and proven"
 [ "$(ls vendor/instances)" = i-78 ] || fail "left: $(ls vendor/instances)"
 authorize foreign
 budget 0 attach foreign --instance-id i-78
-touch vendor/other-end
 budget-service end foreign --driver ./driver >out 2>err &
 pid=$!
 wait_for "the refusal" grep -q "i-78 is attached to foreign, and is named 'other', without" err

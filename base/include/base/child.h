@@ -13,9 +13,8 @@
 typedef struct base_child_group {
     int stop_fd;      /* if this is closed at its other end, the child must end as well; -1: none */
     int64_t grace_ns; /* so long it may go on then */
-    volatile pid_t
-        *leader; /* holds the child's number while it lives, for who has to end it after this
-                             * process; NULL: nowhere */
+    /* Holds the child's number while it lives, for who has to end it after this process; NULL: nowhere. */
+    volatile pid_t *leader;
 } base_child_group;
 
 typedef struct base_child {
