@@ -73,11 +73,14 @@ static void test_refuses_what_is_none(void **state)
         {"{\"instance_id\":\"a\",\"status\":\"running\",\"host\":\"h\",\"port\":70000,\"user\":"
          "\"u\"}",
          "port"},
-        {"{\"instance_id\":\"a\",\"status\":\"running\",\"host\":\"h;x\",\"port\":22,\"user\":\"u\"}",
+        {"{\"instance_id\":\"a\",\"status\":\"running\",\"host\":\"h;x\",\"port\":22,\"user\":"
+         "\"u\"}",
          "host or user"},
-        {"{\"instance_id\":\"a\",\"status\":\"running\",\"host\":\"$(x)\",\"port\":22,\"user\":\"u\"}",
+        {"{\"instance_id\":\"a\",\"status\":\"running\",\"host\":\"$(x)\",\"port\":22,\"user\":"
+         "\"u\"}",
          "host or user"},
-        {"{\"instance_id\":\"a\",\"status\":\"running\",\"host\":\"h\",\"port\":22,\"user\":\"a'b\"}",
+        {"{\"instance_id\":\"a\",\"status\":\"running\",\"host\":\"h\",\"port\":22,\"user\":\"a'"
+         "b\"}",
          "host or user"},
         {"{\"instance_id\":\"a\",\"status\":\"starting\",\"price_usd\":0.5}", "price_usd"},
         {"{\"instance_id\":\"a\",\"status\":\"starting\",\"price_usd\":\"1e3\"}", "price_usd"},
