@@ -67,6 +67,26 @@ static void assert_attempt(size_t index, int hosts, long first_step, const char 
     json_decref(manifest);
 }
 
+/* A file of the record. */
+static bool is_there(const char *name)
+{
+    char path[BASE_PATH_BYTES + 32];
+    (void)snprintf(path, sizeof path, "%s/%s", several_runs[0].out, name);
+    return access(path, F_OK) == 0;
+}
+
+static bool is_stopped(pid_t pid)
+{
+    char path[64];
+    char text[256] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *stat = fopen(path, "re");
+    assert_non_null(stat);
+    const bool known = fgets(text, sizeof text, stat) != NULL;
+    (void)fclose(stat);
+    return known && strstr(text, ") T ") != NULL;
+}
+
 /* Starts the head alone. When its rank is about to train, that is held. */
 static pid_t start_held(const char *name, const several *job)
 {
@@ -227,6 +247,120 @@ static void two_hosts_that_come_join_together(void **state)
     test_program_wait_no_children();
 }
 
+/* All restarts are used up, and host 1 was told so. Two hosts have a rank each, since four ranks would have other bits. */
+static void a_host_that_stays_goes_on_with_one_that_comes(void **state)
+{
+    (void)state;
+    static training_run grown;
+    const several job =
+        SEVERAL("3", "--ranks", "6", "--micro-batches", "1", "--zero", "2", "--max-restarts", "1",
+                ALONE, "--steps", "60", "--save-every", "10");
+    several_start_saving("stays", &job);
+    several_kill(2);
+    several_wait_says(0, "going on with 2 hosts, 2 ranks x 3 micro-batches from step ");
+    several_wait_says(0, "--resume: goes on after step ");
+    const pid_t rank = several_only_child(several_pid(1));
+    assert_int_equal(kill(rank, SIGSTOP), 0);
+    start_waiting(2, &job);
+    several_wait_says(0, "host host-2 (node 2) " JOINS);
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_expect_all(3, 0);
+    several_assert_says(0, "for host host-2 (node 2): starting again from there with all hosts "
+                           "that are there: attempt 3 of at most 3 (nothing has failed");
+    assert_int_equal(count_says(0, PLAN), 1);
+    test_program_wait_no_children();
+    grown = several_runs[0];
+    const several whole =
+        SEVERAL("3", "--ranks", "6", "--micro-batches", "1", "--zero", "2", "--steps", "60");
+    several_start_all("six", &whole);
+    several_expect_all(3, 0);
+    training_assert_same_file(&several_runs[0], "model.safetensors", &grown, "model.safetensors");
+    test_program_wait_no_children();
+}
+
+#ifndef __SANITIZE_ADDRESS__ /* it must be loaded before all others */
+
+/* Starts the head alone. Its rank is held while it writes the checkpoint of step 10; before that, it has been asked to
+ * pause there, if `asked`. */
+static pid_t start_saving(const char *name, const several *job, bool asked)
+{
+    assert_int_equal(setenv("LD_PRELOAD", HELD_LIBRARY, 1), 0);
+    const pid_t rank = start_held(name, job);
+    assert_int_equal(unsetenv("LD_PRELOAD"), 0);
+    if (asked) {
+        start_waiting(1, job);
+        several_wait_says(0, "host host-1 (node 1) " JOINS);
+    }
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    for (int i = 0; i < 6000 && !(is_there("held") && is_stopped(rank)); i++) {
+        (void)usleep(10 * 1000);
+    }
+    assert_true(is_stopped(rank));
+    return rank;
+}
+
+static void a_host_may_go_while_the_checkpoint_is_written(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", "25", "--save-every", "10");
+    const pid_t rank = start_saving("goes-late", &job, true);
+    several_kill(1);
+    several_wait_says(0, "host host-1 (node 1) does not wait any longer");
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_expect(0, 0);
+    assert_int_equal(count_says(0, PLAN), 0);
+    assert_attempt(0, 1, 0, NULL);
+    assert_lines("timings.jsonl", 25);
+    test_program_wait_no_children();
+}
+
+static void ctrl_c_comes_first_while_the_checkpoint_is_written(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", "25", "--save-every", "10");
+    const pid_t rank = start_saving("signal-late", &job, true);
+    (void)kill(several_pid(0), SIGTERM);
+    several_wait_says(0, "SIGTERM: ending after the current step");
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_expect_all(2, 128 + SIGTERM);
+    assert_int_equal(count_says(0, PLAN), 0);
+    assert_lines("timings.jsonl", 10);
+    free(training_file(&several_runs[0], "state-rank-0.safetensors", NULL));
+    test_program_wait_no_children();
+}
+
+/* It joins at the next one. */
+static void a_host_may_come_while_a_checkpoint_is_written(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", "25", "--save-every", "10");
+    const pid_t rank = start_saving("comes-late", &job, false);
+    start_waiting(1, &job);
+    several_wait_says(0, "host host-1 (node 1) " JOINS);
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    several_expect_all(2, 0);
+    assert_attempt(0, 1, 0, "at the checkpoint of step 20, for host host-1 (node 1)");
+    assert_attempt(1, 2, 20, NULL);
+    test_program_wait_no_children();
+}
+
+/* That is a failure, and the host joins with the restart. */
+static void a_rank_may_die_while_the_checkpoint_is_written(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", "25", "--save-every", "10");
+    const pid_t rank = start_saving("dies", &job, true);
+    assert_int_equal(kill(rank, SIGKILL), 0);
+    several_expect_all(2, 0);
+    several_assert_says(0, "starting again: attempt 2 of at most 2\n");
+    assert_int_equal(count_says(0, PLAN), 0);
+    assert_attempt(0, 1, 0, NULL);
+    assert_attempt(1, 2, 0, NULL);
+    test_program_wait_no_children();
+}
+
+#endif
+
 static int set_up(void **state)
 {
     (void)test_shared_directory_make(state);
@@ -248,6 +382,13 @@ int main(void)
         cmocka_unit_test(a_job_that_ends_first_ends_the_host_that_waits),
         cmocka_unit_test(ctrl_c_comes_first),
         cmocka_unit_test(two_hosts_that_come_join_together),
+        cmocka_unit_test(a_host_that_stays_goes_on_with_one_that_comes),
+#ifndef __SANITIZE_ADDRESS__
+        cmocka_unit_test(a_host_may_go_while_the_checkpoint_is_written),
+        cmocka_unit_test(ctrl_c_comes_first_while_the_checkpoint_is_written),
+        cmocka_unit_test(a_host_may_come_while_a_checkpoint_is_written),
+        cmocka_unit_test(a_rank_may_die_while_the_checkpoint_is_written),
+#endif
     };
     const int skipped = test_hosts_skip(TEST_HOSTS_MAX);
     return skipped != 0 ? skipped
