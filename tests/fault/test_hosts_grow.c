@@ -278,6 +278,57 @@ static void a_host_that_stays_goes_on_with_one_that_comes(void **state)
     test_program_wait_no_children();
 }
 
+static long best_step_of_early_end(const training_run *run)
+{
+    json_t *manifest = training_manifest(run);
+    const json_t *best = json_object_get(manifest, "best");
+    const long step = (long)json_integer_value(json_object_get(best, "step"));
+    assert_true(json_is_true(json_object_get(best, "stopped_early")));
+    json_decref(manifest);
+    return step;
+}
+
+/* The evaluations of the attempts count together. Where the training gives up, it ends, and not for the host. */
+static void a_training_that_gives_up_does_so_after_the_same_step(void **state)
+{
+    (void)state;
+    static training_run given_up;
+    char data[BASE_PATH_BYTES];
+    char heldout[BASE_PATH_BYTES];
+    char last[16];
+    (void)snprintf(data, sizeof data, "%s", test_directory_path(&test_shared_directory, "data"));
+    (void)snprintf(heldout, sizeof heldout, "%s",
+                   test_directory_path(&test_shared_directory, "heldout"));
+    test_directory_put(&test_shared_directory, "data",
+                       "{\"text\":\"the old cat saw a dog\"}\n{\"text\":\"we like apples\"}\n"
+                       "{\"text\":\"she went to school\"}\n{\"text\":\"they were at home\"}\n"
+                       "{\"text\":\"he ran to the house\"}\n{\"text\":\"it was a good day\"}\n");
+    test_directory_put(&test_shared_directory, "heldout",
+                       "{\"text\":\"the old dog saw a cat\"}\n{\"text\":\"we ran home\"}\n");
+    several job = SEVERAL("2", TWO, ALONE, "--steps", "400", "--lr", "1e-2", "--data", data,
+                          "--heldout", heldout, "--eval-every", "4", "--keep-best", "--patience",
+                          "3", "--save-every", "4");
+    several_start_all("gives-up", &job);
+    several_expect_all(2, 0);
+    given_up = several_runs[0];
+    const long best = best_step_of_early_end(&given_up);
+    assert_in_range(best, 8, 380);
+    (void)snprintf(last, sizeof last, "%ld", best + 1 + 3 * 4); /* steps count from 0 there */
+    for (int i = 0; i < 2; i++) {
+        pid_t rank = start_held(i == 0 ? "gives-up-grown" : "gives-up-alone", &job);
+        start_waiting(1, &job);
+        several_wait_says(0, "host host-1 (node 1) " JOINS);
+        assert_int_equal(kill(rank, SIGCONT), 0);
+        several_expect_all(2, 0);
+        assert_int_equal(count_says(0, PLAN), 1 - i);
+        training_assert_same_file(&given_up, "model.safetensors", &several_runs[0],
+                                  "model.safetensors");
+        assert_int_equal(best_step_of_early_end(&several_runs[0]), best);
+        test_program_wait_no_children();
+        several_add(&job, "--save-every", last);
+    }
+}
+
 #ifndef __SANITIZE_ADDRESS__ /* it must be loaded before all others */
 
 /* Starts the head alone. Its rank is held while it writes the checkpoint of step 10; before that, it has been asked to
@@ -383,6 +434,7 @@ int main(void)
         cmocka_unit_test(ctrl_c_comes_first),
         cmocka_unit_test(two_hosts_that_come_join_together),
         cmocka_unit_test(a_host_that_stays_goes_on_with_one_that_comes),
+        cmocka_unit_test(a_training_that_gives_up_does_so_after_the_same_step),
 #ifndef __SANITIZE_ADDRESS__
         cmocka_unit_test(a_host_may_go_while_the_checkpoint_is_written),
         cmocka_unit_test(ctrl_c_comes_first_while_the_checkpoint_is_written),

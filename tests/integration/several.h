@@ -5,7 +5,7 @@
 #include "hosts.h"
 #include "training.h"
 
-enum { SEVERAL_FLAGS_MAX = 40, SEVERAL_PATH_BYTES = 512 };
+enum { SEVERAL_FLAGS_MAX = 56, SEVERAL_PATH_BYTES = 512 };
 
 /* What all launchers of a job have in common. */
 typedef struct several {

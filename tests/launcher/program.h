@@ -8,7 +8,7 @@
 
 #include "support.h"
 
-enum { TEST_PROGRAM_OUTPUT_BYTES = 4096 * 1024, TEST_PROGRAM_ARGS_MAX = 64 };
+enum { TEST_PROGRAM_OUTPUT_BYTES = 4096 * 1024, TEST_PROGRAM_ARGS_MAX = 80 };
 
 /* A list that NULL ends: of arguments, of flags or of variables. */
 #define FLAGS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
