@@ -36,8 +36,9 @@ int launch_head_own_ranks(const launch_head *head);
 const uint8_t *launch_head_seed(const launch_head *head, int node);
 
 /* Whether each agent's disk has room for the states that its ranks save there before they are fetched. NULL is
- * fine. BASE_ERR_LIMIT names the first host that has not. */
-BASE_MUST_CHECK base_status launch_head_check_room(const launch_session *session,
+ * fine. BASE_ERR_LIMIT names the first host that has not. If an attempt has ended for that host, and none with it has come
+ * to a checkpoint since, it is sent away where the job may do without it: `*fails_again` is false then. */
+BASE_MUST_CHECK base_status launch_head_check_room(launch_session *session, bool *fails_again,
                                                    base_error *reterr);
 
 /* Where to bind the ranks' ROUTER: numeric, or "*". */

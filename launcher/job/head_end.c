@@ -46,10 +46,10 @@ void head_say_end(launch_head *head, int exit_code, const char *reason, bool aga
     (void)snprintf(text, sizeof text, "%s", reason);
     end.exit_code = (uint32_t)exit_code;
     end.reason = text;
-    end.again = again;
     proto_set_body(&envelope.base, &end.base);
     for (int node = 1; node < head->node_count; node++) {
         if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
+            end.again = again && !head->nodes[node].sent_away;
             head_send(head, node, &envelope);
         }
     }

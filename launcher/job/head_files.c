@@ -74,19 +74,23 @@ void head_show_files(launch_session *session, int node,
 
 /* ---- what ranks have saved ---- */
 
-base_status launch_head_check_room(const launch_session *session, base_error *reterr)
+base_status launch_head_check_room(launch_session *session, bool *fails_again, base_error *reterr)
 {
-    const launch_head *head = session->head;
+    launch_head *head = session->head;
     const proto_job *job = session->job;
     const uint64_t state_bytes = session->result->trained_params * sizeof(float);
+    *fails_again = true;
     if (head == NULL || job->output.directory[0] == '\0' ||
         proto_mode_get(job->job.mode)->pipelined) { /* there rank 0 saves, on this host */
         return BASE_OK;
     }
     for (int node = 1; node < head->node_count; node++) {
-        const launch_node *one = &head->nodes[node];
+        launch_node *one = &head->nodes[node];
         const uint64_t bytes = (uint64_t)head_ranks_beside(head, node) * state_bytes;
         if (one->knows_room && one->room_bytes < bytes) {
+            one->sent_away = one->trust != LAUNCH_NODE_TRUSTED && head_may_lose(session);
+            one->left = one->left || one->sent_away;
+            *fails_again = !one->sent_away;
             return base_fail(reterr, BASE_ERR_LIMIT,
                              NODE_FORMAT ": the disk of its --cache has room for %.1f MB, and its "
                                          "ranks save %.1f MB at the job's end: make room there, or "

@@ -52,8 +52,9 @@ typedef struct launch_node {
     bool present; /* it was there when an attempt began to do with fewer hosts */
     bool left; /* its user has taken it out of the job, or it was awaited in vain: so it is not */
     launch_node_trust trust;
-    bool asked;  /* its user has asked for the end */
-    bool silent; /* the user has been warned */
+    bool sent_away; /* its launcher ends with this attempt, and others may follow */
+    bool asked;     /* its user has asked for the end */
+    bool silent;    /* the user has been warned */
     /* files */
     uint64_t files_bytes; /* that it looks for; 0: it has none to look for */
     uint64_t have_bytes;

@@ -180,7 +180,8 @@ static void check_ready(launch_session *session)
     note_instruction_sets(session);
     session->progress_step = (int64_t)session->result->first_step + 1;
     base_error error;
-    base_status status = launch_head_check_room(session, &error);
+    bool fails_again = true;
+    base_status status = launch_head_check_room(session, &fails_again, &error);
     if (status == BASE_OK && session->options->on_ready != NULL) {
         launch_screen_clear(&session->screen);
         status = session->options->on_ready(session->options->user, &error);
@@ -188,7 +189,7 @@ static void check_ready(launch_session *session)
     if (status != BASE_OK) {
         launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
                      error.message);
-        session->cause.fails_again = true;
+        session->cause.fails_again = fails_again;
         return;
     }
     launch_steps_go_on_from(session->steps, session->result->first_step); /* as the record does */

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "several.h"
@@ -329,6 +331,32 @@ static void a_training_that_gives_up_does_so_after_the_same_step(void **state)
     }
 }
 
+/* The ranks of a host that comes cannot save there. That takes it out again, and not the job. */
+static void a_host_that_comes_with_a_full_disk_ends_no_job(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, ALONE, "--steps", steps, "--save-every", "10");
+    char cache[BASE_PATH_BYTES];
+    (void)snprintf(cache, sizeof cache, "%s", test_directory_path(&test_shared_directory, "disk"));
+    assert_int_equal(mkdir(cache, 0700), 0);
+    assert_int_equal(mount("none", cache, "tmpfs", 0, "size=32k"), 0);
+    const pid_t rank = start_held("full", &job);
+    several_start(1, &job, FLAGS("--cache", cache));
+    several_wait_says(0, "host host-1 (node 1) " JOINS);
+    assert_int_equal(kill(rank, SIGCONT), 0);
+    const int codes[] = {test_program_wait(&several_runs[0].program),
+                         test_program_wait(&several_runs[1].program)};
+    assert_int_equal(umount2(cache, MNT_DETACH), 0);
+    several_assert_says(0, "the disk of its --cache has room for ");
+    several_assert_says(1, "the disk of its --cache has room for ");
+    assert_int_equal(codes[0], 0);
+    assert_int_equal(codes[1], 1);
+    assert_int_equal(count_says(0, PLAN), 1);
+    assert_bits_of_quiet();
+    assert_attempt(2, 1, 10, NULL);
+    test_program_wait_no_children();
+}
+
 #ifndef __SANITIZE_ADDRESS__ /* it must be loaded before all others */
 
 /* Starts the head alone. Its rank is held while it writes the checkpoint of step 10; before that, it has been asked to
@@ -435,6 +463,7 @@ int main(void)
         cmocka_unit_test(two_hosts_that_come_join_together),
         cmocka_unit_test(a_host_that_stays_goes_on_with_one_that_comes),
         cmocka_unit_test(a_training_that_gives_up_does_so_after_the_same_step),
+        cmocka_unit_test(a_host_that_comes_with_a_full_disk_ends_no_job),
 #ifndef __SANITIZE_ADDRESS__
         cmocka_unit_test(a_host_may_go_while_the_checkpoint_is_written),
         cmocka_unit_test(ctrl_c_comes_first_while_the_checkpoint_is_written),
