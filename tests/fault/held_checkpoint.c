@@ -15,7 +15,7 @@ __attribute__((visibility("default"))) int fsync(int fd)
     const ssize_t bytes = readlink(link, path, sizeof path - 1);
     char *end = bytes > 0 ? strstr(path, "/checkpoints/partial") : NULL;
     if (end != NULL) {
-        (void)strcpy(end, "/held");
+        (void)snprintf(end, sizeof path - (size_t)(end - path), "/held");
         const int held = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
         if (held >= 0) { /* it is the first time */
             (void)close(held);
