@@ -69,26 +69,6 @@ static void assert_attempt(size_t index, int hosts, long first_step, const char 
     json_decref(manifest);
 }
 
-/* A file of the record. */
-static bool is_there(const char *name)
-{
-    char path[BASE_PATH_BYTES + 32];
-    (void)snprintf(path, sizeof path, "%s/%s", several_runs[0].out, name);
-    return access(path, F_OK) == 0;
-}
-
-static bool is_stopped(pid_t pid)
-{
-    char path[64];
-    char text[256] = "";
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *stat = fopen(path, "re");
-    assert_non_null(stat);
-    const bool known = fgets(text, sizeof text, stat) != NULL;
-    (void)fclose(stat);
-    return known && strstr(text, ") T ") != NULL;
-}
-
 /* Starts the head alone. When its rank is about to train, that is held. */
 static pid_t start_held(const char *name, const several *job)
 {
@@ -358,6 +338,26 @@ static void a_host_that_comes_with_a_full_disk_ends_no_job(void **state)
 }
 
 #ifndef __SANITIZE_ADDRESS__ /* it must be loaded before all others */
+
+/* A file of the record. */
+static bool is_there(const char *name)
+{
+    char path[BASE_PATH_BYTES + 32];
+    (void)snprintf(path, sizeof path, "%s/%s", several_runs[0].out, name);
+    return access(path, F_OK) == 0;
+}
+
+static bool is_stopped(pid_t pid)
+{
+    char path[64];
+    char text[256] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *stat = fopen(path, "re");
+    assert_non_null(stat);
+    const bool known = fgets(text, sizeof text, stat) != NULL;
+    (void)fclose(stat);
+    return known && strstr(text, ") T ") != NULL;
+}
 
 /* Starts the head alone. Its rank is held while it writes the checkpoint of step 10; before that, it has been asked to
  * pause there, if `asked`. */
