@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -219,10 +218,8 @@ static void take_entry(void *user, const budget_entry *entry)
 
 static bool pause_for(void *user, int milliseconds)
 {
-    const struct timespec time = {.tv_sec = milliseconds / 1000,
-                                  .tv_nsec = milliseconds % 1000 * BASE_NS_PER_MS};
     (void)user;
-    (void)nanosleep(&time, NULL);
+    rent_sleep(milliseconds);
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -27,6 +28,13 @@ void rent_say(const rent_reporter *reporter, const char *format, ...)
     reporter->say(reporter->user, line);
 }
 
+void rent_sleep(int milliseconds)
+{
+    const struct timespec time = {.tv_sec = milliseconds / 1000,
+                                  .tv_nsec = milliseconds % 1000 * BASE_NS_PER_MS};
+    (void)nanosleep(&time, NULL);
+}
+
 void rent_print(void *user, const char *line)
 {
     char shown[RENT_LINE_BYTES];
@@ -34,33 +42,6 @@ void rent_print(void *user, const char *line)
     (void)snprintf(shown, sizeof shown, "%s", line);
     base_text_escape(shown, sizeof shown);
     (void)fprintf(stderr, "budget-service: %s\n", shown);
-}
-
-static rent_instance *find(rent_held *held, const char *id)
-{
-    for (int i = 0; i < held->count; i++) {
-        if (strcmp(held->items[i].id, id) == 0) {
-            return &held->items[i];
-        }
-    }
-    return NULL;
-}
-
-bool rent_hold(rent_held *held, const rent_instance *instance)
-{
-    rent_instance *known = find(held, instance->id);
-    if (known == NULL && held->count == BUDGET_INSTANCES_MAX) {
-        return false;
-    }
-    if (known == NULL) {
-        held->gone_at_s[held->count] = 0;
-        held->items[held->count++] = *instance;
-    } else if (instance->shown) {
-        rent_instance_show(known, instance);
-    } else if (known->name[0] == '\0') {
-        memcpy(known->name, instance->name, sizeof known->name);
-    }
-    return true;
 }
 
 /* The state of one ending: what was said last, so that it is not said again. */
@@ -119,7 +100,7 @@ static bool look(end_work *work)
     for (size_t i = 0; i < work->list.count; i++) {
         rent_instance *listed = &work->list.items[i];
         listed->shown = exists(listed);
-        const rent_instance *before = find(work->held, listed->id);
+        const rent_instance *before = rent_held_find(work->held, listed->id);
         const bool known = before != NULL;
         found = found || (known && before->name[0] == '\0' && listed->name[0] != '\0');
         const bool ours = strstr(listed->name, ending->jti) != NULL;

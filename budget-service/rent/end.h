@@ -7,21 +7,12 @@
 
 #include "budget/client.h"
 #include "driver.h"
+#include "held.h"
 
 enum {
     RENT_LATE_S = 120, /* an instance may show so long after its order */
     RENT_LINE_BYTES = 1024,
 };
-
-/* The instances of one label that are known. */
-typedef struct rent_held {
-    rent_instance items[BUDGET_INSTANCES_MAX];
-    int64_t gone_at_s[BUDGET_INSTANCES_MAX]; /* when the vendor said that it is gone; 0: not yet */
-    int count;
-} rent_held;
-
-/* Adds an instance that is not known, or what is said of a known one. False: there is no room. */
-bool rent_hold(rent_held *held, const rent_instance *instance);
 
 /* How a caller hears of it, and waits: pause returns false when the caller gives up. */
 typedef struct rent_reporter {
@@ -33,6 +24,9 @@ typedef struct rent_reporter {
 
 /* As `say` of a command: the line on standard error. user is not looked at. */
 void rent_print(void *user, const char *line);
+
+/* For a `pause` that hears of nothing. */
+void rent_sleep(int milliseconds);
 
 void rent_say(const rent_reporter *reporter, const char *format, ...) BASE_PRINTF(2, 3);
 

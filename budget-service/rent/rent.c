@@ -257,13 +257,6 @@ static bool price_is_right(const rent_session *rent, const rent_instance *instan
     return false;
 }
 
-static void drop(rent_held *held, rent_instance *instance)
-{
-    held->count--;
-    memmove(instance, instance + 1,
-            (size_t)(held->items + held->count - instance) * sizeof *instance);
-}
-
 /* One look at an instance that does not run yet. False: there is no use in waiting. */
 static bool look_at(const rent_session *rent, rent_instance *instance)
 {
@@ -284,7 +277,7 @@ static bool look_at(const rent_session *rent, rent_instance *instance)
         rent_say(&rent->reporter,
                  "the driver says that it has created %s, which is named '%s': somebody else's",
                  now.id, now.name);
-        drop(&rent->result->held, instance);
+        rent_held_drop(&rent->result->held, instance);
         return false;
     }
     if (now.state == RENT_TERMINATED || now.state == RENT_NOT_FOUND || now.state == RENT_STOPPED) {
@@ -363,29 +356,6 @@ static void run_command(rent_session *rent)
 
 /* ---- the end ---- */
 
-/* Price × time of each instance, from the first order on; the granted price where none is known. Negative: not
- * known, because an order may have made an instance that nobody has seen. */
-static int64_t cost_about(const rent_session *rent)
-{
-    const rent_held *held = &rent->result->held;
-    int64_t sum = 0;
-    if (held->count < rent->ordered) {
-        return -1;
-    }
-    for (int i = 0; i < held->count; i++) {
-        int64_t micro = 0;
-        const int64_t price = held->items[i].price_usd_micro;
-        const int64_t gone_s = held->gone_at_s[i] != 0 ? held->gone_at_s[i] : budget_time_now();
-        if (!budget_money_cost(price >= 0 ? price
-                                          : rent->plan->claims->max_price_usd_micro_per_hour,
-                               1, gone_s - rent->began_s, &micro)) {
-            return -1;
-        }
-        sum += micro;
-    }
-    return sum;
-}
-
 static void say_cost(const rent_session *rent)
 {
     char cost[BUDGET_MONEY_BYTES] = "an amount that is not known";
@@ -418,7 +388,8 @@ static void end_all(rent_session *rent)
                                 .is_watched = true,
                                 .reporter = &rent->reporter};
     result->outcome = rent_end(&ending, &result->held);
-    result->cost_micro = cost_about(rent);
+    result->cost_micro = rent_held_cost(&result->held, rent->ordered,
+                                        plan->claims->max_price_usd_micro_per_hour, rent->began_s);
     if (result->outcome == RENT_END_PROVEN) {
         say_cost(rent);
     }

@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -36,9 +35,7 @@ static void say(void *user, const char *line)
 static bool pause_for(void *user, int milliseconds)
 {
     const int64_t *until_ns = user;
-    const struct timespec time = {.tv_sec = milliseconds / 1000,
-                                  .tv_nsec = milliseconds % 1000 * BASE_NS_PER_MS};
-    (void)nanosleep(&time, NULL);
+    rent_sleep(milliseconds);
     return base_now_ns() < *until_ns;
 }
 

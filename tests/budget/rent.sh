@@ -422,15 +422,15 @@ rent 143 late sh -c 'exec sleep 1000'
 err_has "was ended, because the granted time is over at" "all of late is ended, and proven"
 
 echo "== the service is not there at the end"
-authorize orphan
-rent 8 orphan sh -c "kill $service; while kill -0 $service 2>/dev/null; do sleep 0.1; done"
-err_has "no instance of orphan is left at stub, but that is not proven" \
-    "when the service answers: budget-service terminated orphan --evidence $scratch/orphan.rent/evidence.json"
+authorize unheard
+rent 8 unheard sh -c "kill $service; while kill -0 $service 2>/dev/null; do sleep 0.1; done"
+err_has "no instance of unheard is left at stub, but that is not proven" \
+    "when the service answers: budget-service terminated unheard --evidence $scratch/unheard.rent/evidence.json"
 none_left || fail "an instance is left"
 wait "$service" || fail "serve ended with $?"
 start_service --passphrase-file passphrase
-budget 0 terminated orphan --evidence orphan.rent/evidence.json
-is_state orphan terminated-unbilled || fail "orphan is $(state_of orphan)"
+budget 0 terminated unheard --evidence unheard.rent/evidence.json
+is_state unheard terminated-unbilled || fail "unheard is $(state_of unheard)"
 
 echo "== end LABEL"
 budget 4 end nobody

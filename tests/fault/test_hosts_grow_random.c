@@ -83,29 +83,6 @@ static void fail_with(const char *what)
              several_runs[2].program.text[TEST_STDERR]);
 }
 
-/* A rank of that launcher. 0: none runs. */
-static pid_t find_rank(int node)
-{
-    char path[64];
-    char text[256] = "";
-    const pid_t launcher = several_pid(node);
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
-    FILE *children = fopen(path, "re");
-    const bool has_child = children != NULL && fgets(text, sizeof text, children) != NULL;
-    if (children != NULL) {
-        (void)fclose(children);
-    }
-    const pid_t pid = has_child ? (pid_t)strtol(text, NULL, 10) : 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
-    FILE *comm = has_child ? fopen(path, "re") : NULL;
-    const bool is_rank =
-        comm != NULL && fgets(text, sizeof text, comm) != NULL && strcmp(text, "rank\n") == 0;
-    if (comm != NULL) {
-        (void)fclose(comm);
-    }
-    return is_rank ? pid : 0;
-}
-
 static void start_agent(const kind *of, int node)
 {
     static const char *const join[] = {"--join-timeout", "10", NULL};
@@ -168,7 +145,7 @@ static int await_all(const kind *of)
 
 static bool disturb(const kind *of, uint64_t *random, event what, int node)
 {
-    const pid_t rank = find_rank(below(random, 2) == 0 && runs[node] ? node : 0);
+    const pid_t rank = several_find_rank(below(random, 2) == 0 && runs[node] ? node : 0);
     const int ms = below(random, STOPPED_MS_MAX);
     if (what == START && !runs[node]) {
         start_agent(of, node);

@@ -17,28 +17,7 @@ typedef enum victim { HEAD, AGENT, RANK_0, RANK_1, VICTIMS } victim;
 /* The pid of the victim. 0: it does not run. */
 static pid_t find(victim which)
 {
-    char path[64];
-    char text[64] = "";
-    const pid_t launcher = several_runs[which % 2].program.pid;
-    if (which < RANK_0) {
-        return launcher;
-    }
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
-    FILE *children = fopen(path, "re");
-    const bool has_child = children != NULL && fgets(text, sizeof text, children) != NULL;
-    if (children != NULL) {
-        (void)fclose(children);
-    }
-    const pid_t pid = has_child ? (pid_t)strtol(text, NULL, 10) : 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
-    FILE *comm = has_child ? fopen(path, "re") : NULL;
-    /* and not what makes the host */
-    const bool is_rank =
-        comm != NULL && fgets(text, sizeof text, comm) != NULL && strcmp(text, "rank\n") == 0;
-    if (comm != NULL) {
-        (void)fclose(comm);
-    }
-    return is_rank ? pid : 0;
+    return which < RANK_0 ? several_runs[which % 2].program.pid : several_find_rank(which % 2);
 }
 
 static bool says(int node, const char *text)

@@ -146,6 +146,28 @@ void several_expect_all(int nodes, int exit_code)
     }
 }
 
+pid_t several_find_rank(int node)
+{
+    char path[64];
+    char text[256] = "";
+    const pid_t launcher = several_pid(node);
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
+    FILE *children = fopen(path, "re");
+    const bool has_child = children != NULL && fgets(text, sizeof text, children) != NULL;
+    if (children != NULL) {
+        (void)fclose(children);
+    }
+    const pid_t pid = has_child ? (pid_t)strtol(text, NULL, 10) : 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    FILE *comm = has_child ? fopen(path, "re") : NULL;
+    const bool is_rank =
+        comm != NULL && fgets(text, sizeof text, comm) != NULL && strcmp(text, "rank\n") == 0;
+    if (comm != NULL) {
+        (void)fclose(comm);
+    }
+    return is_rank ? pid : 0;
+}
+
 pid_t several_only_child(pid_t launcher)
 {
     char path[64];
