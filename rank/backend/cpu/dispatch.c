@@ -2,19 +2,35 @@
  * backend and by rank-bench. */
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "backend/cpu/kernels.h"
 
 extern const rank_kernels rank_baseline_table;
 #if defined(__x86_64__)
 extern const rank_kernels rank_avx2_table;
+extern const rank_kernels rank_avxvnni_table;
 extern const rank_kernels rank_avx512_table;
+extern const rank_kernels rank_avx512vnni_table;
 #elif defined(__aarch64__)
 extern const rank_kernels rank_neon_table;
 #endif
 
-static const char *const isa_names[] = {"avx512", "avx2", "neon", "baseline"};
+static const char *const isa_names[] = {"avx512vnni", "avx512", "avxvnni",
+                                        "avx2",       "neon",   "baseline"};
 enum { ISA_COUNT = sizeof isa_names / sizeof *isa_names };
+
+#if defined(__x86_64__)
+/* Which compilers have no word for. */
+static bool has_avxvnni(void)
+{
+    unsigned eax = 0;
+    unsigned rest[3];
+    return __get_cpuid_count(7, 1, &eax, &rest[0], &rest[1], &rest[2]) != 0 && (eax >> 4 & 1) != 0;
+}
+#endif
 
 /* What this processor has, the best last. Returns how many. */
 static int list_tables(const rank_kernels *tables[ISA_COUNT])
@@ -23,12 +39,20 @@ static int list_tables(const rank_kernels *tables[ISA_COUNT])
     tables[count++] = &rank_baseline_table;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        tables[count++] = &rank_avx2_table;
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-            tables[count++] = &rank_avx512_table;
-        }
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+        return count;
+    }
+    tables[count++] = &rank_avx2_table;
+    if (has_avxvnni()) {
+        tables[count++] = &rank_avxvnni_table;
+    }
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq") ||
+        !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl")) {
+        return count;
+    }
+    tables[count++] = &rank_avx512_table;
+    if (__builtin_cpu_supports("avx512vnni")) {
+        tables[count++] = &rank_avx512vnni_table;
     }
 #elif defined(__aarch64__)
     tables[count++] = &rank_neon_table;
@@ -92,5 +116,7 @@ base_status rank_kernels_check(base_error *reterr)
         }
     }
     return base_fail(reterr, BASE_ERR_INVALID,
-                     "RINGFENCE_ISA=%s: it is one of avx512, avx2, neon and baseline", name);
+                     "RINGFENCE_ISA=%s: it is one of avx512vnni, avx512, avxvnni, avx2, neon and "
+                     "baseline",
+                     name);
 }

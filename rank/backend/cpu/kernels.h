@@ -1,11 +1,11 @@
 /* The CPU kernels: everything of the model and the optimizer.
  *
- * The same source is compiled once per instruction set. rank_kernels_get gives the best table for
- * this CPU, or the one that RINGFENCE_ISA=baseline|neon|avx2|avx512 names. Arithmetic is in a fixed
- * order, which is the same on every instruction set: sums along a row have sixteen lanes everywhere
- * (vec.h), sums over the depth of a product are chains of fused multiply-adds (product.c). Nothing
- * is contracted by the compiler. So neon, avx2 and avx512 give the same bits. The baseline has no fused
- * multiply-add, and other bits wherever there are products.
+ * The same source is compiled once per instruction set. rank_kernels_get gives the best table for this CPU, or the
+ * one that RINGFENCE_ISA=baseline|neon|avx2|avxvnni|avx512|avx512vnni names. (avxvnni and avx512vnni have products in
+ * blocks of their own, and all else of avx2 and avx512.) Arithmetic is in a fixed order, which is the same on every
+ * instruction set: sums along a row have sixteen lanes everywhere (vec.h), sums over the depth of a product are chains
+ * of fused multiply-adds (product.c). Nothing is contracted by the compiler. So all but the baseline give the same
+ * bits. The baseline has no fused multiply-add, and other bits wherever there are products.
  *
  * Arrays may have any alignment; backend/operations.h has their shapes. Kernels keep no state and may run in
  * several threads on different arrays. */
@@ -51,7 +51,7 @@
 #define RANK_KERNEL_MEMBER(name, part) void (*name)(const rank_##name *args);
 
 typedef struct rank_kernels {
-    const char *name; /* "avx512", "avx2", "neon", "baseline" */
+    const char *name; /* as in RINGFENCE_ISA */
     RANK_KERNELS(RANK_KERNEL_MEMBER)
     /* Floats of scratch that segments of at most segment_max tokens need. */
     size_t (*attention_scratch)(size_t head_width, size_t segment_max);

@@ -117,7 +117,7 @@ VEC_INLINE void add_eights(int_sums sum, int rows, int vectors, const tile *at, 
                 for (int r = 0; r < rows; r++) {
                     const vec_int pair = vec_set_bits(a + (size_t)r * at->a_row + place);
                     vec_int *const to = one && place % 2 == 1 ? &high[v] : &sum[r][v];
-                    *to += vec_add_pair(pair, pairs);
+                    *to = vec_add_pair(*to, pair, pairs);
                 }
             }
         }
@@ -156,7 +156,7 @@ VEC_INLINE void add_pairs(int_sums sum, int rows, int vectors, form of, const ti
             const vec_int pair = (vec_int)vec_set_bits(a + (size_t)r * at->a_row);
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; v++) {
-                sum[r][v] += vec_add_pair(pair, panel[v]);
+                sum[r][v] = vec_add_pair(sum[r][v], pair, panel[v]);
             }
         }
     }

@@ -98,21 +98,26 @@ VEC_INLINE vec_int vec_get_pairs(const uint16_t *from)
 #endif
 }
 
-/* Of pairs of 16-bit numbers: in each lane the products of the first ones and of the second ones, added. */
-VEC_INLINE vec_int vec_add_pair(vec_int a, vec_int b)
+/* Of pairs of 16-bit numbers: sum + in each lane the products of the first ones and of the second ones. */
+VEC_INLINE vec_int vec_add_pair(vec_int sum, vec_int a, vec_int b)
 {
-#if defined(__AVX512BW__)
-    return (vec_int)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#if defined(__AVX512VNNI__)
+    return (vec_int)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+#elif defined(__AVXVNNI__)
+    return (vec_int)_mm256_dpwssd_avx_epi32((__m256i)sum, (__m256i)a, (__m256i)b);
+#elif defined(__AVX512BW__)
+    return sum + (vec_int)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 #elif defined(__AVX2__)
-    return (vec_int)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+    return sum + (vec_int)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 #elif defined(__SSE2__)
-    return (vec_int)_mm_madd_epi16((__m128i)a, (__m128i)b);
+    return sum + (vec_int)_mm_madd_epi16((__m128i)a, (__m128i)b);
 #elif defined(VEC_NEON)
     const int16x8_t x = (int16x8_t)a;
     const int16x8_t y = (int16x8_t)b;
-    return (vec_int)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
+    return sum +
+           (vec_int)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 #else
-    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+    return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 #endif
 }
 

@@ -1,5 +1,5 @@
-/* Names for one compilation of the kernels: RANK_ISA is baseline, neon, avx2 or avx512 and comes from the
- * build. */
+/* Names for one compilation of the kernels: RANK_ISA is one of kernels.h and comes from the build. If
+ * only the products are compiled, RANK_REST_ISA is the set that all other kernels are taken from. */
 #ifndef RANK_BACKEND_CPU_KERNELS_ISA_H
 #define RANK_BACKEND_CPU_KERNELS_ISA_H
 
@@ -10,17 +10,23 @@
 #define RANK_JOIN(a, b, c)  RANK_JOIN_(a, b, c)
 #define KERNEL(name)        RANK_JOIN(rank_, RANK_ISA, name)
 
+#ifdef RANK_REST_ISA
+#define REST(name) RANK_JOIN(rank_, RANK_REST_ISA, name)
+#else
+#define REST(name) KERNEL(name)
+#endif
+
 #define RANK_TEXT_(x) #x
 #define RANK_TEXT(x)  RANK_TEXT_(x)
 
-#define RANK_KERNEL_DECLARE(name, part) void KERNEL(name)(const rank_##name *args);
+#define RANK_KERNEL_DECLARE(name, part) void REST(name)(const rank_##name *args);
 RANK_KERNELS(RANK_KERNEL_DECLARE)
-size_t KERNEL(attention_scratch)(size_t head_width, size_t segment_max);
-void KERNEL(attention_grad)(const rank_attention *args);
-void KERNEL(attention_products)(const rank_attention *args);
-size_t KERNEL(attention_cached_scratch)(size_t head_width, size_t length_max);
+size_t REST(attention_scratch)(size_t head_width, size_t segment_max);
+void REST(attention_grad)(const rank_attention *args);
+void REST(attention_products)(const rank_attention *args);
+size_t REST(attention_cached_scratch)(size_t head_width, size_t length_max);
+void REST(exp)(float *values, size_t count);
 void KERNEL(product)(const rank_product *args);
-void KERNEL(exp)(float *values, size_t count);
 
 extern const rank_kernels KERNEL(table);
 

@@ -185,7 +185,7 @@ static void pack(const rank_product *args, size_t column, size_t row, size_t dep
                  float *to)
 {
     const size_t at = args->b_transposed ? column * args->b_row + row : row * args->b_row + column;
-    KERNEL(pack)
+    REST(pack)
     (&(rank_pack){.depth = depth,
                   .columns = columns,
                   .from = (const float *)args->b + at,

@@ -57,14 +57,17 @@ static double sum_of_ranks(const float *values, size_t count, int ranks, uint64_
     int32_t largest = 0;
     rank_squares total = {0};
     size_t end = 0;
+    int tables = 1;
+    while (rank_kernels_at(tables) != NULL) {
+        tables++;
+    }
     for (int i = 0; i < RANGES; i++) {
         end += next_random(&seed) % (count - end + 1) / (i % 3 == 0 ? 1 : 8);
         ends[i] = i == RANGES - 1 ? count : end;
     }
     for (int pass = 0; pass < 2; pass++) {
         for (int rank = 0; rank < ranks; rank++) {
-            const rank_kernels *kernels = rank_kernels_at(rank % 3);
-            kernels = kernels != NULL ? kernels : rank_kernels_at(0);
+            const rank_kernels *kernels = rank_kernels_at(rank % tables);
             int32_t mine = 0;
             rank_squares sum = {0};
             for (int i = rank; i < RANGES; i += ranks) {
