@@ -4,11 +4,12 @@ their ids by the tokenizers library, for tests/rank/data/test_chat.c. Needs jinj
 
     python make_chat_fixtures.py
 """
-import json
 import pathlib
 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Tokenizer
+
+import rows
 
 HERE = pathlib.Path(__file__).parent
 # the test adds them in this order
@@ -169,9 +170,7 @@ def main():
             made.append({"name": name, "tokenizer": kind, "bos_token": begin, "eos_token": end, "template": template,
                          "messages": chat, "no_thinking": no_thinking, "text": text,
                          "ids": tokenizer.encode(text, add_special_tokens=False).ids})
-    with open(HERE / "chats.json", "w") as file:
-        json.dump(made, file, indent=0)
-        file.write("\n")
+    rows.write(made, HERE / "chats.json")
 
 
 if __name__ == "__main__":

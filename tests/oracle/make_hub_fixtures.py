@@ -12,6 +12,7 @@ import unicodedata
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
                         trainers)
 
+import rows
 from make_tokenizer_fixtures import TEXTS
 
 HERE = pathlib.Path(__file__).parent
@@ -118,7 +119,7 @@ def make_spaced(kind, normalizer, split, by_words, texts):
     tokenizer.decoder = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(),
                                            decoders.Strip(" ", 1, 0)])
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    tokenizer.save(str(HERE / f"hub_{kind}.json"))
+    rows.write(json.loads(tokenizer.to_str()), HERE / f"hub_{kind}.json")
     with open(HERE / f"hub_{kind}_ids.jsonl", "w") as file:
         for text in texts + SPACES:
             plain, special = ids(tokenizer, text)
@@ -175,7 +176,7 @@ def main():
         if kind == "qwen2":
             # one that is looked for in the text's normal form
             tokenizer.add_tokens([AddedToken("<\u00e9t\u00e9>", special=True, normalized=True)])
-        tokenizer.save(str(HERE / f"hub_{kind}.json"))
+        rows.write(json.loads(tokenizer.to_str()), HERE / f"hub_{kind}.json")
         with open(HERE / f"hub_{kind}_ids.jsonl", "w") as file:
             for text in texts + (MARKS if kind == "qwen2" else []):
                 plain, special = ids(tokenizer, text)

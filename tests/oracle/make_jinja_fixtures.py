@@ -16,6 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 import jinja_chats
 import jinja_small
+import rows
 
 HERE = pathlib.Path(__file__).parent
 
@@ -81,9 +82,7 @@ def main():
             sets.append(case["variables"])
         case["variables"] = sets.index(case["variables"])
         case["template"] = templates.index(case["template"])
-    with open(HERE / "jinja.json", "w") as file:
-        json.dump({"templates": templates, "variables": sets, "cases": cases}, file, indent=0)
-        file.write("\n")
+    rows.write({"templates": templates, "variables": sets, "cases": cases}, HERE / "jinja.json")
 
 
 if __name__ == "__main__":
