@@ -1,13 +1,16 @@
 """Decodes the same Llama in llama.cpp and here, in turns, and prints the ratios.
 
 The model has the shape of GPT-2 with 124 M parameters as a Llama: width 768, 12 layers, 32 000 tokens,
-random weights, float32 or bfloat16. A prompt of PROMPT tokens is prefilled and DECODED tokens are decoded
+random weights, in float32, in bfloat16, and rounded to 8 and 4 bits: int8 beside Q8_0, int4 beside Q4_0
+(embedding and output matrix in 8 bits on both sides). A prompt of PROMPT tokens is prefilled and DECODED tokens are decoded
 greedily, in llama.cpp on N threads and here on N ranks of one thread each. Both read the same weights (a
 GGUF file written from our checkpoint). First both say what follows each of CHECKED other prompts, and must
-agree: what is timed is then the same work. Each side does it twice in one process, and the second time counts. A token's time is
+agree: what is timed is then the same work. Where each rounds the weights in its own way, both are held
+against llama.cpp in bfloat16, and their shares of equal tokens are printed. Each side does it twice in one process, and the second time counts. A token's time is
 the median of that run. The ratio of a round is llama.cpp's time over ours, and what counts is the median
-of the rounds. llama.cpp has its defaults but for the threads; its cache has 16-bit floats,
-ours float32.
+of the rounds. llama.cpp has its defaults but for the threads, and runs with its flash attention, which is one
+of them, and without: of each figure the better one counts (prefill is faster with it, a token without). Its
+cache has 16-bit floats, ours float32.
 
   python bench_inference.py --programs build/release/bin --tokenizer tokenizer.json [--rounds 5]
 
@@ -28,6 +31,8 @@ import gguf
 import numpy
 
 PROMPT, DECODED, CHECKED = 512, 64, 16
+AUTO, OFF = -1, 0  # llama.h's words for flash attention
+ROUNDED = ("int8", "int4")
 LETTERS = "#@%&*+=<>~^|"  # our tokenizer never merges these
 SHAPE = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 768, "intermediate_size": 2048,
          "num_hidden_layers": 12, "num_attention_heads": 12, "num_key_value_heads": 12,
@@ -67,6 +72,14 @@ def name_in_gguf(name):
     return f"blk.{layer}.{LAYER[part]}.weight"
 
 
+def type_in_gguf(kind, name):
+    """None: as it is. In 4 bits the embedding and the output matrix have 8, as ours have."""
+    types = gguf.GGMLQuantizationType
+    if kind == "int4" and name.removesuffix(".weight") in OUTER:
+        return types.Q8_0
+    return {"float32": None, "bfloat16": types.BF16, "int8": types.Q8_0, "int4": types.Q4_0}[kind]
+
+
 def write_gguf(checkpoint, kind, path):
     """llama.cpp turns neighbours where Hugging Face turns halves, so rows of query and key change places."""
     heads = SHAPE["num_attention_heads"]
@@ -86,9 +99,9 @@ def write_gguf(checkpoint, kind, path):
         if ".q_proj." in name or ".k_proj." in name:
             rows, columns = values.shape
             values = values.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
-        if kind == "bfloat16" and values.ndim == 2:
-            packed = gguf.quants.quantize(values, gguf.GGMLQuantizationType.BF16)
-            file.add_tensor(name_in_gguf(name), packed, raw_dtype=gguf.GGMLQuantizationType.BF16)
+        of = type_in_gguf(kind, name) if values.ndim == 2 else None
+        if of is not None:
+            file.add_tensor(name_in_gguf(name), gguf.quants.quantize(values, of), raw_dtype=of)
         else:
             file.add_tensor(name_in_gguf(name), numpy.ascontiguousarray(values))
     file.write_header_to_file()
@@ -105,19 +118,20 @@ def write_model(args, kind, directory):
     with open(os.path.join(shape, "config.json"), "w", encoding="utf-8") as file:
         json.dump(SHAPE, file)
     command = [os.path.join(args.programs, "random-checkpoint"), model, args.tokenizer, "--like", shape]
-    subprocess.run(command + (["--bfloat16"] if kind == "bfloat16" else []), check=True,
+    subprocess.run(command + (["--bfloat16"] if kind != "float32" else []), check=True,
                    stdout=subprocess.DEVNULL)
     path = os.path.join(directory, kind + ".gguf")
     write_gguf(model, kind, path)
     return model, path
 
 
-def launch(args, model, directory, ranks, prompts, new_tokens):
+def launch(args, kind, model, directory, ranks, prompts, new_tokens):
     """Runs our job over the file of prompts; the directory of its record."""
     out = os.path.join(directory, "out")
     command = [os.path.join(args.programs, "launcher"), "--ranks", str(ranks), "--mode", "tp-cpu"]
     command += ["--checkpoint", model, "--prompts", os.path.join(directory, prompts), "--max-num-seqs", "1"]
     command += ["--max-new-tokens", str(new_tokens), "--ignore-eos", "--out", out, "--overwrite", "--quiet"]
+    command += ["--weights", kind] if kind in ROUNDED else []
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return out
 
@@ -127,9 +141,9 @@ def read_prompts(out):
         return json.load(file)["prompts"]
 
 
-def run_ours(args, model, directory, ranks):
+def run_ours(args, kind, model, directory, ranks):
     """ms of the prefill and of a token."""
-    out = launch(args, model, directory, ranks, "timed.txt", DECODED)
+    out = launch(args, kind, model, directory, ranks, "timed.txt", DECODED)
     with open(os.path.join(out, "timings.jsonl"), encoding="utf-8") as file:
         steps = [json.loads(line) for line in file]
     steps = steps[len(steps) // 2:]
@@ -143,7 +157,7 @@ def run_ours(args, model, directory, ranks):
 class LlamaCpp:
     """A model and its cache."""
 
-    def __init__(self, path, threads):
+    def __init__(self, path, threads, flash_attention):
         import llama_cpp
         self.lib = llama_cpp
         self.quiet = llama_cpp.llama_log_callback(lambda *_: None)
@@ -154,6 +168,7 @@ class LlamaCpp:
         params.n_ctx = SHAPE["max_position_embeddings"]
         params.n_batch = params.n_ubatch = PROMPT
         params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = flash_attention
         self.context = llama_cpp.llama_init_from_model(self.model, params)
 
     def forget(self):
@@ -170,9 +185,9 @@ class LlamaCpp:
         return best, (time.perf_counter() - begin) * 1e3
 
 
-def be_llama_cpp(path, threads, prompts):
+def be_llama_cpp(path, threads, flash_attention, prompts):
     """In a process of its own. Prints what follows each prompt, and the ms of the last one."""
-    theirs = LlamaCpp(path, threads)
+    theirs = LlamaCpp(path, threads, flash_attention)
     follows = []
     for prompt in prompts:
         theirs.forget()
@@ -186,21 +201,28 @@ def be_llama_cpp(path, threads, prompts):
                       "token_ms": statistics.median(times) if times else None}))
 
 
-def run_llama_cpp(path, threads, prompts):
-    done = subprocess.run([sys.executable, __file__, "--one", path, str(threads)], input=json.dumps(prompts),
-                          stdout=subprocess.PIPE, text=True, check=True)
+def run_llama_cpp(path, threads, prompts, flash_attention):
+    done = subprocess.run([sys.executable, __file__, "--one", path, str(threads), str(flash_attention)],
+                          input=json.dumps(prompts), stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def check(args, kind, directory, model, path):
-    """The tokens of the prompt that is timed; ends where both do not compute the same."""
-    ours = read_prompts(launch(args, model, directory, 1, "checked.txt", 1))
-    told = run_llama_cpp(path, 1, [prompt["prompt_token_ids"] for prompt in ours])
+def check(args, kind, directory, model, path, exact):
+    """The tokens of the prompt that is timed, and what llama.cpp lets follow; ends where both do not
+    compute the same. `exact`: what it lets follow in bfloat16."""
+    ours = read_prompts(launch(args, kind, model, directory, 1, "checked.txt", 1))
+    follows = run_llama_cpp(path, 1, [prompt["prompt_token_ids"] for prompt in ours], AUTO)["follows"]
     drawn = [prompt["token_ids"][0] for prompt in ours]
-    if drawn != told["follows"]:
-        sys.exit(f"{kind}: not the same model: {drawn} here, {told['follows']} in llama.cpp")
-    print(f"{kind}: both continue {len(drawn)} prompts with the same token, {len(set(drawn))} different ones")
-    return max((prompt["prompt_token_ids"] for prompt in ours), key=len)
+    if kind in ROUNDED:
+        here, there = (sum(a == b for a, b in zip(tokens, exact)) for tokens in (drawn, follows))
+        print(f"{kind}: of {len(exact)} tokens {here} are those of bfloat16 here, {there} in llama.cpp")
+        if min(here, there) < len(exact) // 4:
+            sys.exit("not the same model")
+    elif drawn != follows:
+        sys.exit(f"{kind}: not the same model: {drawn} here, {follows} in llama.cpp")
+    else:
+        print(f"{kind}: both continue {len(drawn)} prompts with the same token, {len(set(drawn))} different ones")
+    return max((prompt["prompt_token_ids"] for prompt in ours), key=len), follows
 
 
 def spread(values):
@@ -210,12 +232,12 @@ def spread(values):
 def compare(args, kind, ranks, directory, model, path, prompt):
     ours, theirs = {"prefill": [], "token": []}, {"prefill": [], "token": []}
     for _ in range(args.rounds):
-        prefill_ms, token_ms = run_ours(args, model, directory, ranks)
+        prefill_ms, token_ms = run_ours(args, kind, model, directory, ranks)
         ours["prefill"].append(prefill_ms)
         ours["token"].append(token_ms)
-        told = run_llama_cpp(path, ranks, [prompt, prompt])
-        theirs["prefill"].append(told["prefill_ms"])
-        theirs["token"].append(told["token_ms"])
+        told = [run_llama_cpp(path, ranks, [prompt, prompt], flash) for flash in (AUTO, OFF)]
+        theirs["prefill"].append(min(run["prefill_ms"] for run in told))
+        theirs["token"].append(min(run["token_ms"] for run in told))
     print(f"{kind}, {ranks} rank(s) or thread(s)")
     for what, title in (("token", "a token, ms"), ("prefill", f"prefill of {PROMPT}, ms")):
         ratios = [b / a for a, b in zip(ours[what], theirs[what])]
@@ -235,18 +257,21 @@ def write_prompts(directory):
 
 def main():
     if sys.argv[1:2] == ["--one"]:
-        be_llama_cpp(sys.argv[2], int(sys.argv[3]), json.load(sys.stdin))
+        be_llama_cpp(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.load(sys.stdin))
         return
     parser = argparse.ArgumentParser(description="our decoding against llama.cpp's, in turns")
     parser.add_argument("--programs", required=True)
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--kinds", default="float32,bfloat16,int8,int4", help="the rounded ones after bfloat16")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         write_prompts(directory)
-        for kind in ("float32", "bfloat16"):
+        exact = None
+        for kind in args.kinds.split(","):
             model, path = write_model(args, kind, directory)
-            prompt = check(args, kind, directory, model, path)
+            prompt, follows = check(args, kind, directory, model, path, exact)
+            exact = follows if kind == "bfloat16" else exact
             for ranks in (1, 2):
                 compare(args, kind, ranks, directory, model, path, prompt)
 
