@@ -104,11 +104,20 @@ local function announce(comm, d, pair)
     return false
 end
 
--- What a frame of data is: takes it from its stream's queue. An entry whose bytes are not known lasts until another
--- one follows: right where operations follow each other, and unknown where several are under way.
+-- Whether so many bytes are what a frame of this send has now: a chunk, or what is left of it (chunk_bytes in net.c;
+-- 32 KiB where the communicator uses shared memory as well).
+local function fits(entry, comm, bytes)
+    local left = entry.finish - entry.at
+    local chunk = #comm.ranks <= 4 and 524288 or #comm.ranks <= 16 and 262144 or 131072
+    local element = M.element_bytes_of(entry.d)
+    return bytes == math.min(left, chunk - chunk % element) or bytes == math.min(left, 32768 - 32768 % element)
+end
+
+-- What a frame of data is: takes it from its stream's queue. An entry without a send is of an operation whose bytes are
+-- not known; it ends where another begins. Which of several such has a frame, nothing tells: the newest is most likely.
 local function taken_by(comm, channel, bytes)
     local queue = comm.queues[channel]
-    while #queue > 1 and not queue[1].send do
+    while #queue > 1 and not queue[1].send and (not queue[2].send or fits(queue[2], comm, bytes)) do
         table.remove(queue, 1)
     end
     local first = queue[1]
@@ -118,7 +127,7 @@ local function taken_by(comm, channel, bytes)
         return {d = first.d}
     end
     local found = {d = first.d, send = first.send, at = first.at, chunk = first.chunk}
-    found.unplanned = first.at + bytes > first.finish
+    found.unplanned = not fits(first, comm, bytes)
     found.is_whole = first.chunk == 0 and first.at + bytes == first.finish -- a send in one frame
     first.at, first.chunk = first.at + bytes, first.chunk + 1
     if first.at >= first.finish then
