@@ -20,28 +20,9 @@ local frame_kinds = {
     [1] = "hello", [FLAG] = "flag", [DATA] = "data", [CREDIT] = "credit", [S.GOODBYE] = "goodbye", [FAILED] = "failed",
     [WAITS] = "waits",
 }
-local kinds = {
-    [1] = "all_reduce", [2] = "broadcast", [3] = "all_gather", [4] = "barrier", [5] = "reduce",
-    [6] = "reduce_scatter", [7] = "gather", [8] = "scatter", [9] = "alltoall", [10] = "send", [11] = "receive",
-    [12] = "scan", [13] = "exscan", [100] = "arena_create", [101] = "comm_create", [102] = "comm_split",
-    [103] = "device_open", [104] = "device_made", [105] = "device_captured",
-}
-for kind = 1, 13 do
-    kinds[S.DEVICE + kind] = kinds[kind] .. " on a stream"
-end
-local types = {
-    [1] = "float", [2] = "double", [3] = "int32", [4] = "int64", [5] = "uint8", [6] = "half", [7] = "bfloat16",
-    [8] = "int8", [9] = "uint64", [10] = "uint32",
-}
+local kinds, types, reductions, algorithms = S.kinds, S.types, S.reductions, S.algorithms
 local type_bytes = S.type_bytes
-local reductions = {
-    [1] = "sum", [2] = "min", [3] = "max", [4] = "prod", [5] = "avg", [6] = "and", [7] = "or", [8] = "xor",
-}
-local algorithms = {
-    [0] = "auto", [1] = "ring", [2] = "tree", [3] = "direct", [4] = "recursive_doubling", [5] = "halving_doubling",
-    [6] = "two_level", [64] = "native",
-}
-local auths = {[0] = "mac", [1] = "encrypt", [2] = "off"}
+local auths = S.auths
 local tag_bytes = {[0] = 24, [1] = 16, [2] = 0}
 local ENCRYPT = 1
 local BARRIER = 4
@@ -107,7 +88,7 @@ local f = {
     int = field(U.int64, "element.int", "Element", D),
     uint = field(U.uint64, "element.uint", "Element", D),
     failed_operation = field(U.uint64, "failed.operation", "Operation that failed (0: not about one)", D),
-    status = field(U.int32, "failed.status", "Status", D),
+    status = field(U.int32, "failed.status", "Status", D, S.statuses),
     origin = field(U.uint32, "failed.origin", "1 + the rank that failed first (0: the sender)", D),
     text = field(U.string, "failed.text", "Message"),
     waits = field(U.uint64, "waits", "Ranks that the sender waits for, a bit each", H),
@@ -261,6 +242,7 @@ local function show_flag(stream, tree, body, known)
     elseif known.pair then
         tree:add_le(f.pair_to, payload(0, 8))
         tree:add_le(f.pair_from, payload(8, 8))
+        return text
     elseif not known.inline then
         tree:add(f.buffers, payload)
         return text
@@ -352,6 +334,16 @@ local function show_waits(tree, body)
     return "waits " .. text
 end
 
+local function credit_text(head)
+    local texts = {}
+    for channel = 0, S.CHANNELS - 1 do
+        if head.taken[channel + 1] > 0 then
+            texts[#texts + 1] = head.taken[channel + 1] .. " of channel " .. channel
+        end
+    end
+    return "credit: frames taken: " .. table.concat(texts, ", ")
+end
+
 local function show_body(stream, tree, body, head, known)
     if stream.auth == ENCRYPT and body then
         tree:add(f.encrypted, body)
@@ -365,7 +357,7 @@ local function show_body(stream, tree, body, head, known)
     elseif head.kind == WAITS and body and body:len() == 8 then
         return show_waits(tree, body)
     elseif head.kind == CREDIT then
-        return "credit: taken " .. table.concat(head.taken, " ")
+        return credit_text(head)
     end
     return frame_kinds[head.kind] or "?"
 end

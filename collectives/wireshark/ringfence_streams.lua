@@ -19,6 +19,36 @@ local INLINE_BYTES_MAX = 16384
 local ALL_GATHER, BARRIER, GATHER, ALL_TO_ALL, KIND_LAST = 3, 4, 7, 9, 13
 local SUM, PRODUCT, AVERAGE, FLOAT16, BFLOAT16, DIRECT = 1, 4, 5, 6, 7, 3
 
+-- Names as libcoll's messages have them (common/names.c).
+M.kinds = {
+    [1] = "all_reduce", [2] = "broadcast", [3] = "all_gather", [4] = "barrier", [5] = "reduce",
+    [6] = "reduce_scatter", [7] = "gather", [8] = "scatter", [9] = "alltoall", [10] = "send", [11] = "receive",
+    [12] = "scan", [13] = "exscan", [100] = "arena_create", [101] = "comm_create", [102] = "comm_split",
+    [103] = "device_open", [104] = "device_made", [105] = "device_captured",
+}
+for kind = 1, KIND_LAST do
+    M.kinds[M.DEVICE + kind] = M.kinds[kind] .. " on a stream"
+end
+M.types = {
+    [0] = "none",
+    [1] = "float", [2] = "double", [3] = "int32", [4] = "int64", [5] = "uint8", [6] = "half", [7] = "bfloat16",
+    [8] = "int8", [9] = "uint64", [10] = "uint32",
+}
+M.reductions = {
+    [0] = "none",
+    [1] = "sum", [2] = "min", [3] = "max", [4] = "prod", [5] = "avg", [6] = "and", [7] = "or", [8] = "xor",
+}
+M.algorithms = {
+    [0] = "auto", [1] = "ring", [2] = "tree", [3] = "direct", [4] = "recursive_doubling", [5] = "halving_doubling",
+    [6] = "two_level", [64] = "native",
+}
+M.auths = {[0] = "mac", [1] = "encrypt", [2] = "off"}
+M.statuses = {
+    [0] = "ok", [-1] = "invalid", [-2] = "input/output error", [-3] = "out of memory", [-4] = "timeout",
+    [-5] = "aborted", [-6] = "mismatch", [-7] = "peer failed", [-8] = "limit exceeded", [-9] = "unsupported",
+    [-10] = "wrong state", [-11] = "not authenticated", [-12] = "busy", [-13] = "not found",
+}
+
 M.type_bytes = {4, 8, 4, 8, 1, 2, 2, 1, 8, 4}
 local type_bytes = M.type_bytes
 

@@ -21,7 +21,8 @@ forked='1 + … + 4 = 10'
 launched='4 ranks: sum[0] = 6000, sum[999] = 9996'
 
 # What pages tell to read or to copy is there, and the unit starts the program where the build would install it.
-for file in "$doc"/{LICENSE,NOTICE,README.md,docs/BUDGET.md,docs/records/35-ddp-cpu/report.png} "$examples/kubernetes/job.yaml"; do
+for file in "$doc"/{LICENSE,NOTICE,README.md,docs/BUDGET.md,docs/records/35-ddp-cpu/report.png} "$examples/kubernetes/job.yaml" \
+    "$prefix"/share/ringfence/wireshark/ringfence{,_plan,_streams}.lua; do
     [ -s "$file" ] || {
         echo "$file is not installed"
         exit 1
