@@ -312,10 +312,8 @@ local function show_failed(tree, body)
     tree:add_le(f.failed_operation, body(0, 8))
     tree:add_le(f.status, body(8, 4))
     tree:add_le(f.origin, body(12, 4))
-    local text = body:len() > 16 and body(16):string() or ""
-    if body:len() > 16 then
-        tree:add(f.text, body(16))
-    end
+    local text = body:len() > 16 and body(16):string(ENC_UTF_8) or ""
+    tree:add(f.text, body, text)
     return "failed: " .. text
 end
 

@@ -10,6 +10,8 @@ rm -f "$file" "$file.log" # of a capture before
 touch "$file.log"
 dumpcap -q -i lo -B 64 -w "$file" 2>>"$file.log" &
 capturing=$!
+trap 'kill "$capturing" 2>/dev/null || true' EXIT # also if the command fails
+trap 'exit 1' TERM INT
 until grep -q '^File:' "$file.log"; do # it says so when it captures
     kill -0 "$capturing" || { cat "$file.log" >&2 && exit 1; }
     sleep 0.05
