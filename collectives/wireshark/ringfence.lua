@@ -461,7 +461,7 @@ local function dissect_pdu(tvb, pinfo, tree)
         text = dissect_hello(stream, tvb, pinfo, at)
     elseif magic == FRAME_MAGIC and tvb(28, 4):le_uint() <= BODY_BYTES_MAX then
         text = dissect_frame(stream, tvb, pinfo, at)
-    elseif tvb:len() == PROOF_BYTES and pinfo.src_port == stream.port and way_of(stream, stream.port).next == 0 then
+    elseif tvb:len() == PROOF_BYTES and pinfo.src_port == stream.port then
         at:add(f.proof, tvb())
         text = "proof"
     else
