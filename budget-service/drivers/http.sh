@@ -62,7 +62,8 @@ take_order() {
 }
 
 # whole_list PATH FILTER: asks for page after page, and prints the list. Of a page, FILTER makes what to add to
-# PATH for the next one ("" after the last), and then its instances.
+# PATH for the next one ("" after the last), and then its instances. Of an odd one it shows id and name: rent
+# knows whether it may be one of its own.
 whole_list() {
     found=""
     next=""

@@ -112,7 +112,7 @@ base_status rent_directory_read(const char *directory, const char *jti, rent_hel
     if (status == BASE_OK) {
         const char *kept = json_string_value(json_object_get(object, "jti"));
         status = kept != NULL && strcmp(kept, jti) == 0
-                     ? rent_list_read(object, &list, reterr)
+                     ? rent_list_read(object, NULL, &list, reterr)
                      : base_fail(reterr, BASE_ERR_INVALID, "%s is another label's", path);
     }
     for (size_t i = 0; i < list.count; i++) {

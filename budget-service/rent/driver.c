@@ -91,7 +91,7 @@ static base_status read_answer(int fd, json_t **answer, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    *answer = json_loadb(data, size_bytes, JSON_REJECT_DUPLICATES, &error);
+    *answer = json_loadb(data, size_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     free(data);
     return *answer != NULL ? BASE_OK
                            : base_fail(reterr, BASE_ERR_INVALID,
@@ -234,13 +234,14 @@ rent_outcome rent_driver_create(const rent_driver *driver, const rent_order *ord
     return outcome_of(&create, status);
 }
 
-base_status rent_driver_list(const rent_driver *driver, rent_list *list, base_error *reterr)
+base_status rent_driver_list(const rent_driver *driver, const char *jti, rent_list *list,
+                             base_error *reterr)
 {
     call made = {.verb = "list"};
     base_status status = run(driver, &made, reterr);
     *list = (rent_list){0};
     if (status == BASE_OK) {
-        status = rent_list_read(made.answer, list, reterr);
+        status = rent_list_read(made.answer, jti, list, reterr);
         status = status == BASE_OK ? BASE_OK
                                    : base_error_prepend(reterr, status, "%s, list", driver->vendor);
     }

@@ -55,10 +55,10 @@ BASE_MUST_CHECK rent_outcome rent_driver_check(const rent_driver *driver, const 
 BASE_MUST_CHECK rent_outcome rent_driver_create(const rent_driver *driver, const rent_order *order,
                                                 rent_instance *made, base_error *reterr);
 
-/* All instances of the account. BASE_ERR_IO: the driver failed; BASE_ERR_TIMEOUT; BASE_ERR_INVALID: its answer
+/* All instances of the account, looked at for those of a jti (rent_list_read). BASE_ERR_IO: the driver failed; BASE_ERR_TIMEOUT; BASE_ERR_INVALID: its answer
  * is not as it must be. So with the next two. */
-BASE_MUST_CHECK base_status rent_driver_list(const rent_driver *driver, rent_list *list,
-                                             base_error *reterr);
+BASE_MUST_CHECK base_status rent_driver_list(const rent_driver *driver, const char *jti,
+                                             rent_list *list, base_error *reterr);
 BASE_MUST_CHECK base_status rent_driver_describe(const rent_driver *driver, const char *id,
                                                  rent_instance *instance, base_error *reterr);
 BASE_MUST_CHECK base_status rent_driver_delete(const rent_driver *driver, const char *id,

@@ -93,7 +93,7 @@ static bool look(end_work *work)
     bool found = false;
     rent_list_free(&work->list);
     work->listed_at_s = budget_time_now();
-    if (rent_driver_list(ending->driver, &work->list, &error) != BASE_OK) {
+    if (rent_driver_list(ending->driver, ending->jti, &work->list, &error) != BASE_OK) {
         say_trouble(work, &error);
         return false;
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "budget/money.h"
 
 enum { PORT_MAX = 65535 };
@@ -158,7 +159,36 @@ base_status rent_instance_read(const json_t *object, bool partial, rent_instance
     return status == BASE_OK && !partial ? read_place(object, instance, reterr) : status;
 }
 
-base_status rent_list_read(const json_t *object, rent_list *list, base_error *reterr)
+/* Whether its name says that it is somebody else's. */
+static bool is_foreign(const json_t *object, const char *jti)
+{
+    const json_t *name = json_object_get(object, "name");
+    const char *text = json_string_value(name);
+    return jti != NULL && text != NULL && text[0] != '\0' &&
+           memmem(text, json_string_length(name), jti, strlen(jti)) == NULL;
+}
+
+/* An instance of a list. Of somebody else's only id, name and state matter, because it may be one of ours that was
+ * renamed; one whose id cannot be read is none that we know, and its id stays empty. */
+static base_status read_listed(const json_t *object, const char *jti, rent_instance *instance,
+                               base_error *reterr)
+{
+    const base_status status = rent_instance_read(object, true, instance, reterr);
+    if (status == BASE_OK || !is_foreign(object, jti)) {
+        return status;
+    }
+    *instance = (rent_instance){.state = RENT_STARTING, .price_usd_micro = -1};
+    if (read_id(object, instance, NULL) != BASE_OK) {
+        instance->id[0] = '\0';
+    }
+    (void)read_state(object, true, instance, NULL); /* else it exists */
+    base_utf8_copy(instance->name, sizeof instance->name,
+                   json_string_value(json_object_get(object, "name")));
+    return BASE_OK;
+}
+
+base_status rent_list_read(const json_t *object, const char *jti, rent_list *list,
+                           base_error *reterr)
 {
     const json_t *instances = json_object_get(object, "instances");
     const size_t count = json_array_size(instances);
@@ -174,9 +204,10 @@ base_status rent_list_read(const json_t *object, rent_list *list, base_error *re
     if (list->items == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu instances", count);
     }
-    for (list->count = 0; status == BASE_OK && list->count < count; list->count++) {
-        status = rent_instance_read(json_array_get(instances, list->count), true,
-                                    &list->items[list->count], reterr);
+    for (size_t i = 0; status == BASE_OK && i < count; i++) {
+        rent_instance *item = &list->items[list->count];
+        status = read_listed(json_array_get(instances, i), jti, item, reterr);
+        list->count += item->id[0] != '\0';
     }
     if (status != BASE_OK) {
         rent_list_free(list);

@@ -52,9 +52,11 @@ const char *rent_state_name(rent_state state);
 BASE_MUST_CHECK base_status rent_instance_read(const json_t *object, bool partial,
                                                rent_instance *instance, base_error *reterr);
 
-/* Reads {"instances": […]}, of which the state may be missing. The list is freed with rent_list_free.
+/* Reads {"instances": […]}, of which the state may be missing. One that cannot be read fails the list, unless it has a
+ * name without the jti: then it is there with what can be read of it, its name cut, and left out if its id cannot be.
+ * jti NULL: any that cannot be read fails it. The list is freed with rent_list_free.
  * BASE_ERR_INVALID, BASE_ERR_LIMIT, BASE_ERR_MEMORY. */
-BASE_MUST_CHECK base_status rent_list_read(const json_t *object, rent_list *list,
+BASE_MUST_CHECK base_status rent_list_read(const json_t *object, const char *jti, rent_list *list,
                                            base_error *reterr);
 void rent_list_free(rent_list *list);
 

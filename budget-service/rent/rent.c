@@ -90,7 +90,7 @@ static rent_outcome ask_vendor(rent_session *rent, base_error *error)
 {
     rent_list list = {0};
     rent_order order;
-    if (rent_driver_list(rent->plan->driver, &list, error) != BASE_OK) {
+    if (rent_driver_list(rent->plan->driver, rent->plan->claims->jti, &list, error) != BASE_OK) {
         return RENT_UNCLEAR;
     }
     bool has_one = false;

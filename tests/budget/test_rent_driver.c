@@ -94,6 +94,76 @@ static void test_refuses_what_is_none(void **state)
     }
 }
 
+static base_status read_list(const char *text, rent_list *list, base_error *error)
+{
+    json_t *object = json_loads(text, JSON_ALLOW_NUL, NULL);
+    assert_non_null(object);
+    const base_status status = rent_list_read(object, "5f0c", list, error);
+    json_decref(object);
+    return status;
+}
+
+/* An odd instance of somebody else is no reason to know nothing of ours. */
+static void test_somebody_elses_may_be_odd(void **state)
+{
+    (void)state;
+    enum { LONG_BYTES = 600 };
+    char name[LONG_BYTES + 1];
+    char text[2 * LONG_BYTES];
+    rent_list list;
+    memset(name, 'x', sizeof name);
+    memcpy(name + 254, "\u00e4", 2);
+    name[LONG_BYTES] = '\0';
+    (void)snprintf(
+        text, sizeof text,
+        "{\"instances\":[{\"instance_id\":\"a\",\"name\":\"%s\",\"status\":\"terminated\"},"
+        "{\"instance_id\":\"b\",\"name\":\"other\",\"status\":\"new\"},"
+        "{\"instance_id\":\"b\",\"name\":\"x\\u0000y\"},"
+        "{\"instance_id\":\"b/c\",\"name\":\"other\"},{\"name\":\"other\"},"
+        "{\"instance_id\":\"d\",\"name\":\"rf-5f0c-1\",\"status\":\"running\"}]}",
+        name);
+    assert_int_equal(read_list(text, &list, NULL), BASE_OK);
+    assert_int_equal(list.count, 4);
+    assert_string_equal(list.items[0].id, "a");
+    assert_int_equal(strlen(list.items[0].name), 254); /* to a whole character */
+    assert_int_equal(list.items[0].state, RENT_TERMINATED);
+    assert_string_equal(list.items[1].id, "b");
+    assert_int_equal(list.items[1].state, RENT_STARTING); /* it exists, for all that is known */
+    assert_string_equal(list.items[2].name, "x");
+    assert_string_equal(list.items[3].id, "d");
+    rent_list_free(&list);
+}
+
+/* One that may be ours is: then nothing is known. */
+static void test_one_that_may_be_ours_must_be_read(void **state)
+{
+    (void)state;
+    enum { LONG_BYTES = 300 };
+    char text[LONG_BYTES + 128];
+    static const char *const items[] = {
+        "{\"instance_id\":\"a/b\"}",
+        "{\"instance_id\":\"a/b\",\"name\":\"\"}",
+        "{\"instance_id\":\"a/b\",\"name\":null}",
+        "{\"instance_id\":\"a/b\",\"name\":\"rf-5f0c-1\"}",
+        "{\"instance_id\":\"a\",\"name\":\"rf-5f0c-1\",\"status\":\"new\"}",
+        "{\"instance_id\":\"a\",\"name\":\"x\\u0000rf-5f0c-1\"}",
+        "{\"instance_id\":\"a\",\"name\":\"\\u0000\"}",
+        "{\"instance_id\":\"a\",\"name\":7}",
+        "{\"instance_id\":\"a\",\"name\":[\"other\"]}",
+        "7",
+    };
+    rent_list list;
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
+        (void)snprintf(text, sizeof text, "{\"instances\":[%s]}", items[i]);
+        assert_int_equal(read_list(text, &list, NULL), BASE_ERR_INVALID);
+        assert_null(list.items);
+    }
+    (void)snprintf(text, sizeof text,
+                   "{\"instances\":[{\"instance_id\":\"a\",\"name\":\"%*s5f0c\"}]}", LONG_BYTES,
+                   "rf-");
+    assert_int_equal(read_list(text, &list, NULL), BASE_ERR_INVALID);
+}
+
 /* A driver of the test: a shell script. */
 static void write_driver(const char *script, rent_driver *driver)
 {
@@ -126,7 +196,7 @@ static void test_a_driver_that_fails_says_why(void **state)
     base_error error = {0};
     write_driver("echo first >&2; echo 'the key is wrong' >&2; echo '{\"instances\":[]}'; exit 1",
                  &driver);
-    assert_int_equal(rent_driver_list(&driver, &list, &error), BASE_ERR_IO);
+    assert_int_equal(rent_driver_list(&driver, "5f0c", &list, &error), BASE_ERR_IO);
     assert_string_equal(error.message, "stub, list: the key is wrong");
     write_driver("kill -9 $$", &driver);
     assert_int_equal(rent_driver_delete(&driver, "i-1", &error), BASE_ERR_IO);
@@ -141,14 +211,14 @@ static void test_an_answer_that_is_none(void **state)
                                           "echo '{\"instances\":{}}'",
                                           "echo '[]'",
                                           "echo '{\"instances\":[],\"instances\":[]}'",
-                                          "echo '{\"instances\":[{\"name\":\"x\"}]}'",
+                                          "echo '{\"instances\":[{\"status\":\"running\"}]}'",
                                           "head -c 5000000 /dev/zero | tr '\\0' ' '"};
     for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
         rent_driver driver;
         rent_list list;
         base_error error = {0};
         write_driver(scripts[i], &driver);
-        assert_int_not_equal(rent_driver_list(&driver, &list, &error), BASE_OK);
+        assert_int_not_equal(rent_driver_list(&driver, "5f0c", &list, &error), BASE_OK);
         assert_null(list.items);
     }
 }
@@ -227,6 +297,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_an_instance),
         cmocka_unit_test(test_refuses_what_is_none),
+        cmocka_unit_test(test_somebody_elses_may_be_odd),
+        cmocka_unit_test(test_one_that_may_be_ours_must_be_read),
         cmocka_unit_test(test_a_driver_that_fails_says_why),
         cmocka_unit_test(test_an_answer_that_is_none),
         cmocka_unit_test(test_an_order_is_refused_or_unclear),

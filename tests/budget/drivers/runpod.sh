@@ -58,9 +58,12 @@ for price in 0 -1 null '"free"' 1e99; do
     out_is 'has("price_usd") | not'
 done
 change 4 '{"id": "pod/4"}'
-drive 1 list
-out_is_empty
-change 4 '{"id": "pod4"}'
+drive 0 list # rent finds out that it is none of its own
+out_is '.instances | length == 300' '.instances[3] == {instance_id: "pod/4", name: "other-4"}'
+drive 1 describe pod4
+change 4 '{"id": "pod4", "status": null}'
+drive 0 list
+out_is '.instances[3] == {instance_id: "pod4", name: "other-4"}'
 
 echo "== what may be created"
 order '{instance_type: "A40", gpus: 2, max_price_usd: "0.885556"}'

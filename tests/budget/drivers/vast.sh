@@ -68,8 +68,9 @@ for price in 0 -1 null '"free"' 1e99; do
     out_is 'has("price_usd") | not'
 done
 change 4 '{"id": "4"}'
-drive 1 list
-out_is_empty
+drive 0 list # rent finds out that it is none of its own
+out_is '.instances | length == 300' '.instances[3] == {instance_id: "4", name: "other-4"}'
+drive 1 describe 4
 change 4 '{"id": 4}'
 
 echo "== what may be created"
