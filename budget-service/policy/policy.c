@@ -379,6 +379,8 @@ const char *budget_policy_initial(void)
            "  \"version\": 1,\n"
            "  \"token_seconds\": 900,\n"
            "  \"vendors\": {\n"
+           "    \"aws\": {\"granularity_seconds\": 60},\n"
+           "    \"lambda\": {\"granularity_seconds\": 60},\n"
            "    \"runpod\": {\"granularity_seconds\": 60},\n"
            "    \"vast\": {\"granularity_seconds\": 60}\n"
            "  },\n"
