@@ -60,7 +60,7 @@ whole_list() {
 
 # refused: ends the driver with what the vendor has said instead of doing what it was asked to.
 refused() {
-    said=$(of '[.detail, .msg, .message, .error, (.errors // [])[]] | map(strings) | join("; ")
+    said=$(of '[.detail, .msg, .message, .error, .error.message?, .error.suggestion?, (.errors // [])[]] | map(strings) | join("; ")
                | gsub("[[:cntrl:]]+"; " ") | .[:300]') || said="no reason that could be read"
     case "$status $said" in
     401* | 403* | 404*[kK]ey*) said="$said. Look at $key_name: the key is wrong, or may not do this" ;;

@@ -1,5 +1,5 @@
 # For the tests of drivers that speak HTTP. Sourced with the arguments of the test, after `vendor` and `url_name`,
-# the variable that has the API's address, are set: starts the mock of the vendor, with 300 instances of somebody else.
+# the variable that has the API's address, are set (below: the API's path at the mock): starts the mock of the vendor, with 300 instances of somebody else.
 
 for program in curl jq; do
     command -v "$program" >/dev/null || {
@@ -36,7 +36,7 @@ fault=""
 drive() {
     local expected=$1 got=0
     shift
-    env "$url_name=$mock${fault:+/$fault}" PATH="${watch:+$scratch/watched:}$scratch/stubs:$PATH" "$driver" "$@" >out 2>err <order || got=$?
+    env "$url_name=$mock${fault:+/$fault}${below-}" PATH="${watch:+$scratch/watched:}$scratch/stubs:$PATH" "$driver" "$@" >out 2>err <order || got=$?
     [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: $fault $*"
     [ "$got" -eq 0 ] || tail -n 1 err | grep -q "^$vendor: .....*" || fail "the last line does not say why: $fault $*"
 }

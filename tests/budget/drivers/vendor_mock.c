@@ -1,4 +1,4 @@
-/* vendor-mock KEY COUNT LOG: a vendor with the APIs of RunPod and Vast.ai, and COUNT instances of somebody else at
+/* vendor-mock KEY COUNT LOG: a vendor with the APIs of RunPod, Vast.ai and, below /lambda, Lambda Cloud, and COUNT instances of somebody else at
  * each. Prints its address. Before it answers a request, that is a line of the file LOG: METHOD PATH BODY. It ends
  * with its parent, or by a signal.
  *
@@ -27,6 +27,7 @@ typedef struct exchange {
 
 static mock_account runpod;
 static mock_account vast;
+static mock_account lambda;
 static const char *bearer;
 static FILE *requests;
 static int busy;
@@ -88,6 +89,11 @@ static bool is_vast(const char *path)
     return strncmp(path, "/api/", 5) == 0;
 }
 
+static bool is_lambda(const char *path)
+{
+    return strncmp(path, "/lambda/", 8) == 0;
+}
+
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const char *type,
                              const char *text)
 {
@@ -113,6 +119,11 @@ static mock_answer serve(const mock_request *request)
     const char *given =
         MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Authorization");
     const bool known = given != NULL && strcmp(given, bearer) == 0;
+    if (is_lambda(request->path)) {
+        mock_request below = *request;
+        below.path += strlen("/lambda");
+        return known ? mock_lambda(&lambda, &below) : mock_lambda_error(401, "API key is invalid");
+    }
     if (!is_vast(request->path)) {
         return known ? mock_runpod(&runpod, request) : mock_runpod_error(401, "invalid token");
     }
@@ -133,7 +144,9 @@ static enum MHD_Result faulty(const mock_request *request, const char *fault)
     }
     if (status != 0) {
         return reply_json(connection,
-                          is_vast(request->path)
+                          is_lambda(request->path)
+                              ? mock_lambda_error((unsigned)status, "as it was told")
+                          : is_vast(request->path)
                               ? mock_vast_error((unsigned)status, "told_to", "as it was told")
                               : mock_runpod_error((unsigned)status, "as it was told"));
     }
@@ -174,7 +187,8 @@ static bool is_at(const mock_request *request, const char *at, size_t bytes)
 {
     const bool create =
         strcmp(request->method, "PUT") == 0 ||
-        (strcmp(request->method, "POST") == 0 && strcmp(request->path, "/v2/pods") == 0);
+        (strcmp(request->method, "POST") == 0 &&
+         (strcmp(request->path, "/v2/pods") == 0 || strstr(request->path, "/launch") != NULL));
     const bool attach = strstr(request->path, "/ssh/") != NULL;
     return strncmp(at, "all", bytes) == 0 || (create && strncmp(at, "create", bytes) == 0) ||
            (attach && strncmp(at, "attach", bytes) == 0);
@@ -185,6 +199,9 @@ static mock_answer change(const mock_request *request)
     mock_instance *found = mock_find(&runpod, mock_after(request->path, "/mock/runpod/"));
     if (found == NULL) {
         found = mock_find(&vast, mock_after(request->path, "/mock/vast/"));
+    }
+    if (found == NULL) {
+        found = mock_find(&lambda, mock_after(request->path, "/mock/lambda/"));
     }
     if (found == NULL || request->body == NULL) {
         return (mock_answer){404, NULL};
@@ -261,6 +278,7 @@ static void fill(int count)
         (void)mock_add(&runpod, mock_runpod_pod(i + 1, name, "NVIDIA A40", 1),
                        mock_runpod_running());
         (void)mock_add(&vast, mock_vast_instance(i + 1, name, 0.31), mock_vast_running());
+        (void)mock_add(&lambda, mock_lambda_instance(i + 1, name, 75), mock_lambda_running());
     }
 }
 

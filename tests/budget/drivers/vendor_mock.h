@@ -1,5 +1,5 @@
-/* A vendor that keeps its instances in memory, for the tests of the drivers: what its two APIs (RunPod's,
- * Vast.ai's) share. vendor_mock.c has the HTTP server, whose only thread calls them. */
+/* A vendor that keeps its instances in memory, for the tests of the drivers: what its APIs (RunPod's,
+ * Vast.ai's, Lambda's) share. vendor_mock.c has the HTTP server, whose only thread calls them. */
 #ifndef VENDOR_MOCK_H
 #define VENDOR_MOCK_H
 
@@ -46,6 +46,11 @@ mock_answer mock_vast(mock_account *account, const mock_request *request);
 mock_answer mock_vast_error(unsigned status, const char *error, const char *message);
 json_t *mock_vast_instance(int id, const char *label, double usd);
 json_t *mock_vast_running(void);
+
+mock_answer mock_lambda(mock_account *account, const mock_request *request);
+mock_answer mock_lambda_error(unsigned status, const char *message);
+json_t *mock_lambda_instance(int id, const char *name, int cents);
+json_t *mock_lambda_running(void);
 
 /* The number that a text begins with, or 0; and that of a path behind a prefix, 0 if it has another one. */
 int mock_number(const char *text);

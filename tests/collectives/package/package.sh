@@ -28,7 +28,7 @@ for file in "$doc"/{LICENSE,NOTICE,README.md,docs/BUDGET.md,docs/records/35-ddp-
         exit 1
     }
 done
-for script in "$examples"/{alarm,bundle,on-instance}.sh "$prefix"/share/ringfence/drivers/{aws,docker,runpod,vast}; do
+for script in "$examples"/{alarm,bundle,on-instance}.sh "$prefix"/share/ringfence/drivers/{aws,docker,lambda,runpod,vast}; do
     [ -x "$script" ] || {
         echo "$script is not installed"
         exit 1
