@@ -5,6 +5,7 @@
 #   vendor            its name, for messages
 #   needs             the programs that it calls
 #   image             the image of an order that names none
+#   bills             "yes" if it has the call `bill FROM TO`
 # `code` is the exit code of a failure: 1, or 3 while it is certain that nothing was created.
 # shellcheck disable=SC2154 # the variables above
 case ${1-} in
@@ -50,6 +51,7 @@ for program in $needs; do
 done
 case ${1-}-$# in
 check-1 | create-1 | list-1) ;;
+bill-3) [ "${bills-}" = yes ] || fail "this driver fetches no bill: docs/BUDGET.md has which bills can be read" ;;
 describe-2 | delete-2)
     case $2 in
     "" | [!A-Za-z0-9]* | *[!A-Za-z0-9._-]*) fail "'$2' is no instance's id" ;;

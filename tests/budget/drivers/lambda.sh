@@ -96,5 +96,7 @@ out_is '.instances | map(select(.name == "rf-jti-1")) | length == 4'
 echo "== a vendor that fails, calls that are wrong, and the key"
 failing_vendor lam5
 bad_calls
+drive 1 bill 2024-11-20T00:00:00Z 2024-11-21T00:00:00Z
+err_has "fetches no bill"
 key_is_unseen lam6
 echo passed

@@ -110,6 +110,25 @@ done
 drive 0 list # where `drop` has made one, which its name finds
 out_is '.instances | map(select(.name == "rf-jti-1")) | length == 4'
 
+echo "== the bill"
+drive 0 bill 2024-11-20T00:00:00Z 2024-11-21T00:00:00Z
+out_is '. == {records: [{podId: "pod1", time: "2024-11-20T00:00:00Z", amount: 0.44}, {podId: "pod1", time: "2024-11-20T01:00:00Z", amount: 0.1},
+    {podId: "pod2", time: "2024-11-20T00:00:00Z", amount: 0.2}]}'
+drive 1 bill 2025-11-20T00:00:00Z 2025-11-21T00:00:00Z
+out_is_empty
+err_has "the bill is not complete"
+for told in 401 403 404 429 500 garbage wrong empty drop; do
+    with all=$told drive 1 bill 2024-11-20T00:00:00Z 2024-11-21T00:00:00Z
+    out_is_empty
+done
+for span in "2024-11-20 2024-11-21" "2024-11-20T00:30:00Z 2024-11-21T00:00:00Z" "2024-11-21T00:00:00Z 2024-11-21T00:00:00Z" \
+    "2024-11-21T00:00:00Z 2024-11-20T00:00:00Z" "2024-11-21T00:00:00Z 2999-11-20T00:00:00Z" "2024-1?-20T00:00:00Z 2024-11-21T00:00:00Z"; do
+    # shellcheck disable=SC2086
+    drive 1 bill $span
+    err_has "whole hours that are over"
+done
+drive 1 bill 2024-11-20T00:00:00Z
+
 echo "== a vendor that fails, calls that are wrong, and the key"
 failing_vendor pod5
 bad_calls

@@ -116,10 +116,43 @@ static mock_answer list(const mock_account *account, const mock_request *request
                                         "hasNextPage", more, "nextCursor", more ? next : NULL)};
 }
 
+/* A pod's two hours and another's one. From year 2025 on the total has one more. */
+static mock_answer bill(const mock_request *request)
+{
+    const char *from = request->argument(request->connection, "startTime");
+    const char *to = request->argument(request->connection, "endTime");
+    const char *bucket = request->argument(request->connection, "bucketSize");
+    if (from == NULL || to == NULL || bucket == NULL || strcmp(bucket, "hour") != 0) {
+        return mock_runpod_error(400, "startTime, endTime and bucketSize are wanted");
+    }
+    static const struct {
+        const char *pod, *start, *end;
+        double usd;
+    } hours[] = {
+        {"pod1", "2024-11-20T00:00:00Z", "2024-11-20T01:00:00Z", 0.44},
+        {"pod1", "2024-11-20T01:00:00Z", "2024-11-20T02:00:00Z", 0.1},
+        {"pod2", "2024-11-20T00:00:00Z", "2024-11-20T01:00:00Z", 0.2},
+    };
+    json_t *records = json_array();
+    double total = mock_number(from) >= 2025 ? 0.01 : 0;
+    for (size_t i = 0; i < sizeof hours / sizeof hours[0]; i++) {
+        json_array_append_new(records,
+                              json_pack("{s:s, s:s, s:s, s:f, s:f}", "podId", hours[i].pod,
+                                        "startTime", hours[i].start, "endTime", hours[i].end,
+                                        "totalAmount", hours[i].usd, "gpuAmount", hours[i].usd));
+        total += hours[i].usd;
+    }
+    return (mock_answer){200, json_pack("{s:o, s:{s:{s:f}}}", "records", records, "metadata",
+                                        "totals", "totalAmount", total)};
+}
+
 mock_answer mock_runpod(mock_account *account, const mock_request *request)
 {
     if (strcmp(request->path, "/v2/catalog/gpus") == 0) {
         return catalog(request);
+    }
+    if (strcmp(request->path, "/v2/billing/pods") == 0) {
+        return bill(request);
     }
     if (strcmp(request->path, "/v2/pods") == 0) {
         return strcmp(request->method, "POST") == 0 ? create(account, request)
