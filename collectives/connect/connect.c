@@ -246,6 +246,9 @@ coll_status coll_context_create(const coll_context_options *given, coll_context 
         status = coll_tune_context(made, options, deadline_ns, reterr);
     }
     if (status != COLL_OK) {
+        if (options->unreached != NULL && made->unreached >= 0) {
+            *options->unreached = made->unreached;
+        }
         coll_context_destroy(made);
         return coll_error_prepend(reterr, status, "connecting %d ranks", options->world_size);
     }

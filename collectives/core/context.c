@@ -40,6 +40,7 @@ coll_context *coll_context_alloc(const coll_context_options *options)
     context->forks = coll_context_fork_count;
     context->rank = options->rank;
     context->size = options->world_size;
+    context->unreached = -1;
     context->yield_budget = COLL_YIELDS_MAX;
     context->timeout_ns = options->timeout_ns == 0 ? DEFAULT_TIMEOUT_NS : options->timeout_ns;
     context->host_timeout_ns = options->host_timeout_ns == 0 ? COLL_HOST_TIMEOUT_S * BASE_NS_PER_S

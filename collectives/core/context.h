@@ -44,7 +44,8 @@ struct coll_context {
     size_t made_room;
     uint64_t bytes_sent;
     coll_flight *flight;
-    bool has_met; /* the last rendezvous ended well (rendezvous.h) */
+    bool has_met;  /* the last rendezvous ended well (rendezvous.h) */
+    int unreached; /* the rank that this one could not be connected to; -1: none */
     /* Bits of the ranks of communicators that have failed, and not by mismatch, unless one of them
      * was made since: what is still to reach these, they may never take. */
     uint64_t doubted;

@@ -28,11 +28,12 @@ static void add_host(const launch_session *session, int rank, base_error *error)
     }
 }
 
-void launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
+bool launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
                   const char *format, ...)
 {
     launch_cause *cause = &session->cause;
-    if (cause->blame == 0 || blame < cause->blame) {
+    const bool first = cause->blame == 0 || blame < cause->blame;
+    if (first) {
         va_list args;
         va_start(args, format);
         (void)vsnprintf(cause->error.message, sizeof cause->error.message, format, args);
@@ -42,6 +43,8 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
         cause->rank = rank;
         cause->exit_status = exit_status;
         cause->fails_again = false;
+        cause->node = 0;
+        cause->waited = false;
     }
     /* a failure that is not a cause by itself may have one that shows in a moment */
     const int64_t wait_ms = cause->blame <= LAUNCH_BLAME_CAUSE    ? 0
@@ -52,6 +55,7 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
     if (due_ns < session->abort_due_ns) {
         session->abort_due_ns = due_ns;
     }
+    return first;
 }
 
 void launch_rank_signal(launch_session *session, int index, int signal_number)

@@ -177,6 +177,7 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     from->state = from->ranks > 0 ? LAUNCH_NODE_ENROLLED : LAUNCH_NODE_WAITING;
     from->returning = false;
     from->left = false;
+    from->sent_away = false;
     from->silent = false;
     from->files_bytes = 0;
     head->show_files_ns = from->last_message_ns + LAUNCH_FILES_SHOWN_MS * BASE_NS_PER_MS;

@@ -271,8 +271,10 @@ void head_lose(launch_session *session, int node, const char *what)
     lost->state = LAUNCH_NODE_LOST;
     launch_incoming_close(lost->incoming, false);
     lost->incoming = NULL;
-    launch_blame(session, LAUNCH_BLAME_HOST, PROTO_NO_RANK, BASE_EXIT_ERROR,
-                 NODE_FORMAT " is lost: %s", NODE_ARGS(head, node), what);
+    if (launch_blame(session, LAUNCH_BLAME_HOST, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                     NODE_FORMAT " is lost: %s", NODE_ARGS(head, node), what)) {
+        session->cause.node = node;
+    }
     if (begun && session->options->lease != NULL) {
         head_say_unseen(session, node);
     }

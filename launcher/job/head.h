@@ -41,6 +41,11 @@ const uint8_t *launch_head_seed(const launch_head *head, int node);
 BASE_MUST_CHECK base_status launch_head_check_room(launch_session *session, bool *fails_again,
                                                    base_error *reterr);
 
+/* When an attempt has ended: counts a failure against the host that it is of, and sends that host away if it is not
+ * the first in a row and the job may do without it. Where two hosts do not reach each other, says so; another
+ * attempt would not, so none follows if the job needs both. NULL is fine. */
+void launch_head_judge(launch_session *session);
+
 /* Where to bind the ranks' ROUTER: numeric, or "*". */
 const char *launch_head_address(const launch_head *head);
 

@@ -58,11 +58,13 @@ void head_share_out(launch_session *session)
     BASE_ASSERT(taken == hosts);
 }
 
-bool head_may_lose(const launch_session *session)
+bool head_may_lose(const launch_session *session, int node)
 {
     const launch_job_options *options = session->options;
+    const int others =
+        count_present(session->head) - (is_present(&session->head->nodes[node]) ? 1 : 0);
     return options->min_hosts > 0 && options->tried_again && session->stop_signal == 0 &&
-           count_present(session->head) - 1 >= options->min_hosts;
+           others >= options->min_hosts;
 }
 
 bool head_may_do_without(const launch_session *session)
@@ -175,8 +177,7 @@ void head_ask_for_pause(launch_session *session)
     }
 }
 
-/* Whether this attempt has taken a step behind a checkpoint of its own. */
-static bool has_come_further(const launch_session *session)
+bool head_has_come_further(const launch_session *session)
 {
     const launch_job_result *result = session->result;
     const int64_t every = session->job->train.save_every;
@@ -187,10 +188,13 @@ static bool has_come_further(const launch_session *session)
 /* A host that comes and goes ends one attempt, and not each. */
 static launch_node_trust trust_after(const launch_session *session, const launch_node *node)
 {
+    if (node->sent_away) {
+        return LAUNCH_NODE_UNSTEADY;
+    }
     if (session->result->paused && may_join(node)) {
         return LAUNCH_NODE_TRIED;
     }
-    if (node->ranks > 0 && has_come_further(session)) {
+    if (node->ranks > 0 && head_has_come_further(session)) {
         return LAUNCH_NODE_TRUSTED;
     }
     return node->trust == LAUNCH_NODE_TRIED && is_missing(node) ? LAUNCH_NODE_UNSTEADY
@@ -221,6 +225,8 @@ void launch_head_leave_attempt(launch_session *session)
         launch_node kept = {.present = one->present,
                             .left = one->left,
                             .trust = trust_after(session, one),
+                            .faults = one->faults,
+                            .sent_away = one->sent_away,
                             .returning = is_present(one),
                             .lost = !is_present(one)};
         (void)snprintf(kept.hostname, sizeof kept.hostname, "%s", one->hostname);

@@ -88,7 +88,7 @@ base_status launch_head_check_room(launch_session *session, bool *fails_again, b
         launch_node *one = &head->nodes[node];
         const uint64_t bytes = (uint64_t)head_ranks_beside(head, node) * state_bytes;
         if (one->knows_room && one->room_bytes < bytes) {
-            one->sent_away = one->trust != LAUNCH_NODE_TRUSTED && head_may_lose(session);
+            one->sent_away = one->trust != LAUNCH_NODE_TRUSTED && head_may_lose(session, node);
             one->left = one->left || one->sent_away;
             *fails_again = !one->sent_away;
             return base_fail(reterr, BASE_ERR_LIMIT,

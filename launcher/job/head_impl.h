@@ -52,7 +52,8 @@ typedef struct launch_node {
     bool present; /* it was there when an attempt began to do with fewer hosts */
     bool left; /* its user has taken it out of the job, or it was awaited in vain: so it is not */
     launch_node_trust trust;
-    bool sent_away; /* its launcher ends with this attempt, and others may follow */
+    int faults;     /* attempts that have failed by it, since one with it came past a checkpoint */
+    bool sent_away; /* its launcher ends with this attempt, and the next one begins without it */
     bool asked;     /* its user has asked for the end */
     bool silent;    /* the user has been warned */
     /* files */
@@ -94,8 +95,8 @@ typedef Ringfence__Control__Envelope envelope_type;
 /* Sends to an agent. Nobody needs to know if it fails: an agent that is gone shows otherwise. */
 void head_send(launch_head *head, int node, envelope_type *envelope);
 
-/* Whether the job may go on without this host, if it is lost. */
-bool head_may_lose(const launch_session *session);
+/* Whether the job may go on without this host. */
+bool head_may_lose(const launch_session *session, int node);
 
 /* The ranks of all agents on the host of a node. */
 int head_ranks_beside(const launch_head *head, int node);
@@ -127,6 +128,9 @@ bool head_wants_pause(const launch_session *session);
 
 /* Tells rank 0 so, and if it is so no longer. */
 void head_ask_for_pause(launch_session *session);
+
+/* Whether this attempt has taken a step behind a checkpoint of its own. */
+bool head_has_come_further(const launch_session *session);
 
 /* ---- head_end.c ---- */
 

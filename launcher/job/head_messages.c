@@ -109,7 +109,7 @@ static bool handle_asked(launch_session *session, int node, const Ringfence__Con
     if (head->nodes[node].left) {
         return true; /* once more: the attempt ends already */
     }
-    if (head_may_lose(session)) {
+    if (head_may_lose(session, node)) {
         const char *name = sigabbrev_np((int)asked->signal);
         head->nodes[node].left = true;
         launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK,
@@ -135,9 +135,11 @@ static bool handle_refuse(launch_session *session, int node,
         head_leave(session, node, refuse->reason);
         return true;
     }
-    launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
-                 NODE_FORMAT " cannot take part: %s", NODE_ARGS(session->head, node),
-                 refuse->reason);
+    if (launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                     NODE_FORMAT " cannot take part: %s", NODE_ARGS(session->head, node),
+                     refuse->reason)) {
+        session->cause.node = node;
+    }
     return true;
 }
 
@@ -195,7 +197,9 @@ static void handle_absent(launch_session *session, int node, const envelope_type
     launch_head *head = session->head;
     const bool enrolls = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
     const bool asks = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED;
-    if (enrolls && (head->gathering || head->nodes[node].ranks == 0)) {
+    const bool away =
+        head->nodes[node].sent_away && head->gathering; /* what it fails by is not mended */
+    if (enrolls && !away && (head->gathering || head->nodes[node].ranks == 0)) {
         head_enroll(session, node, envelope->enroll);
         return;
     }

@@ -109,6 +109,7 @@ static base_status session_open(launch_session *session, base_error *reterr)
             (launch_process){.pidfd = NO_FD, .out_fd = NO_FD, .err_fd = NO_FD};
         session->ranks[i].log_fd = NO_FD;
         session->ranks[i].reported_exit_code = -1;
+        session->ranks[i].unreached = -1;
     }
     launch_screen_init(&session->screen, session->options->quiet);
     base_status status = launch_signals_open(&session->signal_fd, reterr);

@@ -82,15 +82,24 @@ static launch_blame_class blame_of(const launch_session *session,
                                    const Ringfence__Control__Failed *failed)
 {
     const bool peer = failed->status == BASE_ERR_PEER;
-    if (peer && failed->connecting) { /* those that it does not connect to find that it has left */
+    const bool waited = failed->connecting && failed->status == BASE_ERR_TIMEOUT;
+    if ((peer || waited) && failed->unreached > 0) {
         return LAUNCH_BLAME_CONNECTING;
     }
-    if (peer || failed->status == BASE_ERR_ABORTED || failed->secondary) {
+    /* those that are connected wait for those that are not, and find that these have left */
+    if (peer || waited || failed->status == BASE_ERR_ABORTED || failed->secondary) {
         return LAUNCH_BLAME_SECONDARY; /* a peer has a cause of its own */
     }
     return failed->status == BASE_ERR_TIMEOUT && proto_mode_get(session->job->job.mode)->pipelined
                ? LAUNCH_BLAME_WAITED
                : LAUNCH_BLAME_CAUSE;
+}
+
+/* Whether no other rank can be why. */
+static bool is_own(int status)
+{
+    return status == BASE_ERR_IO || status == BASE_ERR_MEMORY || status == BASE_ERR_LIMIT ||
+           status == BASE_ERR_UNSUPPORTED || status == BASE_ERR_NOTFOUND;
 }
 
 static void handle_failed(launch_session *session, int rank,
@@ -102,6 +111,8 @@ static void handle_failed(launch_session *session, int rank,
     const bool in_collective = failed->collective[0] != '\0';
     const launch_blame_class blame = blame_of(session, failed);
     failing->reported_exit_code = failed->exit_code != 0 ? failed->exit_code : BASE_EXIT_ERROR;
+    failing->unreached =
+        failed->unreached <= (uint32_t)session->world_size ? (int)failed->unreached - 1 : -1;
     const bool stopped = session->options->program != NULL && session->stop_signal != 0;
     if (blame == LAUNCH_BLAME_SECONDARY && (session->abort_sent_ns != 0 || stopped)) {
         return;
@@ -122,13 +133,16 @@ static void handle_failed(launch_session *session, int rank,
     if (failed->status == BASE_ERR_TIMEOUT) {
         rendezvous_describe_exchange(session, exchange, sizeof exchange);
     }
-    launch_blame(session, blame, rank, failing->reported_exit_code,
-                 "rank %d (pid %d) failed%s%s%s: %s%s%s", rank, launch_rank_pid(failing),
-                 in_collective ? " in " : "", in_collective ? failed->collective : "",
-                 has_begun(session, failing) ? "" : " while starting", failed->message, exchange,
-                 stops);
-    if (session->cause.rank == rank && failed->status == BASE_ERR_INVALID) {
-        session->cause.fails_again = true; /* what it was given is wrong, or does not converge */
+    const bool first = launch_blame(
+        session, blame, rank, failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s",
+        rank, launch_rank_pid(failing), in_collective ? " in " : "",
+        in_collective ? failed->collective : "",
+        has_begun(session, failing) ? "" : " while starting", failed->message, exchange, stops);
+    if (first) {
+        /* what it was given is wrong, or does not converge */
+        session->cause.fails_again = failed->status == BASE_ERR_INVALID;
+        session->cause.waited = failed->status == BASE_ERR_TIMEOUT;
+        session->cause.node = is_own(failed->status) ? failing->node : 0;
     }
 }
 

@@ -239,9 +239,9 @@ void rendezvous_handle_ready(launch_session *session, int rank,
 }
 
 /* Lists the ranks that have not joined, or are not ready: "0 (pid 42), 1 (pid 43)". *first is the
- * first of them. Returns how many there are. */
+ * first of them, *node the host of all, or 0. Returns how many there are. */
 static int list_missing(const launch_session *session, bool joining, char *text, size_t size_bytes,
-                        int *first)
+                        int *first, int *node)
 {
     size_t length = 0;
     int count = 0;
@@ -252,6 +252,7 @@ static int list_missing(const launch_session *session, bool joining, char *text,
             continue;
         }
         *first = count == 0 ? i : *first;
+        *node = count == 0 || rank->node == *node ? rank->node : 0;
         if (length + BASE_HOSTNAME_BYTES + 48 < size_bytes) {
             length += (size_t)snprintf(text + length, size_bytes - length, "%s%d (%s%s%spid %d)",
                                        count == 0 ? "" : ", ", i, joining ? "" : "host ",
@@ -281,17 +282,20 @@ static void blame_missing(launch_session *session, bool joining, int64_t timeout
     char stops[256];
     char exchange[256];
     int first = PROTO_NO_RANK;
-    const int count = list_missing(session, joining, missing, sizeof missing, &first);
+    int node = 0;
+    const int count = list_missing(session, joining, missing, sizeof missing, &first, &node);
     rendezvous_describe_exchange(session, exchange, sizeof exchange);
     launch_watch_describe_stops(session, stops, sizeof stops);
     if (joining && count > 0) {
         describe_way(session, first, way, sizeof way);
     }
-    launch_blame(session, LAUNCH_BLAME_CAUSE, first, BASE_EXIT_ERROR,
-                 "%d of %d ranks %s within %g s%s: %s %s%s%s%s", count, session->world_size,
-                 joining ? "have not joined" : "are not ready", (double)timeout_ms / 1000,
-                 joining ? "" : " of joining", count == 1 ? "rank" : "ranks", missing, exchange,
-                 stops, way);
+    if (launch_blame(session, LAUNCH_BLAME_CAUSE, first, BASE_EXIT_ERROR,
+                     "%d of %d ranks %s within %g s%s: %s %s%s%s%s", count, session->world_size,
+                     joining ? "have not joined" : "are not ready", (double)timeout_ms / 1000,
+                     joining ? "" : " of joining", count == 1 ? "rank" : "ranks", missing, exchange,
+                     stops, way)) {
+        session->cause.node = node;
+    }
 }
 
 int64_t launch_rendezvous_deadlines(launch_session *session, int64_t now_ns)

@@ -1,5 +1,6 @@
 /* What is left of a job when its ranks have ended: its result, and their last output. Called by job_run.c. */
 #include "base/exitcode.h"
+#include "job/head.h"
 #include "job/session.h"
 #include "record/summary.h"
 
@@ -45,6 +46,7 @@ base_status launch_result_fill(launch_session *session, base_error *reterr)
     launch_job_result *result = session->result;
     const base_status status = result->ready ? fill_figures(session, result, reterr) : BASE_OK;
     result->stop_signal = session->stop_signal;
+    launch_head_judge(session); /* how far the attempt has come is known now */
     const bool partial = session->stop_signal != 0 || session->cause.blame != 0;
     for (int rank = 0; rank < session->world_size && partial; rank++) {
         result->ranks[rank].eval_total = 0; /* a part of the ranks gives no accuracy */

@@ -83,6 +83,7 @@ typedef struct launch_rank {
     launch_tail tail; /* of its output, with on_tail */
     int64_t steps_reported;
     int reported_exit_code; /* from its Failed message; -1: none */
+    int unreached;          /* from it, too: the rank that it could not be connected to; -1: none */
     int exit_code;          /* of a rank that exited by itself; 0 until then */
     bool link_ended;        /* no more messages come from it */
     bool unreachable;       /* it had joined, but Abort did not reach it: it was probably dying */
@@ -139,6 +140,8 @@ typedef struct launch_cause {
     int rank;
     int exit_status; /* unless the rank itself exits with another code */
     bool fails_again;
+    int node;    /* the host whose own failure it is; 0: the head's, or that is not known */
+    bool waited; /* for the whole of --timeout */
     base_error error;
 } launch_cause;
 
@@ -239,9 +242,18 @@ int64_t launch_job_lease_due(launch_session *session, int64_t now_ns);
 /* ---- ending.c ---- */
 
 /* Notes a failure of a rank (-1: of the launcher itself), and begins to end the job. exit_status is
- * the job's, unless the rank exits by itself with another code. */
-void launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
+ * the job's, unless the rank exits by itself with another code. True: it is the first cause now. */
+bool launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
                   const char *format, ...) BASE_PRINTF(5, 6);
+
+/* The same of a failure that is its host's own: one of the process or of what it runs on, and none that another
+ * rank's may have caused. */
+#define LAUNCH_BLAME_OWN(session, blame, rank, ...)                                                \
+    do {                                                                                           \
+        if (launch_blame(session, blame, rank, __VA_ARGS__)) {                                     \
+            (session)->cause.node = (session)->ranks[rank].node;                                   \
+        }                                                                                          \
+    } while (0)
 
 /* Sends Abort, SIGTERM and SIGKILL when each is due. Returns when it must be called again. */
 int64_t launch_end_ranks(launch_session *session, int64_t now_ns);

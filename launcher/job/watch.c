@@ -112,10 +112,10 @@ static void blame_exit(launch_session *session, int index, int exit_code)
     char when[64];
     progress_text(session, rank, when, sizeof when);
     /* the exit code of a user's program is a cause: the program chose it */
-    launch_blame(session, program && exit_code != 0 ? LAUNCH_BLAME_CAUSE : LAUNCH_BLAME_UNCLEAR,
-                 index, exit_code != 0 ? exit_code : BASE_EXIT_ERROR,
-                 "rank %d (pid %d) exited with code %d%s%s", index, launch_rank_pid(rank),
-                 exit_code, when, program ? "" : reason);
+    LAUNCH_BLAME_OWN(session, program && exit_code != 0 ? LAUNCH_BLAME_CAUSE : LAUNCH_BLAME_UNCLEAR,
+                     index, exit_code != 0 ? exit_code : BASE_EXIT_ERROR,
+                     "rank %d (pid %d) exited with code %d%s%s", index, launch_rank_pid(rank),
+                     exit_code, when, program ? "" : reason);
 }
 
 /* Whether our own signal ended the rank. A dying process closes its connection before the launcher
@@ -178,10 +178,10 @@ static void assess_exit(launch_session *session, int index, const siginfo_t *inf
                                  ? rank->remote.reason
                                  : launch_oom_reason(&session->oom, info->si_status, pid);
         progress_text(session, rank, when, sizeof when);
-        launch_blame(session, LAUNCH_BLAME_CAUSE, index, BASE_EXIT_SIGNAL_BASE + info->si_status,
-                     "rank %d (pid %d) was ended by SIG%s%s%s", index, pid,
-                     name != NULL ? name : "?", when,
-                     memory[0] != '\0' ? memory : signal_reason(info->si_status, program));
+        LAUNCH_BLAME_OWN(
+            session, LAUNCH_BLAME_CAUSE, index, BASE_EXIT_SIGNAL_BASE + info->si_status,
+            "rank %d (pid %d) was ended by SIG%s%s%s", index, pid, name != NULL ? name : "?", when,
+            memory[0] != '\0' ? memory : signal_reason(info->si_status, program));
         return;
     }
     const bool unfinished = !rank->finished && (!program || session->joined_count > 0);

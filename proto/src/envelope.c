@@ -123,6 +123,7 @@ static bool finished_fits(const Ringfence__Control__Finished *finished)
 static bool failed_fits(const Ringfence__Control__Failed *failed)
 {
     return failed->exit_code >= 0 && failed->exit_code <= 255 &&
+           failed->unreached <= BASE_RANKS_MAX &&
            proto_text_fits(failed->collective, PROTO_REASON_BYTES_MAX) &&
            proto_text_fits(failed->message, PROTO_REASON_BYTES_MAX);
 }

@@ -37,9 +37,9 @@ static base_status run_mode(rank_worker *worker, base_error *reterr)
         device.backend = worker->gpu->plugin.table->collectives;
         device.user = &worker->gpu->collectives;
     }
-    status = coll_to_base(
-        coll_launched_join(worker->client, &worker->identity, &device, &worker->context, &error),
-        &error, reterr);
+    status = coll_to_base(coll_launched_join(worker->client, &worker->identity, &device,
+                                             &worker->context, &worker->unreached, &error),
+                          &error, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "connecting the ranks");
     }
@@ -58,7 +58,7 @@ static void leave_signals_to_the_launcher(void)
 
 int rank_worker_run(int64_t started_ns)
 {
-    rank_worker worker = {.started_ns = started_ns, .exit_code = BASE_EXIT_ERROR};
+    rank_worker worker = {.started_ns = started_ns, .exit_code = BASE_EXIT_ERROR, .unreached = -1};
     base_error error = {.message = ""};
     leave_signals_to_the_launcher();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file larger than ulimit -f allows is an error of write() */

@@ -70,6 +70,7 @@ void rank_worker_report_failure(const rank_worker *worker, base_status status,
     failed.message = copy.message;
     failed.secondary = status == BASE_ERR_ABORTED;
     failed.connecting = worker->context == NULL;
+    failed.unreached = (uint32_t)(worker->unreached + 1);
     proto_client_failed(worker->client, &failed);
 }
 

@@ -35,6 +35,7 @@ typedef struct rank_worker {
     rank_pass *pass; /* of a mode that may cost money; else NULL */
     rank_gpu *gpu;   /* NULL: the rank computes on CPUs */
     int exit_code;   /* the process's, after a failure */
+    int unreached;   /* a rank that it could not be connected to; -1: none */
 } rank_worker;
 
 /* A should_stop for generating and evaluating: whether the launcher has asked for a stop. user: the

@@ -255,6 +255,103 @@ static void who_leaves_last_ends_it(void **state)
     test_program_wait_no_children();
 }
 
+/* As soon as it runs. */
+static pid_t wait_for_rank(int node)
+{
+    pid_t rank = 0;
+    for (int i = 0; i < 3000 && rank == 0; i++) {
+        rank = several_find_rank(node);
+        (void)usleep(10 * 1000);
+    }
+    assert_int_not_equal(rank, 0);
+    return rank;
+}
+
+/* Its ranks fail each time, and take no more restarts than two. When it comes again it does not disturb those that
+ * go on. */
+static void a_host_that_fails_each_time_is_sent_away(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("2", TWO, "--transport", "tcp", "--save-every", "100000000",
+                                "--resume", "--max-restarts", "5", "--min-nodes", "1", "--steps",
+                                "100000000", "--join-timeout", LONG);
+    several_start_all("fails", &job);
+    for (int i = 0; i < 2; i++) {
+        several_wait_says(0, i == 0 ? "has joined: " : "starting again: attempt 2 of at most 6");
+        (void)kill(wait_for_rank(1), SIGKILL);
+    }
+    several_wait_says(0, "; host host-1 (node 1) has failed before, without a checkpoint in "
+                         "between, and is sent away: the job goes on without it.");
+    several_expect(1, 128 + SIGKILL);
+    several_assert_says(1, "and is sent away");
+    several_wait_says(0, "attempt 3 of at most 6: host host-1 (node 1) is missing; beginning with "
+                         "1 host, 1 rank x 4 micro-batches");
+    several_start(1, &job, several_no_flags);
+    several_wait_says(0, "host host-1 (node 1) is there: it waits, and may join the next attempt; "
+                         "no attempt ends for it");
+    (void)kill(several_pid(0), SIGTERM);
+    several_expect_all(2, 128 + SIGTERM);
+    test_program_wait_no_children();
+}
+
+/* No rank of one of them can be connected to one of the other. Both reach the head. */
+static void cut(bool is_cut)
+{
+    assert_true(test_hosts_run(1, is_cut ? "ip route replace unreachable 10.77.0.3"
+                                         : "ip route replace 10.77.0.3/32 dev to2 src 10.77.0.2"));
+    assert_true(test_hosts_run(2, is_cut ? "ip route replace unreachable 10.77.0.2"
+                                         : "ip route replace 10.77.0.2/32 dev to1 src 10.77.0.3"));
+    if (!is_cut) {
+        assert_true(test_hosts_run(1, "ip route del unreachable 10.77.0.3 2>/dev/null; true"));
+        assert_true(test_hosts_run(2, "ip route del unreachable 10.77.0.2 2>/dev/null; true"));
+    }
+}
+
+#define CUT                                                                                        \
+    "host host-2 (node 2) and host host-1 (node 1) reach the head, but not each other: check the " \
+    "network and the firewall between these two"
+
+static void a_cut_link_between_two_hosts_leaves_one_out(void **state)
+{
+    (void)state;
+    const several job =
+        SEVERAL("3", "--ranks", "3", "--micro-batches", "2", AGAIN, "--steps", "20");
+    cut(true);
+    several_start_all("cut", &job);
+    const int codes[] = {test_program_wait(&several_runs[0].program),
+                         test_program_wait(&several_runs[1].program),
+                         test_program_wait(&several_runs[2].program)};
+    cut(false);
+    several_assert_says(0, CUT);
+    several_assert_says(0, "; host host-2 (node 2) is sent away: the job goes on without it.");
+    several_assert_says(0, "attempt 3 of at most 6: host host-2 (node 2) is missing; beginning ");
+    assert_int_equal(codes[0], 0);
+    assert_int_equal(codes[1], 0);
+    assert_int_equal(codes[2], 1);
+    test_program_wait_no_children();
+}
+
+/* Another attempt would not help, so restarts are left. */
+static void a_cut_link_between_hosts_that_are_needed_ends_it(void **state)
+{
+    (void)state;
+    const several job = SEVERAL("3", "--ranks", "3", "--micro-batches", "2", AGAIN, "--min-nodes",
+                                "3", "--steps", "20");
+    cut(true);
+    several_start_all("needed", &job);
+    const int codes[] = {test_program_wait(&several_runs[0].program),
+                         test_program_wait(&several_runs[1].program),
+                         test_program_wait(&several_runs[2].program)};
+    cut(false);
+    several_assert_says(0, CUT);
+    several_assert_says(0, "starting again: attempt 2 of at most 6");
+    assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "attempt 3"));
+    for (int node = 0; node < 3; node++) {
+        assert_int_equal(codes[node], 1);
+    }
+    test_program_wait_no_children();
+}
+
 static int set_up(void **state)
 {
     (void)test_shared_directory_make(state);
@@ -278,6 +375,9 @@ int main(void)
         cmocka_unit_test(a_job_begins_with_those_that_come),
         cmocka_unit_test(fewer_than_least_end_it),
         cmocka_unit_test(who_leaves_last_ends_it),
+        cmocka_unit_test(a_host_that_fails_each_time_is_sent_away),
+        cmocka_unit_test(a_cut_link_between_two_hosts_leaves_one_out),
+        cmocka_unit_test(a_cut_link_between_hosts_that_are_needed_ends_it),
     };
     const int skipped = test_hosts_skip(TEST_HOSTS_MAX);
     return skipped != 0 ? skipped

@@ -89,6 +89,7 @@ static void send_failed(fake_rank *fake, base_status status, const char *message
     failed.collective = collective;
     failed.secondary = status == BASE_ERR_ABORTED;
     failed.connecting = fake->connecting;
+    failed.unreached = fake->connecting ? 1 : 0; /* to rank 0 */
     proto_client_failed(fake->client, &failed);
 }
 

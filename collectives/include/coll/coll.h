@@ -226,10 +226,13 @@ typedef struct coll_context_options {
      * zmq, one of the higher rank). A process that is stopped or busy is not: its kernel answers. 0:
      * 15 s. */
     int64_t host_timeout_ns;
+    /* tcp, zmq: where a call that fails because a rank cannot be connected to notes that rank; else it
+     * stays as it is. NULL: nowhere. */
+    int *unreached;
 } coll_context_options;
 
 /* Collective over world_size ranks. Blocks until every rank has called it or the timeout has passed.
- * The options are read, and what they point to, by this call only. The caller owns *context.
+ * The options are used, and what they point to, by this call only. The caller owns *context.
  * COLL_ERR_UNSUPPORTED: the transport, or what it needs, cannot be had here. Also what `exchange`
  * returns. */
 COLL_MUST_CHECK coll_status coll_context_create(const coll_context_options *options,

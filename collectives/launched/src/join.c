@@ -40,7 +40,7 @@ static coll_status choose(const proto_job_parallel *parallel, coll_context_optio
 
 coll_status coll_launched_join(proto_client *client, proto_identity *identity,
                                const coll_launched_device *device, coll_context **context,
-                               coll_error *reterr)
+                               int *unreached, coll_error *reterr)
 {
     const proto_job_parallel *parallel = &identity->job.parallel;
     coll_context_options options = {
@@ -56,6 +56,7 @@ coll_status coll_launched_join(proto_client *client, proto_identity *identity,
         .job_key = identity->collectives_key,
         .backend = device != NULL ? device->backend : NULL,
         .backend_user = device != NULL ? device->user : NULL,
+        .unreached = unreached,
     };
     coll_status status = choose(parallel, &options, reterr);
     if (status == COLL_OK) {

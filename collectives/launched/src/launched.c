@@ -18,6 +18,7 @@ struct coll_launched {
     proto_client *client;
     proto_identity identity;
     coll_context *context;
+    int unreached; /* a rank that this one could not be connected to; -1: none */
     bool failed;
     coll_error failure; /* what coll_launched_fail was told */
 };
@@ -50,6 +51,7 @@ coll_status coll_launched_open(coll_launched **launched, coll_error *reterr)
     if (made == NULL) {
         return fail(&error, reterr);
     }
+    made->unreached = -1;
     coll_status status = coll_from_base(proto_client_open(&made->identity, &made->client, &failure),
                                         &failure, &error);
     if (status != COLL_OK) {
@@ -59,7 +61,8 @@ coll_status coll_launched_open(coll_launched **launched, coll_error *reterr)
     atomic_store(&joined, true);
     status = coll_from_base(proto_client_join(made->client, "", &failure), &failure, &error);
     if (status == COLL_OK) {
-        status = coll_launched_join(made->client, &made->identity, NULL, &made->context, &error);
+        status = coll_launched_join(made->client, &made->identity, NULL, &made->context,
+                                    &made->unreached, &error);
     }
     if (status != COLL_OK) {
         coll_launched_fail(made, &error);
@@ -101,6 +104,7 @@ void coll_launched_fail(coll_launched *launched, const coll_error *error)
     failed.message = own->message;
     failed.secondary = own->status == COLL_ERR_ABORTED;
     failed.connecting = launched->context == NULL;
+    failed.unreached = (uint32_t)(launched->unreached + 1);
     proto_client_failed(launched->client, &failed);
     own->status = own->status < 0 ? own->status : COLL_ERR_STATE; /* what close returns */
 }

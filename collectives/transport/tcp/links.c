@@ -117,6 +117,7 @@ static void drop_earlier_tries(connecting *m, int peer)
 static coll_status connect_fail(const connecting *m, int peer, const char *why, coll_error *reterr)
 {
     char name[128];
+    m->context->unreached = peer;
     coll_context_rank_text(m->context, peer, name, sizeof name);
     return coll_fail(reterr, COLL_ERR_PEER, "cannot connect to %s at %s port %u: %s (%s)", name,
                      m->all[peer].address, (unsigned)m->all[peer].port, why,
@@ -350,6 +351,7 @@ static coll_status name_missing(const connecting *m, coll_error *reterr)
     for (int rank = 0; rank < m->context->size && used + 1 < sizeof text; rank++) {
         if (rank != m->context->rank && m->connections[rank] == NULL) {
             char name[128];
+            m->context->unreached = used == 0 ? rank : m->context->unreached;
             coll_context_rank_text(m->context, rank, name, sizeof name);
             const int added = snprintf(text + used, sizeof text - used, "%s%s at %s",
                                        used == 0 ? "" : ", ", name, m->all[rank].address);

@@ -168,6 +168,7 @@ static coll_status connect_to(coll_context *context, coll_zmq_links *links, int 
                    (unsigned)theirs->ports[context->rank]);
     if (coll_address_is_any(theirs->address) ||
         (!coll_context_is_here(context, peer) && coll_address_is_loopback(theirs->address))) {
+        context->unreached = peer;
         return coll_fail(reterr, COLL_ERR_PEER,
                          "rank %d (host %s, pid %u) listens on %s, which no other host can reach",
                          peer, identity->host, (unsigned)identity->pid, theirs->address);
@@ -236,14 +237,15 @@ static bool is_hello(void *socket)
            head.kind == COLL_FRAME_HELLO;
 }
 
-static coll_status name_missing(const coll_context *context, const link_record *all,
-                                const bool *here, coll_error *reterr)
+static coll_status name_missing(coll_context *context, const link_record *all, const bool *here,
+                                coll_error *reterr)
 {
     char text[512] = "";
     size_t used = 0;
     for (int rank = 0; rank < context->size && used + 1 < sizeof text; rank++) {
         if (!here[rank]) {
             const coll_identity *identity = &context->identities[rank];
+            context->unreached = used == 0 ? rank : context->unreached;
             const int added =
                 snprintf(text + used, sizeof text - used, "%srank %d (host %s, pid %u) at %s",
                          used == 0 ? "" : ", ", rank, identity->host, (unsigned)identity->pid,

@@ -15,11 +15,12 @@ typedef struct coll_launched_device {
 
 /* Makes the context that the job asks for, over the launcher's exchange, and lets the launcher's
  * abort and its wish for a flight record reach it. Wipes identity's key. device NULL: there are no
- * operations on streams. The caller owns *context, and calls coll_launched_leave before destroying
- * it. */
+ * operations on streams. *unreached is that of coll_context_options. The caller owns *context, and
+ * calls coll_launched_leave before destroying it. */
 COLL_MUST_CHECK coll_status coll_launched_join(proto_client *client, proto_identity *identity,
                                                const coll_launched_device *device,
-                                               coll_context **context, coll_error *reterr);
+                                               coll_context **context, int *unreached,
+                                               coll_error *reterr);
 
 /* The client forgets the context. */
 void coll_launched_leave(proto_client *client);

@@ -1,0 +1,103 @@
+/* Which host an attempt has failed by, and whether the job goes on without that one. Called by result.c when an
+ * attempt has ended. */
+#include <stdio.h>
+#include <string.h>
+
+#include "job/head_impl.h"
+
+/* So many failures of one host, with no checkpoint between them, are no chance. */
+enum { FAULTS_MAX = 2 };
+
+static BASE_PRINTF(2, 3) void add_to_cause(launch_session *session, const char *format, ...)
+{
+    base_error *error = &session->cause.error;
+    const size_t used = strlen(error->message);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(error->message + used, sizeof error->message - used, format, args);
+    va_end(args);
+}
+
+/* The node of the rank that this one could not be connected to; -1: none, or the same. */
+static int unreached_node(const launch_session *session, int rank)
+{
+    const launch_rank *one = &session->ranks[rank];
+    const int node = one->unreached >= 0 ? session->ranks[one->unreached].node : one->node;
+    return node != one->node ? node : -1;
+}
+
+/* Of all hosts but the head's, the one that most ranks of others could not be connected to, or the other way
+ * round: without it, most links are whole. */
+static int worst_connected(const launch_session *session)
+{
+    int links[PROTO_NODES_MAX] = {0};
+    int worst = 0;
+    for (int rank = 0; rank < session->world_size; rank++) {
+        const int peer = unreached_node(session, rank);
+        if (peer >= 0) {
+            links[peer]++;
+            links[session->ranks[rank].node]++;
+        }
+    }
+    for (int node = 1; node < session->head->node_count; node++) {
+        worst = worst == 0 || links[node] >= links[worst] ? node : worst;
+    }
+    return worst;
+}
+
+/* Whether two hosts that are both in the job do not reach each other; says so. */
+static bool is_cut(launch_session *session)
+{
+    const launch_head *head = session->head;
+    const launch_cause *cause = &session->cause;
+    const bool connecting = cause->blame == LAUNCH_BLAME_CONNECTING && cause->rank >= 0;
+    const int peer = connecting ? unreached_node(session, cause->rank) : -1;
+    if (peer < 0) {
+        return false;
+    }
+    const int own = session->ranks[cause->rank].node;
+    const bool with_head = own == 0 || peer == 0;
+    add_to_cause(session,
+                 "; %s" NODE_FORMAT " and " NODE_FORMAT " %s: check the network and the "
+                 "firewall between these two (--interface, --listen-ports)",
+                 with_head ? "the ranks of " : "", NODE_ARGS(head, own), NODE_ARGS(head, peer),
+                 with_head ? "do not reach each other, though their launchers do"
+                           : "reach the head, but not each other");
+    return true;
+}
+
+void launch_head_judge(launch_session *session)
+{
+    launch_head *head = session->head;
+    if (head == NULL) {
+        return;
+    }
+    for (int node = 1; node < head->node_count; node++) {
+        launch_node *one = &head->nodes[node];
+        one->faults = one->ranks > 0 && head_has_come_further(session) ? 0 : one->faults;
+    }
+    const bool cut = is_cut(session);
+    const int node = cut ? worst_connected(session) : session->cause.node;
+    if (node == 0) {
+        return;
+    }
+    launch_node *one = &head->nodes[node];
+    one->faults += cut && session->cause.waited ? FAULTS_MAX : 1;
+    if (one->faults < FAULTS_MAX || !session->options->tried_again) {
+        return;
+    }
+    if (head_may_lose(session, node)) {
+        one->sent_away = true;
+        one->left = true;
+        add_to_cause(session,
+                     "; " NODE_FORMAT "%s is sent away: the job goes on without it. Once "
+                     "that is mended, start its launcher again: it joins when the job "
+                     "next starts again",
+                     NODE_ARGS(head, node),
+                     cut ? ""
+                         : " has failed before, without a checkpoint "
+                           "in between, and");
+    } else if (cut) {
+        session->cause.fails_again = true;
+    }
+}
