@@ -328,6 +328,17 @@ static void take_experts(launch_session *session, const Ringfence__Control__Expe
     session->result->experts = taken;
 }
 
+/* All ranks end at a checkpoint for hosts that wait, or none does: this one as those before it. */
+static bool agrees_on_pause(const launch_session *session, bool paused, int *other)
+{
+    for (*other = 0; *other < session->world_size; (*other)++) {
+        if (session->ranks[*other].finished && session->result->paused != paused) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void handle_finished(launch_session *session, int rank,
                             const Ringfence__Control__Finished *finished)
 {
@@ -338,6 +349,12 @@ static void handle_finished(launch_session *session, int rank,
     }
     if (finished->paused && !session->asked_to_pause) {
         BLAME_PROTOCOL(session, rank, "ends at a checkpoint %s", "unasked");
+        return;
+    }
+    int other = 0;
+    if (!agrees_on_pause(session, finished->paused, &other)) {
+        BLAME_PROTOCOL(session, rank, "%s, and rank %d does not; please report it",
+                       finished->paused ? "ends at a checkpoint" : "ends the training", other);
         return;
     }
     session->ranks[rank].finished = true;

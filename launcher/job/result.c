@@ -1,4 +1,6 @@
 /* What is left of a job when its ranks have ended: its result, and their last output. Called by job_run.c. */
+#include <inttypes.h>
+
 #include "base/exitcode.h"
 #include "job/head.h"
 #include "job/session.h"
@@ -51,6 +53,13 @@ base_status launch_result_fill(launch_session *session, base_error *reterr)
     for (int rank = 0; rank < session->world_size && partial; rank++) {
         result->ranks[rank].eval_total = 0; /* a part of the ranks gives no accuracy */
         result->ranks[rank].eval_correct = 0;
+    }
+    if (result->paused && session->stop_signal != 0 && session->cause.blame == 0) {
+        launch_screen_say(
+            &session->screen,
+            "the ranks had ended at the checkpoint of step %" PRId64
+            " already, for hosts that wait: it has the model, and no states are saved",
+            result->steps_done);
     }
     if (session->cause.blame != 0) {
         result->cause = session->cause.error;
