@@ -271,10 +271,8 @@ void head_lose(launch_session *session, int node, const char *what)
     lost->state = LAUNCH_NODE_LOST;
     launch_incoming_close(lost->incoming, false);
     lost->incoming = NULL;
-    if (launch_blame(session, LAUNCH_BLAME_HOST, PROTO_NO_RANK, BASE_EXIT_ERROR,
-                     NODE_FORMAT " is lost: %s", NODE_ARGS(head, node), what)) {
-        session->cause.node = node;
-    }
+    launch_blame(session, LAUNCH_BLAME_HOST, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                 NODE_FORMAT " is lost: %s", NODE_ARGS(head, node), what);
     if (begun && session->options->lease != NULL) {
         head_say_unseen(session, node);
     }
@@ -437,6 +435,7 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns)
     head_ask_for_pause(session);
     const bool slept = now_ns - head->seen_ns > LAUNCH_SLEPT_MS * BASE_NS_PER_MS;
     head->seen_ns = now_ns;
+    head->slept |= slept;
     const bool room =
         launch_writer_has_room(STDOUT_FILENO) && launch_writer_has_room(STDERR_FILENO);
     for (int node = 1; node < head->node_count; node++) {

@@ -48,8 +48,9 @@ void head_say_end(launch_head *head, int exit_code, const char *reason, bool aga
     end.reason = text;
     proto_set_body(&envelope.base, &end.base);
     for (int node = 1; node < head->node_count; node++) {
-        if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
-            end.again = again && !head->nodes[node].sent_away;
+        const launch_node_state state = head->nodes[node].state;
+        if (state != LAUNCH_NODE_ABSENT) { /* one that was lost may come back by itself */
+            end.again = again && (state == LAUNCH_NODE_LOST || !head->nodes[node].sent_away);
             head_send(head, node, &envelope);
         }
     }

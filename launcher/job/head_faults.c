@@ -26,6 +26,22 @@ static int unreached_node(const launch_session *session, int rank)
     return node != one->node ? node : -1;
 }
 
+/* The host that was lost, if it was that one which failed: the head did not stand still, and others are not lost, too. */
+static int lost_node(const launch_session *session)
+{
+    const launch_head *head = session->head;
+    int lost = 0;
+    for (int node = 1; node < head->node_count && !head->slept; node++) {
+        if (head->nodes[node].state == LAUNCH_NODE_LOST) {
+            if (lost != 0) {
+                return 0;
+            }
+            lost = node;
+        }
+    }
+    return lost;
+}
+
 /* Of all hosts but the head's, the one that most ranks of others could not be connected to, or the other way
  * round: without it, most links are whole. */
 static int worst_connected(const launch_session *session)
@@ -77,7 +93,9 @@ void launch_head_judge(launch_session *session)
         one->faults = one->ranks > 0 && head_has_come_further(session) ? 0 : one->faults;
     }
     const bool cut = is_cut(session);
-    const int node = cut ? worst_connected(session) : session->cause.node;
+    const int node = cut                                         ? worst_connected(session)
+                     : session->cause.blame == LAUNCH_BLAME_HOST ? lost_node(session)
+                                                                 : session->cause.node;
     if (node == 0) {
         return;
     }
@@ -87,16 +105,17 @@ void launch_head_judge(launch_session *session)
         return;
     }
     if (head_may_lose(session, node)) {
+        const bool lost = one->state == LAUNCH_NODE_LOST;
         one->sent_away = true;
         one->left = true;
         add_to_cause(session,
-                     "; " NODE_FORMAT "%s is sent away: the job goes on without it. Once "
-                     "that is mended, start its launcher again: it joins when the job "
-                     "next starts again",
+                     "; " NODE_FORMAT "%s%s: the job goes on without it. %s joins when the "
+                     "job next starts again",
                      NODE_ARGS(head, node),
-                     cut ? ""
-                         : " has failed before, without a checkpoint "
-                           "in between, and");
+                     cut ? "" : " has failed before, without a checkpoint in between, and",
+                     lost ? " is not awaited any more" : " is sent away",
+                     lost ? "If it comes back, it"
+                          : "Once that is mended, start its launcher again: it");
     } else if (cut) {
         session->cause.fails_again = true;
     }

@@ -52,10 +52,11 @@ typedef struct launch_node {
     bool present; /* it was there when an attempt began to do with fewer hosts */
     bool left; /* its user has taken it out of the job, or it was awaited in vain: so it is not */
     launch_node_trust trust;
-    int faults;     /* attempts that have failed by it, since one with it came past a checkpoint */
-    bool sent_away; /* its launcher ends with this attempt, and the next one begins without it */
-    bool asked;     /* its user has asked for the end */
-    bool silent;    /* the user has been warned */
+    int faults; /* attempts that have failed by it, since one with it came past a checkpoint */
+    bool
+        sent_away; /* its launcher ends with this attempt, if it is there, and the next begins without it */
+    bool asked;  /* its user has asked for the end */
+    bool silent; /* the user has been warned */
     /* files */
     uint64_t files_bytes; /* that it looks for; 0: it has none to look for */
     uint64_t have_bytes;
@@ -75,6 +76,7 @@ struct launch_head {
     int ranks_per_node; /* of a job with all of them */
     launch_node *nodes; /* (node_count); nodes[0] is the head */
     int64_t seen_ns;    /* when the loop last came by */
+    bool slept;         /* in this attempt the head stood still for a time */
     int64_t show_files_ns;
     int64_t
         lost_until_ns; /* so long those are awaited that the attempt before has lost, if there are enough */

@@ -121,12 +121,13 @@ static void handle_failed(launch_session *session, int rank,
                            ? launch_watch_find_stopped(session, base_now_ns())
                            : PROTO_NO_RANK;
     if (halted != PROTO_NO_RANK) {
-        launch_blame(session, LAUNCH_BLAME_CAUSE, halted, BASE_EXIT_ERROR,
-                     "rank %d (pid %d) has been stopped (SIGSTOP or the like), and rank %d (pid "
-                     "%d) has waited in "
-                     "vain: %s",
-                     halted, launch_rank_pid(&session->ranks[halted]), rank,
-                     launch_rank_pid(failing), failed->message);
+        LAUNCH_BLAME_OWN(
+            session, LAUNCH_BLAME_CAUSE, halted, BASE_EXIT_ERROR,
+            "rank %d (pid %d) has been stopped (SIGSTOP or the like), and rank %d (pid "
+            "%d) has waited in "
+            "vain: %s",
+            halted, launch_rank_pid(&session->ranks[halted]), rank, launch_rank_pid(failing),
+            failed->message);
         return;
     }
     launch_watch_describe_stops(session, stops, sizeof stops);

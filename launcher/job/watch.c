@@ -350,9 +350,9 @@ int64_t launch_watch_stop_deadlines(launch_session *session, int64_t now_ns)
         const int64_t due_ns =
             rank->stopped_ns + session->job->parallel.timeout_ms * BASE_NS_PER_MS;
         if (now_ns >= due_ns) {
-            launch_blame(session, LAUNCH_BLAME_CAUSE, i, BASE_EXIT_ERROR,
-                         "rank %d (pid %d) has been stopped for more than %g s", i,
-                         rank->process.pid, (double)session->job->parallel.timeout_ms / 1000);
+            LAUNCH_BLAME_OWN(session, LAUNCH_BLAME_CAUSE, i, BASE_EXIT_ERROR,
+                             "rank %d (pid %d) has been stopped for more than %g s", i,
+                             rank->process.pid, (double)session->job->parallel.timeout_ms / 1000);
         } else if (due_ns < next_ns) {
             next_ns = due_ns;
         }
