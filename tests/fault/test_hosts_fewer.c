@@ -314,8 +314,8 @@ static void cut(bool is_cut)
 static void a_cut_link_between_two_hosts_leaves_one_out(void **state)
 {
     (void)state;
-    const several job =
-        SEVERAL("3", "--ranks", "3", "--micro-batches", "2", AGAIN, "--steps", "20");
+    const several job = SEVERAL("3", "--ranks", "3", "--micro-batches", "2", AGAIN, "--steps", "20",
+                                "--host-timeout", "3");
     cut(true);
     several_start_all("cut", &job);
     const int codes[] = {test_program_wait(&several_runs[0].program),
@@ -336,7 +336,7 @@ static void a_cut_link_between_hosts_that_are_needed_ends_it(void **state)
 {
     (void)state;
     const several job = SEVERAL("3", "--ranks", "3", "--micro-batches", "2", AGAIN, "--min-nodes",
-                                "3", "--steps", "20");
+                                "3", "--steps", "20", "--host-timeout", "3");
     cut(true);
     several_start_all("needed", &job);
     const int codes[] = {test_program_wait(&several_runs[0].program),

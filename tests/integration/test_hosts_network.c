@@ -231,7 +231,7 @@ static void a_firewall_between_two_hosts_is_named(void **state)
     (void)state;
     several_make_key("wall");
     assert_true(test_hosts_run(2, "ip route replace unreachable 10.77.0.2/32"));
-    const several job = SEVERAL("3", "--ranks", "3", "--transport", "tcp");
+    const several job = SEVERAL("3", "--ranks", "3", "--transport", "tcp", "--host-timeout", "3");
     several_start_hosts("wall", &job);
     for (int node = 0; node < 3; node++) {
         several_expect(node, 1);

@@ -223,8 +223,8 @@ typedef struct coll_context_options {
     const coll_backend *backend;
     void *backend_user;
     /* tcp, zmq: a peer whose host has answered nothing for so long is lost, if a call waits then (over
-     * zmq, one of the higher rank). A process that is stopped or busy is not: its kernel answers. 0:
-     * 15 s. */
+     * zmq, one of the higher rank). A process that is stopped or busy is not: its kernel answers.
+     * tcp tries for as long to connect to a host that cannot be reached. 0: 15 s. */
     int64_t host_timeout_ns;
     /* tcp, zmq: where a call that fails because a rank cannot be connected to notes that rank; else it
      * stays as it is. NULL: nowhere. */

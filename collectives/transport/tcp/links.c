@@ -32,7 +32,7 @@ enum {
 
 typedef enum handshake_stage {
     HANDSHAKE_FREE = 0,
-    HANDSHAKE_PAUSE,      /* connector: was hung up on, and tries again soon; has no socket */
+    HANDSHAKE_PAUSE,      /* connector: has failed, and tries again soon; has no socket */
     HANDSHAKE_CONNECTING, /* connector: waits for the socket */
     HANDSHAKE_ANSWER,     /* connector: waits for the listener's hello and proof */
     HANDSHAKE_HELLO,      /* listener: waits for a hello and its tag */
@@ -61,6 +61,7 @@ typedef struct connecting {
     uint8_t job_key[COLL_JOB_KEY_BYTES];
     int listener;
     int missing;
+    int64_t began_ns;
     int hung_up; /* the last rank that hung up before its answer; -1: none */
     uint64_t accepted;
     /* By peer: how often this rank has tried, or the newest try that it has answered. */
@@ -126,6 +127,22 @@ static coll_status connect_fail(const connecting *m, int peer, const char *why, 
                                           "coll_context_options.interface, or --interface");
 }
 
+/* The listener hung up before its answer, perhaps because strangers took this one's place, or the network is cut: it
+ * may come back within the time in which a peer's host may be silent. */
+static coll_status connector_fail(connecting *m, handshake *g, int error, coll_error *reterr)
+{
+    const bool cut = error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN;
+    const bool hung_up = error == ECONNRESET || error == EPIPE;
+    m->hung_up = hung_up ? g->peer : m->hung_up;
+    if (hung_up || (cut && base_now_ns() < m->began_ns + m->context->host_timeout_ns)) {
+        drop(g);
+        g->stage = HANDSHAKE_PAUSE;
+        g->until_ns = base_now_ns() + PAUSE_MS * BASE_NS_PER_MS;
+        return COLL_OK;
+    }
+    return connect_fail(m, g->peer, strerror(error), reterr);
+}
+
 static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_error *reterr)
 {
     struct addrinfo *to = NULL;
@@ -152,7 +169,7 @@ static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_
     coll_tcp_options_fresh(g->fd, m->context->host_timeout_ns);
     if (connect(g->fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS &&
         errno != EINTR) {
-        status = connect_fail(m, peer, strerror(errno), reterr);
+        status = connector_fail(m, g, errno, reterr);
     }
     freeaddrinfo(to);
     return status;
@@ -194,24 +211,6 @@ static coll_status finish(connecting *m, handshake *g, bool listener, coll_error
     return status;
 }
 
-/* The listener hung up before its answer: perhaps strangers took this one's place. */
-static void pause_connecting(connecting *m, handshake *g)
-{
-    drop(g);
-    g->stage = HANDSHAKE_PAUSE;
-    g->until_ns = base_now_ns() + PAUSE_MS * BASE_NS_PER_MS;
-    m->hung_up = g->peer;
-}
-
-static coll_status connector_fail(connecting *m, handshake *g, int error, coll_error *reterr)
-{
-    if (error == ECONNRESET || error == EPIPE) {
-        pause_connecting(m, g);
-        return COLL_OK;
-    }
-    return connect_fail(m, g->peer, strerror(error), reterr);
-}
-
 static coll_status connector_hello(connecting *m, handshake *g, coll_error *reterr)
 {
     uint8_t opening[COLL_OPENING_BYTES];
@@ -239,8 +238,7 @@ static coll_status connector_proof(connecting *m, handshake *g, coll_error *rete
         return COLL_OK;
     }
     if (got < 0) {
-        pause_connecting(m, g);
-        return COLL_OK;
+        return connector_fail(m, g, ECONNRESET, reterr);
     }
     memcpy(&g->theirs, g->received, sizeof g->theirs);
     if (!coll_hello_fits(&g->theirs, m->context->rank, g->peer, m->context->size, m->auth) ||
@@ -403,6 +401,7 @@ static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *r
 {
     coll_status status = COLL_OK;
     m->missing = m->context->size - 1;
+    m->began_ns = base_now_ns();
     for (int rank = 0; status == COLL_OK && rank < m->context->rank; rank++) {
         status = start_connecting(m, &m->handshakes[rank], rank, reterr);
     }
