@@ -23,9 +23,14 @@ static void fill_refusal(envelope_type *envelope, Ringfence__Control__Refuse *re
     proto_set_body(&envelope->base, &refuse->base);
 }
 
-static void note_absence(launch_node *node, const char *what, const char *why)
+/* False: it is absent for the same reason as before. */
+static bool note_absence(launch_node *node, const char *what, const char *why)
 {
-    (void)snprintf(node->why_absent, sizeof node->why_absent, "%s: %s", what, why);
+    char text[LAUNCH_WHY_BYTES];
+    (void)snprintf(text, sizeof text, "%s: %s", what, why);
+    const bool is_new = strcmp(text, node->why_absent) != 0;
+    (void)snprintf(node->why_absent, sizeof node->why_absent, "%s", text);
+    return is_new;
 }
 
 void head_refuse(launch_session *session, int node, const char *hostname, const base_error *why)
@@ -39,9 +44,11 @@ void head_refuse(launch_session *session, int node, const char *hostname, const 
     head_send(head, node, &envelope);
     proto_bus_forget(head->bus, node); /* its next connection may do better */
     session->sent = true;
-    note_absence(&head->nodes[node], "refused", why->message);
-    launch_screen_say(&session->screen, "warning: refused host %s (node %d): %s", hostname, node,
-                      why->message);
+    /* somebody may start it again and again */
+    if (note_absence(&head->nodes[node], "refused", why->message)) {
+        launch_screen_say(&session->screen, "warning: refused host %s (node %d): %s", hostname,
+                          node, why->message);
+    }
 }
 
 void head_refuse_second(launch_session *session, int node)
@@ -228,7 +235,7 @@ void head_leave(launch_session *session, int node, const char *why)
     } else if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
         launch_screen_say(&session->screen, NODE_FORMAT " has left before the job began: %s",
                           NODE_ARGS(head, node), why);
-        note_absence(&head->nodes[node], "has left", why);
+        (void)note_absence(&head->nodes[node], "has left", why);
         await_again(session, &head->nodes[node]);
     }
     head->nodes[node].state = LAUNCH_NODE_ABSENT;

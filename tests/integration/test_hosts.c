@@ -362,7 +362,31 @@ static void other_flags_are_refused(void **state)
     several_start(1, &job, FLAGS("--ranks-per-node", "2", "--join-timeout", PATIENT));
     several_expect(1, 2);
     several_assert_says(1, "--ranks-per-node 2, the head 1");
-    several_wait_says(0, "warning: refused host host-1 (node 1)");
+    several_wait_says(0, "--ranks-per-node 2, the head 1");
+    stop_waiting();
+}
+
+/* Somebody starts it again and again. The head says it once for each reason. */
+static void a_host_that_is_refused_again_fills_no_log(void **state)
+{
+    (void)state;
+    several_make_key("again");
+    const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", PATIENT);
+    several_start_head(&job, "again");
+    several_wait_says(0, "waiting at tcp://10.77.0.1:29400");
+    for (int i = 0; i < 3; i++) {
+        several_start(1, &job, FLAGS("--steps", i < 2 ? "7" : "8", "--join-timeout", PATIENT));
+        several_expect(1, 2);
+    }
+    several_start(1, &job, FLAGS("--ranks-per-node", "2", "--join-timeout", PATIENT));
+    several_expect(1, 2);
+    several_wait_says(0, "--ranks-per-node 2, the head 1");
+    int said = 0;
+    for (const char *at = several_runs[0].program.text[TEST_STDERR];
+         (at = strstr(at, "warning: refused host host-1 (node 1)")) != NULL; at++) {
+        said++;
+    }
+    assert_int_equal(said, 2);
     stop_waiting();
 }
 
@@ -488,6 +512,7 @@ int main(void)
         cmocka_unit_test(a_program_must_stand_on_each_host),
         cmocka_unit_test(a_host_that_does_not_come_is_named),
         cmocka_unit_test(other_flags_are_refused),
+        cmocka_unit_test(a_host_that_is_refused_again_fills_no_log),
         cmocka_unit_test(another_key_is_kept_out),
         cmocka_unit_test(a_node_is_there_once),
         cmocka_unit_test(a_silent_launcher_is_replaced),
