@@ -123,9 +123,8 @@ static void handle_failed(launch_session *session, int rank,
     if (halted != PROTO_NO_RANK) {
         LAUNCH_BLAME_OWN(
             session, LAUNCH_BLAME_CAUSE, halted, BASE_EXIT_ERROR,
-            "rank %d (pid %d) has been stopped (SIGSTOP or the like), and rank %d (pid "
-            "%d) has waited in "
-            "vain: %s",
+            "rank %d (pid %d) has been stopped (SIGSTOP or the like), and rank %d (pid %d) has "
+            "waited in vain: %s",
             halted, launch_rank_pid(&session->ranks[halted]), rank, launch_rank_pid(failing),
             failed->message);
         return;
@@ -134,12 +133,11 @@ static void handle_failed(launch_session *session, int rank,
     if (failed->status == BASE_ERR_TIMEOUT) {
         rendezvous_describe_exchange(session, exchange, sizeof exchange);
     }
-    const bool first = launch_blame(
-        session, blame, rank, failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s",
-        rank, launch_rank_pid(failing), in_collective ? " in " : "",
-        in_collective ? failed->collective : "",
-        has_begun(session, failing) ? "" : " while starting", failed->message, exchange, stops);
-    if (first) {
+    const char *when = has_begun(session, failing) ? "" : " while starting";
+    if (launch_blame(session, blame, rank, failing->reported_exit_code,
+                     "rank %d (pid %d) failed%s%s%s: %s%s%s", rank, launch_rank_pid(failing),
+                     in_collective ? " in " : "", failed->collective, when, failed->message,
+                     exchange, stops)) {
         /* what it was given is wrong, or does not converge */
         session->cause.fails_again = failed->status == BASE_ERR_INVALID;
         session->cause.waited = failed->status == BASE_ERR_TIMEOUT;
@@ -329,15 +327,14 @@ static void take_experts(launch_session *session, const Ringfence__Control__Expe
     session->result->experts = taken;
 }
 
-/* All ranks end at a checkpoint for hosts that wait, or none does: this one as those before it. */
-static bool agrees_on_pause(const launch_session *session, bool paused, int *other)
+/* All ranks end at a checkpoint for hosts that wait, or none does. Returns one that has not ended so; -1: none. */
+static int find_other_end(const launch_session *session, bool paused)
 {
-    for (*other = 0; *other < session->world_size; (*other)++) {
-        if (session->ranks[*other].finished && session->result->paused != paused) {
-            return false;
-        }
+    int rank = session->result->paused != paused ? session->world_size - 1 : -1;
+    while (rank >= 0 && !session->ranks[rank].finished) {
+        rank--;
     }
-    return true;
+    return rank;
 }
 
 static void handle_finished(launch_session *session, int rank,
@@ -352,8 +349,8 @@ static void handle_finished(launch_session *session, int rank,
         BLAME_PROTOCOL(session, rank, "ends at a checkpoint %s", "unasked");
         return;
     }
-    int other = 0;
-    if (!agrees_on_pause(session, finished->paused, &other)) {
+    const int other = find_other_end(session, finished->paused);
+    if (other >= 0) {
         BLAME_PROTOCOL(session, rank, "%s, and rank %d does not; please report it",
                        finished->paused ? "ends at a checkpoint" : "ends the training", other);
         return;
