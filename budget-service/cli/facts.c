@@ -34,7 +34,7 @@ static void show_sums(const char *label, const budget_note *note)
 {
     if (strcmp(note->state, "voided") != 0) {
         (void)printf("; %s%s%s", note->actual_known ? cli_usd(note->actual_usd_micro) : "no cost",
-                     note->actual_known ? " in all" : " is known",
+                     note->actual_known ? " in all" : " is final yet",
                      strcmp(note->state, "posted") == 0 ? ", which is final" : "");
     }
     if (note->reserved_usd_micro == 0) {
@@ -44,9 +44,10 @@ static void show_sums(const char *label, const budget_note *note)
                      "USD, or reconcile\n",
                      cli_usd(note->reserved_usd_micro), label);
     } else {
-        (void)printf("; %s stays reserved until its end is proven: budget-service terminated %s "
-                     "--evidence FILE\n",
-                     cli_usd(note->reserved_usd_micro), label);
+        (void)printf(
+            "; %s stays reserved until its end is proven: budget-service terminated %s "
+            "--evidence FILE, and then record-actual again, with 0 if no cost is missing\n",
+            cli_usd(note->reserved_usd_micro), label);
     }
 }
 

@@ -415,14 +415,19 @@ void launch_lease_print_open(const launch_lease *lease)
         (!lease->used && lease->options->budget.receipts[0] == '\0')) {
         return;
     }
+    const char *label = lease->claims.label;
+    char driver[sizeof lease->claims.label + 96] = "";
+    if (strcmp(lease->claims.vendor, BUDGET_VENDOR_ANY) != 0) {
+        (void)snprintf(driver, sizeof driver,
+                       "budget-service end %s does, where the vendor's driver is; or ", label);
+    }
     base_log(BASE_LOG_INFO,
              "%s is still open, and its %s of %s may still be billed. A launch ends no instance: "
-             "budget-service end %s does, where the vendor's driver is; or end it at the vendor, "
-             "then: budget-service terminated %s --evidence FILE. Its cost is final with "
-             "budget-service record-actual %s USD, or reconcile. budget-service running lists "
-             "what may be billed",
-             lease->claims.label, lease->claims.instances == 1 ? "instance" : "instances",
-             lease->claims.vendor, lease->claims.label, lease->claims.label, lease->claims.label);
+             "%send it at the vendor, then, or if none was made: budget-service terminated %s "
+             "--evidence FILE. Its cost is final with budget-service record-actual %s USD after "
+             "that, or reconcile. budget-service running lists what may be billed",
+             label, lease->claims.instances == 1 ? "instance" : "instances", lease->claims.vendor,
+             driver, label, label);
 }
 
 void launch_lease_destroy(launch_lease *lease)

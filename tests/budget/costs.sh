@@ -50,6 +50,8 @@ err_has 'lab/a is frozen: dear cost $5.50, above its $1.00' ': budget-service ac
 budget 0 account acknowledge lab/a
 # The parent is above its cap; frozen is the account of the run.
 run late 1.00
+budget 0 record-actual late 0
+out_has 'late: recorded $0.00; no cost is final yet; $1.00 stays reserved until its end is proven: ' 'and then record-actual again'
 budget 0 record-actual late 0.05 --partial
 out_has 'late: recorded $0.05; $0.05 in all; $0.95 stays reserved until its end is proven: ' 'terminated late'
 budget 0 terminated late --evidence JOB.json --json
@@ -159,7 +161,7 @@ run gone 1.00
 jti=$("$bin/budget-service" list --json | sed 's/.*"jti":"\([0-9a-f]*\)","label":"gone".*/\1/')
 evidence terminated | sed s/pod-alive/pod-gone/ >gone.json
 budget 0 terminated gone --evidence gone.json --key request
-out_has "gone: terminated, proven by the driver's evidence; no cost is known; "'$1.00 stays reserved until the cost is final'
+out_has "gone: terminated, proven by the driver's evidence; no cost is final yet; "'$1.00 stays reserved until the cost is final'
 
 echo "== a mistyped instance"
 run typo 1.00

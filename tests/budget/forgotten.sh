@@ -149,7 +149,8 @@ launcher --mode gate-check --ranks 2 --authorize local --account quoted >out 2>e
 ! grep -q "still open" err || fail "a machine of one's own is not billed"
 budget 0 authorize derived 0.80 --account lab --job GATE.json --out derived.token
 launcher --mode gate-check --token derived.token >out 2>err || fail "the launch"
-err_has "which is what the amount pays for and no quote"
+err_has "which is what the amount pays for and no quote" "A launch ends no instance: end it at the vendor, then, or if none was made: "
+! grep -q "budget-service end derived" err || fail "no driver is known for a token without a vendor"
 
 echo "== a plan's command is granted as it is printed"
 for ranks in 1 2 8 24; do
