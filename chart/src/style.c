@@ -8,11 +8,11 @@
 
 #define LIGHT                                                                                      \
     "--card:#fff;--ink:#16202c;--soft:#5c6877;--grid:#e9edf1;--accent:#2f6fd0;--good:#18794e;"     \
-    "--compute:#3f7fd9;--overlapped:#7b5cd6;--exchange:#d9483b;--waiting:#f0938a;"                 \
+    "--compute:#3f7fd9;--inner:#1b2a6b;--overlapped:#0b5351;--exchange:#d9483b;--waiting:#f0938a;" \
     "--optimizer:#d99a1c;--other:#98a3b0;"
 #define DARK                                                                                       \
     "--card:#182028;--ink:#e6ebf0;--soft:#9aa7b4;--grid:#25303a;--accent:#6ea8ff;--good:#5fd39b;"  \
-    "--compute:#4d8de8;--overlapped:#9277e6;--exchange:#e8604f;--waiting:#b0564c;"                 \
+    "--compute:#4d8de8;--inner:#c9b6ff;--overlapped:#7fe0d0;--exchange:#e8604f;--waiting:#b0564c;" \
     "--optimizer:#d9a534;--other:#6c7987;"
 #define RULES                                                                                      \
     ".chart text{font-size:13px;fill:var(--ink)}"                                                  \

@@ -10,18 +10,21 @@
 
 static const char STYLE[] =
     ":root{color-scheme:light dark}"
-    "body{margin:0 auto;max-width:920px;padding:28px 20px 48px;background:var(--card);"
+    "body{margin:0 auto;max-width:1060px;padding:28px 20px 48px;background:var(--card);"
     "color:var(--ink);font:16px/1.5 system-ui,-apple-system,\"Segoe UI\",\"DejaVu "
     "Sans\",sans-serif}"
     "h1{font-size:24px;margin:0 0 6px}h2{font-size:18px;margin:26px 0 4px}"
-    "p{margin:0 0 12px;max-width:78ch}.trace{display:block;width:100%;height:auto}"
-    ".steps{display:flex;gap:8px;align-items:center;margin:8px 0}.steps[hidden]{display:none}"
-    ".steps input{flex:1}button{font:inherit;padding:3px 12px;min-width:5.2em}"
+    "p{margin:0 0 12px;max-width:78ch}.trace{display:block;width:100%;max-width:920px;height:auto}"
+    ".steps{display:flex;flex-wrap:wrap;max-width:920px;gap:8px;align-items:center;margin:8px "
+    "0}.steps[hidden]{display:none}"
+    ".steps input{flex:1;min-width:160px}button{font:inherit;padding:3px 12px;min-width:5.2em}"
     "table{border-collapse:collapse;font-size:14px;margin:0 0 14px}"
     "caption{text-align:left;font-weight:600;padding:4px 0}"
     "th,td{text-align:left;padding:4px 16px 4px 0;border-top:1px solid var(--grid);"
     "vertical-align:top}thead th{border-top:0;color:var(--soft);font-weight:600}"
     "td,pre{font-family:ui-monospace,\"DejaVu Sans Mono\",Menlo,Consolas,monospace;font-size:13px}"
+    "td:first-child{white-space:nowrap}"
+    "@media(max-width:1000px){th,td{padding-right:8px}}"
     ".scroll,pre{overflow-x:auto}";
 
 /* Buttons and the slider stop and wind the picture's own clock. Without script it plays by itself,

@@ -19,7 +19,8 @@ enum {
     BASELINE = 15, /* of a text, below the top of its row */
     GAP = 18,
     FOOT = 44,
-    LABEL_MIN = 13, /* a narrower task has no number */
+    DIGIT = 7,     /* of a number in a task, */
+    LABEL_MIN = 3, /* which needs so much room beside its digits */
 };
 
 static launch_pipeline_span span_of(const launch_pipeline_run *run, int stage, int index)
@@ -88,9 +89,11 @@ static void svg_task(const launch_pipeline_run *run, int stage, int index, doubl
                   task.backward ? "b" : "f", task.chunk % 2 == 0 ? "" : " odd", x, y, width,
                   ROW - 2, stage, task.backward ? "backward" : "forward", task.micro_batch,
                   task.chunk, (double)span.begin_ns / 1e6, (double)span.end_ns / 1e6);
-    if (width >= LABEL_MIN) {
-        (void)fprintf(out, "<text class=\"in\" x=\"%.1f\" y=\"%.1f\">%d</text>\n", x + width / 2,
-                      y + BASELINE, task.micro_batch);
+    char number[16];
+    const int digits = snprintf(number, sizeof number, "%d", task.micro_batch);
+    if (width >= LABEL_MIN + DIGIT * digits) {
+        (void)fprintf(out, "<text class=\"in\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + width / 2,
+                      y + BASELINE, number);
     }
 }
 
@@ -175,8 +178,9 @@ void launch_pipeline_picture_svg(const launch_pipeline_run *runs, int count, FIL
                   WIDTH, height);
     (void)fputs(
         "text{fill:#16202c}.page{fill:#fff}.soft{fill:#5c6877;font-size:13px}.name{font-weight:600}"
-        ".end{text-anchor:end}.mid,.in{text-anchor:middle}.in{fill:#fff;font-size:12px}"
-        ".f{fill:#3f7fd9}.b{fill:#18794e}.odd{fill-opacity:.78}.idle{fill:#e9edf1}"
+        ".end{text-anchor:end}.mid,.in{text-anchor:middle}.in{fill:#fff;font-size:12px;"
+        "stroke:#0007;stroke-width:2px;paint-order:stroke}"
+        ".f{fill:#88b0e7}.b{fill:#3f7fd9}.odd{fill-opacity:.78}.idle{fill:#e9edf1}"
         ".line{stroke:#98a3b0;fill:none}rect.f,rect.b{stroke:#fff;stroke-width:1}"
         "@media(prefers-color-scheme:dark){text{fill:#e6ebf0}.page{fill:#10151b}"
         ".soft{fill:#9aa7b4}.in{fill:#fff}.idle{fill:#2b3641}rect.f,rect.b{stroke:#10151b}}"

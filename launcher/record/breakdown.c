@@ -44,11 +44,12 @@ static double others_waiting_ms(const launch_steps *steps, int last, size_t inde
     return steps->world_size > 1 ? sum_ms / (steps->world_size - 1) : 0;
 }
 
-/* Adds a step that took so long. A rank's figures are not trusted. If its parts are longer than the
+/* Adds a step that took so long; stage: of a pipeline, else NULL. A rank's figures are not trusted. If its parts are longer than the
  * step, the step is made as long as the parts, so that the parts add up. */
-static void add_step(launch_breakdown *sum, const launch_step_times *step, int64_t neighbour_ns,
-                     int64_t alone_ns, int64_t whole_ns)
+static void add_step(launch_breakdown *sum, const launch_step_times *step,
+                     const launch_stage_step *stage, int64_t alone_ns, int64_t whole_ns)
 {
+    const int64_t neighbour_ns = stage != NULL ? stage->neighbour_ns : 0;
     const int64_t overlapped_ns = step->allreduce_ns > step->allreduce_exposed_ns
                                       ? step->allreduce_ns - step->allreduce_exposed_ns
                                       : 0;
@@ -69,6 +70,7 @@ static void add_step(launch_breakdown *sum, const launch_step_times *step, int64
     sum->step_ms += known_ms + other_ms;
     sum->context_ms += (double)step->context_ns * MS_PER_NS;
     sum->expert_ms += (double)step->expert_ns * MS_PER_NS;
+    sum->tensor_ms += stage != NULL ? (double)stage->tensor_ns * MS_PER_NS : 0;
     sum->compute_cpu_ms +=
         step->compute_cpu_ns > 0 ? (double)step->compute_cpu_ns * MS_PER_NS : NAN;
 }
@@ -79,6 +81,7 @@ static void scale(launch_breakdown *breakdown, double factor)
     breakdown->compute_cpu_ms *= factor;
     breakdown->context_ms *= factor;
     breakdown->expert_ms *= factor;
+    breakdown->tensor_ms *= factor;
     breakdown->others_waiting_ms *= factor;
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         breakdown->part_ms[p] *= factor;
@@ -106,7 +109,7 @@ launch_breakdown launch_breakdown_of(const launch_steps *steps, int rank, size_t
         const bool of_step = rank == LAUNCH_LAST_TO_ARRIVE;
         const launch_rank_steps *shown = &steps->ranks[of_step ? last : rank];
         const launch_step_times *step = &shown->times[i];
-        add_step(&made, step, steps->stages > 0 ? shown->stages[i].neighbour_ns : 0,
+        add_step(&made, step, steps->stages > 0 ? &shown->stages[i] : NULL,
                  exposed_ns(&steps->ranks[last].times[i]),
                  of_step ? launch_steps_slowest_ns(steps, i) : step->step_ns);
         made.others_waiting_ms += of_step ? others_waiting_ms(steps, last, i) : NAN;
@@ -146,4 +149,34 @@ const char *launch_part_name(launch_part part)
 const char *launch_part_key(launch_part part)
 {
     return PARTS[part].key;
+}
+
+double launch_breakdown_inner_ms(const launch_breakdown *breakdown)
+{
+    return fmin(breakdown->context_ms + breakdown->expert_ms + breakdown->tensor_ms,
+                breakdown->part_ms[LAUNCH_PART_COMPUTE]);
+}
+
+void launch_breakdown_shown(const launch_breakdown *breakdown, double ms[LAUNCH_SHOWN_PARTS])
+{
+    ms[LAUNCH_SHOWN_INNER] = launch_breakdown_inner_ms(breakdown);
+    ms[LAUNCH_SHOWN_COMPUTE] = breakdown->part_ms[LAUNCH_PART_COMPUTE] - ms[LAUNCH_SHOWN_INNER];
+    for (int p = LAUNCH_PART_COMPUTE + 1; p < LAUNCH_PARTS; p++) {
+        ms[p + 1] = breakdown->part_ms[p];
+    }
+}
+
+const char *launch_shown_name(int shown, bool exchanges_inside)
+{
+    return shown > LAUNCH_SHOWN_INNER    ? PARTS[shown - 1].name
+           : shown == LAUNCH_SHOWN_INNER ? "exchanging in forward and backward"
+           : exchanges_inside            ? "computing"
+                                         : PARTS[LAUNCH_PART_COMPUTE].name;
+}
+
+const char *launch_shown_key(int shown)
+{
+    return shown > LAUNCH_SHOWN_INNER    ? PARTS[shown - 1].key
+           : shown == LAUNCH_SHOWN_INNER ? "inner"
+                                         : PARTS[LAUNCH_PART_COMPUTE].key;
 }

@@ -14,6 +14,7 @@
 #ifndef LAUNCH_BREAKDOWN_H
 #define LAUNCH_BREAKDOWN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct launch_steps;
@@ -35,6 +36,7 @@ typedef struct launch_breakdown {
     double compute_cpu_ms;        /* CPU time of compute and overlapped; NaN: not known */
     double context_ms; /* exchanges with ranks that share the micro-batches: a part of compute */
     double expert_ms;  /* exchanges with ranks that share out the experts: a part of compute */
+    double tensor_ms;  /* exchanges with ranks that share a stage's layers: a part of compute */
     double others_waiting_ms; /* of the last to arrive: how long each other rank waited for it, in
                                    * the mean; of one rank: NaN */
 } launch_breakdown;
@@ -57,5 +59,15 @@ double launch_breakdown_exposed_ms(const launch_breakdown *breakdown);
 /* "forward and backward", … for people; "compute", … for machines and style sheets. */
 const char *launch_part_name(launch_part part);
 const char *launch_part_key(launch_part part);
+
+/* The parts as charts show them: what is computed in forward and backward, what ranks exchange
+ * there, and then the parts behind LAUNCH_PART_COMPUTE. */
+enum { LAUNCH_SHOWN_COMPUTE = 0, LAUNCH_SHOWN_INNER, LAUNCH_SHOWN_PARTS = LAUNCH_PARTS + 1 };
+void launch_breakdown_shown(const launch_breakdown *breakdown, double ms[LAUNCH_SHOWN_PARTS]);
+const char *launch_shown_name(int shown, bool exchanges_inside);
+const char *launch_shown_key(int shown);
+
+/* Of context_ms, expert_ms and tensor_ms all that are there: never more than compute. */
+double launch_breakdown_inner_ms(const launch_breakdown *breakdown);
 
 #endif

@@ -8,13 +8,16 @@
 static const double MS_PER_NS = 1e-6;
 
 /* The parts of one stretch of steps, stacked: the last top is the whole. */
-static void column_of(const launch_run *run, size_t first, size_t end, double tops[LAUNCH_PARTS])
+static void column_of(const launch_run *run, size_t first, size_t end,
+                      double tops[LAUNCH_SHOWN_PARTS])
 {
     const launch_breakdown mean =
         launch_breakdown_of(run->steps, LAUNCH_LAST_TO_ARRIVE, first, end - first);
+    double parts_ms[LAUNCH_SHOWN_PARTS];
     double top_ms = 0;
-    for (int p = 0; p < LAUNCH_PARTS; p++) {
-        top_ms += mean.part_ms[p];
+    launch_breakdown_shown(&mean, parts_ms);
+    for (int p = 0; p < LAUNCH_SHOWN_PARTS; p++) {
+        top_ms += parts_ms[p];
         tops[p] = top_ms;
     }
 }
@@ -22,7 +25,7 @@ static void column_of(const launch_run *run, size_t first, size_t end, double to
 typedef struct columns {
     size_t count;
     size_t steps;
-    double tops[LAUNCH_CHART_COLUMNS_MAX][LAUNCH_PARTS];
+    double tops[LAUNCH_CHART_COLUMNS_MAX][LAUNCH_SHOWN_PARTS];
     double high; /* of the axis: higher columns of rare slow steps are cut */
     double highest;
     size_t slowest; /* step of all, which a column of several steps does not show */
@@ -54,7 +57,7 @@ static void gather_columns(const launch_run *run, columns *gathered)
     gathered->count = steps < LAUNCH_CHART_COLUMNS_MAX ? steps : LAUNCH_CHART_COLUMNS_MAX;
     for (size_t c = 0; c < gathered->count; c++) {
         column_of(run, first_step(gathered, c), first_step(gathered, c + 1), gathered->tops[c]);
-        wholes[c] = gathered->tops[c][LAUNCH_PARTS - 1];
+        wholes[c] = gathered->tops[c][LAUNCH_SHOWN_PARTS - 1];
     }
     base_sort(wholes, gathered->count);
     gathered->highest = gathered->count > 0 ? wholes[gathered->count - 1] : 0;
@@ -66,7 +69,7 @@ static void gather_columns(const launch_run *run, columns *gathered)
 static void put_area(base_buffer *text, const chart_plot *plot, const columns *gathered, int part)
 {
     const double width = (double)gathered->steps / (double)gathered->count;
-    base_buffer_printf(text, "<path class=\"%s\" d=\"", launch_part_key(part));
+    base_buffer_printf(text, "<path class=\"%s\" d=\"", launch_shown_key(part));
     for (size_t c = 0; c < gathered->count; c++) {
         const double y = chart_plot_y(plot, fmin(gathered->tops[c][part], plot->y.high));
         base_buffer_printf(text, "%s%.1f %.1fH%.1f", c == 0 ? "M" : "L",
@@ -92,7 +95,8 @@ static void put_steps(base_buffer *text, size_t first, size_t end)
     }
 }
 
-static void put_hints(base_buffer *text, const chart_plot *plot, const columns *gathered)
+static void put_hints(base_buffer *text, const chart_plot *plot, const columns *gathered,
+                      bool exchanges_inside)
 {
     const double width = (double)gathered->steps / (double)gathered->count;
     for (size_t c = 0; c < gathered->count; c++) {
@@ -104,10 +108,13 @@ static void put_hints(base_buffer *text, const chart_plot *plot, const columns *
                            x, plot->top, chart_plot_x(plot, (double)(c + 1) * width) - x,
                            plot->height);
         put_steps(text, first_step(gathered, c), first_step(gathered, c + 1));
-        base_buffer_printf(text, "%.2f ms", tops[LAUNCH_PARTS - 1]);
-        for (int p = 0; p < LAUNCH_PARTS; p++) {
-            base_buffer_printf(text, " %s %.2f %s", p == 0 ? "=" : "+",
-                               p == 0 ? tops[0] : tops[p] - tops[p - 1], launch_part_name(p));
+        base_buffer_printf(text, "%.2f ms", tops[LAUNCH_SHOWN_PARTS - 1]);
+        for (int p = 0; p < LAUNCH_SHOWN_PARTS; p++) {
+            if (p != LAUNCH_SHOWN_INNER || exchanges_inside) {
+                base_buffer_printf(text, " %s %.2f %s", p == 0 ? "=" : "+",
+                                   p == 0 ? tops[0] : tops[p] - tops[p - 1],
+                                   launch_shown_name(p, exchanges_inside));
+            }
         }
         base_buffer_put(text, "</title></rect>");
     }
@@ -148,13 +155,13 @@ void launch_chart_step_times(base_buffer *text, const launch_run *run)
         chart_svg_begin(text, "", CHART_WIDTH, plot.top + plot.height + CHART_PLOT_BELOW,
                         "Step time over the run, in parts");
         chart_plot_frame(text, &plot);
-        for (int p = 0; p < LAUNCH_PARTS; p++) {
+        for (int p = 0; p < LAUNCH_SHOWN_PARTS; p++) {
             put_area(text, &plot, gathered, p);
         }
         if (run->summary->measured_first > 0) {
             put_warm_up(text, &plot, run);
         }
-        put_hints(text, &plot, gathered);
+        put_hints(text, &plot, gathered, launch_exchanges_inside(run->job));
         chart_svg_end(text);
         if (gathered->highest > plot.y.high || gathered->slowest_ms > gathered->highest) {
             base_buffer_printf(

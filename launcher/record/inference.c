@@ -317,8 +317,8 @@ static base_status write_all(launch_inference_view *view, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     base_buffer lesson = {0};
-    launch_inference_lesson(view->figures, suspect_of(view->run, view->figures), view->info,
-                            &lesson);
+    view->suspect = suspect_of(view->run, view->figures);
+    launch_inference_lesson(view->figures, view->suspect, view->info, &lesson);
     char *manifest = describe(view, &lesson);
     base_status status =
         manifest != NULL

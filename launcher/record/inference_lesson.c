@@ -1,4 +1,4 @@
-/* Writes lesson_notes of an inference run from its own figures. What the ranks gain comes first, because the page folds
+/* Writes lesson_notes of an inference run from its own figures. Warnings come first, then what the ranks gain, because the page folds
  * all but the first sentences. Called by inference.c for the manifest and the report. */
 #include "record/inference_lesson.h"
 
@@ -30,7 +30,8 @@ void launch_inference_put_reduces(const launch_inference_figures *figures, base_
 static void put_token(const launch_inference_figures *of, base_buffer *text)
 {
     const launch_inference_rank *mean = &of->mean;
-    base_buffer_printf(text, " A token of this model (%.2f M parameters) takes %d %s ",
+    base_buffer_printf(text, " %s token of this model (%.2f M parameters) takes %d %s ",
+                       of->rounds > 1 ? "In the first round, which alone is taken apart, a" : "A",
                        of->parameters / 1e6, of->rank_count,
                        of->rank_count == 1 ? "rank" : "ranks");
     put_ms(text, mean->step_ms);
@@ -189,15 +190,15 @@ void launch_inference_lesson(const launch_inference_figures *figures, const char
     const bool several = figures->rank_count > 1;
     const bool compared = several && isfinite(figures->speedup);
     base_buffer body = {0};
+    if (suspect != NULL) {
+        base_buffer_printf(&body, " The speed-up is suspect: %s", suspect);
+    }
+    tell_machine(info, &body);
     if (compared) {
         put_speedup(figures, &body);
         put_saving(figures, &body);
     }
     put_token(figures, &body);
-    tell_machine(info, &body);
-    if (suspect != NULL) {
-        base_buffer_printf(&body, " The speed-up is suspect: %s", suspect);
-    }
     if (several && !compared) {
         base_buffer_put(&body,
                         " Without --baseline nothing says whether that is faster than one rank.");

@@ -17,6 +17,8 @@ enum {
     TERMS_OF_ONE_RANK = 5, /* the first ones; the others are of exchanges */
 };
 
+static const double TEXTS_TOGETHER = 1.05; /* a step has several texts if it has more */
+
 /* The parts of a token's time on a rank, and the colour of each. */
 static const struct {
     const char *name;
@@ -79,16 +81,21 @@ static void put_speed_cards(const launch_inference_figures *of, base_buffer *tex
 }
 
 /* Of several ranks over one. */
-static void put_speedup_card(const launch_inference_figures *of, base_buffer *text)
+static void put_speedup_card(const launch_inference_figures *of, const char *suspect,
+                             base_buffer *text)
 {
-    char more[96];
+    char more[128];
     if (of->rank_count < 2) {
         return;
     }
     launch_report_card_begin(text, "Speed-up");
-    base_buffer_number(text, of->speedup, 2);
-    base_buffer_put(text, isfinite(of->speedup) ? "×" : "");
-    if (of->rounds > 1) {
+    base_buffer_number(text, suspect != NULL ? (double)NAN : of->speedup, 2);
+    base_buffer_put(text, isfinite(of->speedup) && suspect == NULL ? "×" : "");
+    if (suspect != NULL) {
+        (void)snprintf(more, sizeof more,
+                       "<span class=\"bad\">suspect, see below</span> (%.2f× was measured)",
+                       of->speedup);
+    } else if (of->rounds > 1) {
         (void)snprintf(more, sizeof more, "of a token's time, over one rank; median of %d rounds",
                        of->rounds);
     } else {
@@ -214,10 +221,14 @@ static void put_ranks(const launch_inference_view *view, base_buffer *text)
     base_buffer_printf(
         text,
         "<section><h2>Where a token's time went</h2><p class=\"hintline\">On each "
-        "rank, for each token that was drawn%s. Several texts are drawn in one step, so "
-        "that this is less than from one token of a text to the next. The peak of memory "
+        "rank, for each token that was drawn%s.%s The peak of memory "
         "is from before the comparison and the curve.</p>",
-        view->figures->rounds > 1 ? ", in the first round" : "");
+        view->figures->rounds > 1 ? ", in the first round, which may differ from the medians above"
+                                  : "",
+        launch_inference_texts_a_step(view->figures) > TEXTS_TOGETHER
+            ? " Several texts are drawn in one step, so that this is less than from one token of a "
+              "text to the next."
+            : "");
     put_bars(view->figures, text);
     put_rank_rows(view, text);
     base_buffer_put(text, "</section>\n");
@@ -387,11 +398,14 @@ static void put_prompts(const launch_inference_view *view, base_buffer *text)
     const json_t *prompts = json_object_get(view->results, "prompts");
     const json_t *single = json_object_get(json_object_get(view->results, "single"), "prompts");
     const size_t all = json_array_size(prompts);
-    base_buffer_put(
-        text, "<section><h2>Prompts and texts</h2><div class=\"scroll wide\"><table><thead><tr>"
-              "<th>prompt</th><th>text</th><th class=\"n\">tokens</th>"
-              "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
-              "<th class=\"n\">p50</th><th class=\"n\">p95</th>");
+    base_buffer_put(text, "<section><h2>Prompts and texts</h2>");
+    base_buffer_put(text, view->figures->rounds > 1
+                              ? "<p class=\"hintline\">Times are of the first round.</p>"
+                              : "");
+    base_buffer_put(text, "<div class=\"scroll wide\"><table><thead><tr>"
+                          "<th>prompt</th><th>text</th><th class=\"n\">tokens</th>"
+                          "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
+                          "<th class=\"n\">p50</th><th class=\"n\">p95</th>");
     if (single != NULL) {
         base_buffer_put(text, "<th class=\"n\">on one rank, mean</th><th>its tokens</th>");
     }
@@ -433,7 +447,7 @@ base_status launch_inference_report(const launch_inference_view *view, base_buff
     put_head(view, text);
     base_buffer_put(text, "<div class=\"cards\">\n");
     put_speed_cards(view->figures, text);
-    put_speedup_card(view->figures, text);
+    put_speedup_card(view->figures, view->suspect, text);
     put_exchange_cards(view->figures, text);
     if (view->run->job->infer.speculate > 0) {
         put_draft_card(&view->figures->mean, text);

@@ -13,6 +13,7 @@ typedef struct launch_inference_view {
     const launch_inference_figures *figures;
     const json_t *results;
     const launch_run_info *info;
+    const char *suspect; /* why the speed-up is not credible; NULL: it is */
     const char *lesson_notes;
     const char *manifest;      /* manifest.json's text */
     const launch_trace *trace; /* one step of it; NULL: there is none */

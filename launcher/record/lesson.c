@@ -1,5 +1,5 @@
-/* Writes lesson_notes: a paragraph that explains this run's speed from its own figures. What the run gained and why
- * no more comes first, because the page folds all but the first sentences. Called by record.c. */
+/* Writes lesson_notes: a paragraph that explains this run's speed from its own figures. Warnings, and then what the run gained and why
+ * no more, come first, because the page folds all but the first sentences. Called by record.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -184,7 +184,7 @@ static void put_speed(base_buffer *text, const launch_scaling_point *point)
 static void put_speedup(const comparison *found, bool is_suspect, base_buffer *text)
 {
     const int ranks = found->all->ranks;
-    base_buffer_put(text, found->all->rounds > 0 ? "Measured in turns, " : "");
+    base_buffer_put(text, found->all->rounds > 0 ? "Measured in turns after the training, " : "");
     base_buffer_printf(text, "%d processes handled ", ranks);
     put_speed(text, found->all);
     base_buffer_put(text, " where one handled ");
@@ -320,9 +320,8 @@ static bool put_cause(const launch_run *run, const comparison *found, base_buffe
         return false; /* the loss is within the noise */
     }
     if (found->speedup <= 1) {
-        base_buffer_put(text,
-                        "More processes were slower than one here: what a step gained in length "
-                        "outweighs the extra batches. ");
+        base_buffer_put(text, "More processes were slower than one here: a step took so much "
+                              "longer that the extra batches did not make up for it. ");
     }
     put_contention(run, text);
     base_buffer_put(text, is_contended(run) ? "Beside that, the largest loss is "
@@ -411,19 +410,23 @@ static void put_against_one(const launch_run *run, base_buffer *text)
 {
     const launch_scaling_point *one = launch_summary_point(run->summary, 1);
     if (one == NULL || !(one->tokens_per_second > 0)) {
+        put_load(run, text);
         put_not_measured(run, text);
         put_space(text);
-        put_load(run, text);
         return;
     }
     const comparison found = compare(run, one);
     const bool is_suspect = run->summary->suspect[0] != '\0';
-    put_speedup(&found, is_suspect, text);
-    const bool named = !is_suspect && put_cause(run, &found, text);
-    put_space(text);
+    base_buffer cause = {0};
+    const bool named = !is_suspect && put_cause(run, &found, &cause);
     if (!named) {
         put_load(run, text);
     }
+    put_speedup(&found, is_suspect, text);
+    base_buffer_put(text, cause.data != NULL ? cause.data : "");
+    text->failed = text->failed || cause.failed;
+    base_buffer_fini(&cause);
+    put_space(text);
     if (!is_suspect) {
         put_longer(&found, text);
     }
@@ -444,16 +447,16 @@ void launch_lesson_write(const launch_run *run, base_buffer *text)
         put_space(text);
     }
     if (proto_mode_get(run->job->job.mode)->pipelined) {
+        put_load(run, text);
         launch_stages_lesson(run, text);
         put_space(text);
-        put_load(run, text);
         put_step(run, text);
     } else if (ranks == 1) {
+        put_load(run, text);
         base_buffer_printf(text,
                            "One process alone handled %.0f tokens/s; it has nobody to exchange "
                            "gradients with. --ranks 2 shows what a second process adds. ",
                            summary->tokens_per_second);
-        put_load(run, text);
         put_step(run, text);
     } else {
         put_against_one(run, text);

@@ -102,9 +102,14 @@ static void put_speed_cards(const launch_run *run, base_buffer *text)
     } else {
         base_buffer_put(text, "–");
     }
-    launch_report_card_end(text, "tokens per second");
+    const launch_scaling_point *own = launch_summary_point(summary, ranks);
+    base_buffer_put(text, "</b><span class=\"more\">tokens per second, in the training");
+    if (ranks > 1 && own != NULL && own->rounds > 0) {
+        base_buffer_put(text, "; measured in turns: ");
+        base_buffer_count(text, (unsigned long long)llround(own->tokens_per_second));
+    }
+    base_buffer_put(text, "</span></div>\n");
     if (ranks > 1) {
-        const launch_scaling_point *own = launch_summary_point(summary, ranks);
         const double speedup =
             own != NULL ? launch_scaling_speedup(summary->scaling, summary->scaling_count, own)
                         : NAN;
@@ -231,7 +236,8 @@ static void put_outcome_cards(const launch_run *run, base_buffer *text)
 /* What ranks exchange inside of forward and backward; NULL: nothing. */
 static const char *inner_name(const proto_job *job)
 {
-    return proto_job_expert_ranks(job) > 1    ? "of this, rows to experts and back"
+    return proto_job_tensor(job) > 1          ? "of this, exchanging within the stage"
+           : proto_job_expert_ranks(job) > 1  ? "of this, rows to experts and back"
            : proto_job_context_ranks(job) > 1 ? "of this, heads of attention"
                                               : NULL;
 }
@@ -246,8 +252,7 @@ static void put_part_cell(base_buffer *text, const char *name, double part_ms, d
 static void put_part_row(base_buffer *text, const proto_job *job, const launch_breakdown *breakdown,
                          const char *name)
 {
-    const bool experts = proto_job_expert_ranks(job) > 1;
-    const double inner_ms = experts ? breakdown->expert_ms : breakdown->context_ms;
+    const double inner_ms = launch_breakdown_inner_ms(breakdown);
     base_buffer_printf(text, "<tr><td>%s</td>", name);
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         put_part_cell(text, launch_part_name(p), breakdown->part_ms[p], breakdown->step_ms);
@@ -265,7 +270,9 @@ static void put_part_rows(const launch_run *run, base_buffer *text)
     const launch_summary *summary = run->summary;
     const char *inner = inner_name(run->job);
     const int all = (int)run->job->job.world_size;
-    base_buffer_put(text, "<div class=\"scroll parts stacked\"><table><thead><tr><th></th>");
+    base_buffer_put(text, inner != NULL ? "<div class=\"scroll parts tight stacked\">"
+                                        : "<div class=\"scroll parts stacked\">");
+    base_buffer_put(text, "<table><thead><tr><th></th>");
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         base_buffer_printf(text, "<th class=\"n\">%s</th>", launch_part_name(p));
         if (p == LAUNCH_PART_COMPUTE && inner != NULL) {

@@ -239,26 +239,40 @@ chart_figure *launch_scaling_figure(const launch_run *run)
     return figure;
 }
 
+bool launch_exchanges_inside(const proto_job *job)
+{
+    return proto_job_tensor(job) > 1 || proto_job_context_ranks(job) > 1 ||
+           proto_job_expert_ranks(job) > 1;
+}
+
+static void add_parts(chart_figure *figure, const char *name, const launch_breakdown *breakdown)
+{
+    double ms[LAUNCH_SHOWN_PARTS];
+    launch_breakdown_shown(breakdown, ms);
+    chart_figure_add_row(figure, name, ms);
+}
+
 chart_figure *launch_step_figure(const launch_run *run)
 {
     chart_figure *figure = chart_figure_make("Mean step time by rank, in parts", "ms per step",
-                                             "ms", LAUNCH_PARTS, CHART_ROWS_MAX);
+                                             "ms", LAUNCH_SHOWN_PARTS, CHART_ROWS_MAX);
     if (figure == NULL) {
         return NULL;
     }
     figure->nothing = "No step was finished by every rank.";
     figure->width = CHART_WIDTH;
-    for (int p = 0; p < LAUNCH_PARTS; p++) {
-        (void)chart_figure_add(figure, launch_part_name(p), launch_part_key(p), CHART_STROKE_BAR);
+    for (int p = 0; p < LAUNCH_SHOWN_PARTS; p++) {
+        (void)chart_figure_add(figure, launch_shown_name(p, launch_exchanges_inside(run->job)),
+                               launch_shown_key(p), CHART_STROKE_BAR);
     }
     if (run->summary->steps_done > 0) {
         if (run->job->job.world_size > 1) {
-            chart_figure_add_row(figure, LAUNCH_LAST_NAME, run->summary->mean_step.part_ms);
+            add_parts(figure, LAUNCH_LAST_NAME, &run->summary->mean_step);
         }
         for (int r = 0; r < (int)run->job->job.world_size && r < LAUNCH_CHART_RANKS_MAX; r++) {
             char name[16];
             (void)snprintf(name, sizeof name, "rank %d", r);
-            chart_figure_add_row(figure, name, run->summary->ranks[r].part_ms);
+            add_parts(figure, name, &run->summary->ranks[r]);
         }
     }
     return figure;

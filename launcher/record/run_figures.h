@@ -14,6 +14,9 @@ chart_figure *launch_accuracy_figure(const launch_run *run);
 
 chart_figure *launch_scaling_figure(const launch_run *run);
 
+/* Whether the job's ranks exchange something inside of forward and backward. */
+bool launch_exchanges_inside(const proto_job *job);
+
 /* The mean step in parts: of the last to arrive, and of each rank, at most
  * LAUNCH_CHART_RANKS_MAX. */
 chart_figure *launch_step_figure(const launch_run *run);

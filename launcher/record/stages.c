@@ -267,21 +267,21 @@ void launch_stages_report(const launch_run *run, base_buffer *text)
         "<section><h2>The stages</h2><p class=\"hintline\">The mean step by schedule %s, of %d "
         "micro-batches%s%s. Idle: %.1f %% of all stages' time; the schedule with these times, if "
         "messages took none, has %.1f %%; with equal stages %.1f %%. At the step&rsquo;s end the "
-        "stages exchange the gradient of the tied matrix%s, the norm and the losses; both waits of "
-        "a "
-        "stage together are its &ldquo;waiting for other ranks&rdquo; above.%s</p>"
+        "stages exchange the gradient of the tied matrix%s, the norm and the losses. A stage waits "
+        "for its neighbours and at this end; both together are its &ldquo;waiting for other "
+        "ranks&rdquo; above.%s</p>"
         "<div class=\"scroll wide\"><table><thead><tr><th class=\"n\">stage</th>"
         "<th class=\"n\">layers</th><th class=\"n\">forward</th><th class=\"n\">backward</th>%s"
         "<th class=\"n\">waiting for a neighbour</th>"
-        "<th class=\"n\">waiting at the step&rsquo;s end</th><th class=\"n\">sent</th>"
-        "<th class=\"n\">micro-batches held%s</th></tr></thead><tbody>\n",
+        "<th class=\"n\">waiting at the end</th><th class=\"n\">sent</th>"
+        "<th class=\"n\">held%s</th></tr></thead><tbody>\n",
         proto_pipeline_name((int)stages.pipeline.kind), stages.pipeline.micro_batches, chunks,
         rows_are(run), 100 * stages.bubble_measured, 100 * stages.bubble_played,
         100 * stages.bubble_formula,
         proto_job_copies(run->job) > 1 ? ", the gradients of all pipelines" : "",
-        shared ? " Forward and backward include the exchanges with the ranks that share the stage."
+        shared ? " Forward and backward include exchanging with the ranks that share the stage."
                : "",
-        shared ? "<th class=\"n\">exchanging within the stage</th>" : "",
+        shared ? "<th class=\"n\">exchanging</th>" : "",
         stages.pipeline.chunks > 1 ? ", of a chunk" : "");
     for (int s = 0; s < stages.count; s++) {
         put_stage(text, &stages.stages[s], s, shared);
@@ -303,8 +303,8 @@ static void put_tensor_lesson(const launch_run *run, const launch_stages *stages
         tensor_ms += stages->stages[s].tensor_ms;
     }
     base_buffer_printf(text,
-                       " %d ranks share the layers of %s. Their exchanges took %.1f %% of forward "
-                       "and backward.",
+                       "%d ranks share the layers of %s, and their exchanges took %.1f %% of "
+                       "forward and backward. ",
                        ranks, stages->count == 1 ? "the stage" : "each stage",
                        launch_share_percent(tensor_ms, busy_ms));
 }
@@ -317,8 +317,9 @@ void launch_stages_lesson(const launch_run *run, base_buffer *text)
         return;
     }
     describe_chunks(&stages, chunks, sizeof chunks);
+    put_tensor_lesson(run, &stages, text);
     if (proto_job_copies(run->job) > 1) {
-        base_buffer_printf(text, "There are %d pipelines. In each of them ",
+        base_buffer_printf(text, "There are %d pipelines, and in each of them ",
                            (int)proto_job_copies(run->job));
     }
     base_buffer_printf(
@@ -338,5 +339,4 @@ void launch_stages_lesson(const launch_run *run, base_buffer *text)
     if (stages.count > 1) {
         base_buffer_put(text, " More micro-batches make the bubble shorter.");
     }
-    put_tensor_lesson(run, &stages, text);
 }

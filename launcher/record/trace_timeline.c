@@ -19,10 +19,11 @@ enum {
     LEFT = 66,
 };
 
-static const double GAP_UNITS = 0.4;       /* between two bars, so that both are seen */
-static const double NAME_WIDTH_MIN = 74;   /* a bar narrower than this has no name inside, */
-static const double NUMBER_WIDTH_MIN = 15; /* and narrower than this no number of its micro-batch */
-static const double DIVIDE_WIDTH_MIN = 5;  /* a layer narrower than this has no line at its begin */
+static const double GAP_UNITS = 0.4;      /* between two bars, so that both are seen */
+static const double NAME_WIDTH_MIN = 74;  /* a bar narrower than this has no name inside, */
+static const double NUMBER_WIDTH_MIN = 7; /* and narrower than this, */
+static const double DIGIT_WIDTH = 8;      /* and so much a digit, no number of its micro-batch */
+static const double DIVIDE_WIDTH_MIN = 5; /* a layer narrower than this has no line at its begin */
 
 /* Bars of one category that are too narrow to be seen alone, and touch. */
 typedef struct pending {
@@ -131,8 +132,9 @@ static void put_label(const timeline *made, const launch_trace_span *span, doubl
     const bool forward = span->category == LAUNCH_TRACE_FORWARD;
     const bool pass = forward || span->category == LAUNCH_TRACE_BACKWARD;
     const int64_t number = attention ? span->layer : made->numbers ? span->micro_batch : -1;
-    if ((attention || pass) && number >= 0 && width >= NUMBER_WIDTH_MIN) {
-        (void)snprintf(label, sizeof label, "%" PRId64, number);
+    if ((attention || pass) && number >= 0) {
+        const int digits = snprintf(label, sizeof label, "%" PRId64, number);
+        label[width < NUMBER_WIDTH_MIN + DIGIT_WIDTH * digits ? 0 : digits] = '\0';
     } else if (pass && number < 0 && made->named && width >= NAME_WIDTH_MIN) {
         (void)snprintf(label, sizeof label, "%s", forward ? "forward" : "backward");
     }
@@ -374,6 +376,20 @@ static void put_key(const launch_trace *trace, base_buffer *text)
     base_buffer_put(text, "</ul>\n");
 }
 
+/* What the picture's marks are. */
+static void say_drawing(const view *of, base_buffer *text)
+{
+    if (has(of->trace, LAUNCH_TRACE_FORWARD) && of->job->train.micro_batches > 1 &&
+        !has(of->trace, LAUNCH_TRACE_ATTENTION)) {
+        base_buffer_put(text, " A number is the micro-batch of a forward or backward, in whose bar "
+                              "the waits are drawn, too; a narrow bar has none.");
+    }
+    if (of->job->job.world_size > 1) {
+        base_buffer_put(text, " Where the lane of a rank is white, other ranks are in this step "
+                              "and this one is not.");
+    }
+}
+
 void launch_trace_timeline(const proto_job *job, const launch_trace *trace, base_buffer *text)
 {
     const view own = {.job = job, .trace = trace};
@@ -390,6 +406,7 @@ void launch_trace_timeline(const proto_job *job, const launch_trace *trace, base
                            : "Each rank has a lane of what it did, and below it what was "
                              "exchanged meanwhile. ");
     launch_trace_say(job, trace, text);
+    say_drawing(of, text);
     base_buffer_put(text, "</p>\n");
     put_key(trace, text);
     base_buffer_put(text, "<div class=\"scroll wide\">");
