@@ -12,7 +12,7 @@
     "--optimizer:#d99a1c;--other:#98a3b0;"
 #define DARK                                                                                       \
     "--card:#182028;--ink:#e6ebf0;--soft:#9aa7b4;--grid:#25303a;--accent:#6ea8ff;--good:#5fd39b;"  \
-    "--compute:#4d8de8;--inner:#c9b6ff;--overlapped:#7fe0d0;--exchange:#e8604f;--waiting:#b0564c;" \
+    "--compute:#4d8de8;--inner:#1e4fa3;--overlapped:#7fe0d0;--exchange:#e8604f;--waiting:#b0564c;" \
     "--optimizer:#d9a534;--other:#6c7987;"
 #define RULES                                                                                      \
     ".chart text{font-size:13px;fill:var(--ink)}"                                                  \
