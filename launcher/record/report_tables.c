@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/text.h"
 #include "record/report.h"
+#include "record/run_figures.h"
 
 enum { KEY_BYTES = 256, RANKS_SHOWN = 256 };
 
@@ -133,6 +134,13 @@ static const launch_term LOCAL_TERMS[] = {
      "from the same parameters. What steps exchange besides is their losses."},
 };
 
+static const launch_term INNER_TERMS[] = {
+    {"Exchanging in forward and backward",
+     "What ranks that share the layers of a stage, the tokens of a batch or the experts send to "
+     "each other there, and the waiting for each other. The rest of forward and backward is "
+     "computing."},
+};
+
 static const launch_term TIME_TERMS[] = {
     {"Last to arrive",
      "The rank that reaches the all-reduce after backward last in a step. It waits for nobody "
@@ -180,6 +188,9 @@ void launch_report_training_terms(base_buffer *text, const proto_job *job)
     }
     if (proto_job_is_local(job)) {
         ADD_TERMS(LOCAL_TERMS);
+    }
+    if (launch_exchanges_inside(job)) {
+        ADD_TERMS(INNER_TERMS);
     }
     ADD_TERMS(TIME_TERMS);
     launch_report_terms(text, shown, count);

@@ -228,6 +228,7 @@ static void a_stages_figures_are_means_of_all_its_ranks(void **state)
     assert_has(page, ">Waiting for ranks<");
     assert_has(page, "<title>exchanging in forward and backward: 4.000 ms");
     assert_has(page, ">of this, exchanging within the stage</th>");
+    assert_has(page, "<dt>Exchanging in forward and backward</dt>");
     assert_has(page, "to the last bit, in all copies");
     assert_has(page, "with a part of some layers of the model");
     free(page);
