@@ -160,6 +160,7 @@ typedef struct rank_rmsnorm_grad {
     const float *x;    /* (rows, C) */
     const float *rstd; /* (rows) */
     const float *weight;
+    bool one_more;     /* the norm multiplies by 1 + weight; only on the CPU */
     const float *dout; /* (rows, C) */
     float *dx;         /* (rows, C); may be dout, without keep */
     float *dweight; /* (C), added to; with heads (heads, C): each head's part; or NULL as above */
@@ -234,6 +235,7 @@ typedef struct rank_swiglu_grad {
     float *up;
     size_t row; /* as above */
     float *d;   /* (rows, width) */
+    bool gelu;  /* as above */
 } rank_swiglu_grad;
 
 /* x += bias; out = gelu(x), the tanh form. */
@@ -264,7 +266,8 @@ typedef struct rank_attention_shape {
     size_t segment_max; /* no segment is longer */
 } rank_attention_shape;
 
-/* Causal attention of flat tokens that are cut into segments. A segment may be empty. */
+/* Causal attention of flat tokens that are cut into segments. A segment may be empty. With a window a row sees the
+ * last so many tokens up to itself alone. */
 typedef struct rank_attention {
     size_t width;
     size_t heads;
@@ -286,6 +289,8 @@ typedef struct rank_attention {
     float *scratch;               /* attention_scratch floats */
     bool same_segments;           /* as of the call before with this scratch, which nothing has
                                    * written since: what it says of them may stay */
+    size_t window; /* 0: a row sees all tokens up to itself. Only on the CPU, as the next one */
+    float scale;   /* of scores; 0: 1 / sqrt(D) */
 } rank_attention;
 
 /* Causal attention of new tokens over a cache in blocks. Sequence s has lengths[s] tokens in the

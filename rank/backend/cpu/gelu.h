@@ -16,4 +16,11 @@ VEC_INLINE vec gelu_gate(vec x)
     return 1.0f / (1.0f + vec_exp(-two_u));
 }
 
+/* The derivative of gelu at x, whose gate is s. */
+VEC_INLINE vec gelu_slope(vec x, vec s)
+{
+    const vec two_u_slope = TWO_ROOT_2_PI + (3.0f * TWO_ROOT_2_PI * CUBIC) * (x * x);
+    return s + x * s * (1.0f - s) * two_u_slope;
+}
+
 #endif

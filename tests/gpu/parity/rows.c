@@ -143,7 +143,7 @@ static void swiglu(twin *t)
                            FLOATS(t, out, side), false});
     ON_BOTH(t, swiglu_grad,
             &(rank_swiglu_grad){rows, width, FLOATS(t, gate, side), FLOATS(t, up, side), row,
-                                FLOATS(t, d, side)});
+                                FLOATS(t, d, side), false});
     (void)snprintf(shape, sizeof shape, "swiglu and swiglu_grad (%zu, %zu), row %zu", rows, width,
                    row);
     twin_compare(t, shape);

@@ -5,10 +5,12 @@
  * 16) and columns to `width` (the same). Query rows go in blocks of QUERY_BLOCK, so that the scores
  * need QUERY_BLOCK × n floats, not n × n. Every product works on tiles of TILE_ROWS × 1 or 2
  * vectors held in registers, and leaves out what the causal mask makes zero: row i of the scores is
- * computed up to the 16 columns that hold column i, the rest is never read.
+ * computed up to the 16 columns that hold column i, the rest is never read. With a window a tile
+ * begins at the 16 columns that hold the first one which any of its rows sees.
  *
  * What forward computes for a query row is the chain that attention_cached.c describes, so training
- * has the bits of decoding. Zeros around a head, and right of the diagonal, do not change it.
+ * has the bits of decoding. Zeros around a head, right of the diagonal, and before a window, do not
+ * change it.
  *
  * Backward computes the probabilities again from the row's maximum and the sum's inverse that
  * forward kept. Each element of a product is one chain of fused multiply-adds over its depth, in
@@ -37,7 +39,8 @@ typedef struct head {
     size_t rows;       /* n padded: also the stride of scores and of transposed arrays */
     size_t head_width; /* D */
     size_t width;      /* D padded: the stride of the arrays below */
-    float scale;       /* 1/sqrt(D), folded into q */
+    size_t window;     /* columns that a row sees at most; without one more than there are */
+    float scale;       /* of scores, folded into q */
     float *q, *k, *v;  /* (rows, width) */
     float *kt, *vt;    /* (width, rows): transposed */
     float *dout;       /* (rows, width) */
@@ -58,7 +61,8 @@ static head head_make(const rank_attention *args)
 {
     const size_t head_width = args->width / args->heads;
     head h = {.head_width = head_width, .width = pad_up(head_width)};
-    h.scale = 1.0f / __builtin_sqrtf((float)head_width);
+    h.window = args->window > 0 ? args->window : SIZE_MAX / 2;
+    h.scale = args->scale > 0.0f ? args->scale : 1.0f / __builtin_sqrtf((float)head_width);
     float **arrays[HEAD_ARRAYS] = {&h.q, &h.k, &h.v, &h.kt, &h.vt, &h.dout, &h.dq, &h.dk, &h.dv};
     const size_t rows = pad_up(args->segment_max);
     float *next = args->scratch;
@@ -69,6 +73,18 @@ static head head_make(const rank_attention *args)
     h.p = next;
     h.dp = next + QUERY_BLOCK * rows;
     return h;
+}
+
+/* The first column that a row sees, */
+static size_t first_seen(const head *h, size_t row)
+{
+    return row + 1 > h->window ? row + 1 - h->window : 0;
+}
+
+/* and where the scores of its tile begin. */
+static size_t tile_begin(const head *h, size_t row)
+{
+    return first_seen(h, row / TILE_ROWS * TILE_ROWS) / PAD * PAD;
 }
 
 /* c (TILE_ROWS, vectors) = or += the product of a and b over `depth`. Element (r, d) of a is
@@ -137,14 +153,15 @@ static void causal_scores(const head *h, const float *a, const float *bt, size_t
 {
     const size_t block = base_min_size(QUERY_BLOCK, h->rows - first);
     for (size_t i = 0; i < block; i += TILE_ROWS) {
+        const size_t begin = tile_begin(h, first + i);
         const product t = {.a = a + (first + i) * h->width,
                            .a_row = h->width,
                            .a_step = 1,
-                           .b = bt,
+                           .b = bt + begin,
                            .b_step = h->rows,
-                           .c = scores + i * h->rows,
+                           .c = scores + i * h->rows + begin,
                            .c_row = h->rows};
-        tile_row(t, h->width, 0, pad_up(first + i + TILE_ROWS));
+        tile_row(t, h->width, 0, pad_up(first + i + TILE_ROWS) - begin);
     }
 }
 
@@ -154,25 +171,28 @@ static void causal_rows(const head *h, const float *scores, const float *b, size
 {
     const size_t block = base_min_size(QUERY_BLOCK, h->rows - first);
     for (size_t i = 0; i < block; i += TILE_ROWS) {
-        const product t = {.a = scores + i * h->rows,
+        const size_t begin = tile_begin(h, first + i);
+        const product t = {.a = scores + i * h->rows + begin,
                            .a_row = h->rows,
                            .a_step = 1,
-                           .b = b,
+                           .b = b + begin * h->width,
                            .b_step = h->width,
                            .c = out + (first + i) * h->width,
                            .c_row = h->width};
-        tile_row(t, first + i + TILE_ROWS, 0, h->width);
+        tile_row(t, first + i + TILE_ROWS - begin, 0, h->width);
     }
 }
 
-/* out (all rows up to this block's last, width) += scoresᵀ · b,
- * over the rows below the diagonal. */
+/* out (the rows that this block sees, width) += scoresᵀ · b, over the rows below the diagonal that see one of a tile's
+ * columns. */
 static void causal_columns(const head *h, const float *scores, const float *b, size_t first,
                            float *out)
 {
     const size_t block = base_min_size(QUERY_BLOCK, h->rows - first);
-    for (size_t j = 0; j < first + block; j += TILE_ROWS) {
+    const size_t begin = first_seen(h, first) / TILE_ROWS * TILE_ROWS;
+    for (size_t j = begin; j < first + block; j += TILE_ROWS) {
         const size_t from = j > first ? j - first : 0;
+        const size_t end = base_min_size(block, j + TILE_ROWS - 1 + h->window - first);
         const product t = {.a = scores + from * h->rows + j,
                            .a_row = 1,
                            .a_step = h->rows,
@@ -180,7 +200,7 @@ static void causal_columns(const head *h, const float *scores, const float *b, s
                            .b_step = h->width,
                            .c = out + j * h->width,
                            .c_row = h->width};
-        tile_row(t, block - from, 1, h->width);
+        tile_row(t, end - from, 1, h->width);
     }
 }
 
@@ -227,13 +247,18 @@ static void scatter(const head *h, const float *from, float factor, float *to, s
     }
 }
 
-/* Scores of row i become their probabilities, zero right of the diagonal up to the padding. */
-static void row_probabilities(float *row, size_t i, float largest, float factor)
+/* Scores of row i become their probabilities, zero right of the diagonal up to the padding, and before the first
+ * column that is seen. */
+static void row_probabilities(const head *h, float *row, size_t i, float largest, float factor)
 {
-    for (size_t j = 0; j < pad_up(i + 1); j += VEC_LANES) {
+    const size_t seen = first_seen(h, i);
+    for (size_t j = tile_begin(h, i); j < pad_up(i + 1); j += VEC_LANES) {
         vec e = vec_exp(vec_get(row + j) - largest) * factor;
         if (j + VEC_LANES > i + 1) {
             e = vec_select(vec_first_lanes(j > i ? 0 : i + 1 - j), e, vec_set(0.0f));
+        }
+        if (j < seen) {
+            e = vec_select(vec_first_lanes(base_min_size(seen - j, VEC_LANES)), vec_set(0.0f), e);
         }
         vec_put(row + j, e);
     }
@@ -249,17 +274,30 @@ static void clear_rows(const head *h, float *scores, size_t first)
     }
 }
 
+/* Scores of row i become exponentials, zero in the rest of its tile. Returns their sum. */
+static float row_exponentials(const head *h, float *row, size_t i, float *largest)
+{
+    const size_t seen = first_seen(h, i);
+    const size_t end = i + 1;
+    const size_t begin = tile_begin(h, i);
+    if (seen == 0) {
+        *largest = softmax_largest(row, end, true);
+        return softmax_exponentials(row, end, *largest, true);
+    }
+    *largest = softmax_largest(row + seen, end - seen, false);
+    memset(row + begin, 0, (seen - begin) * sizeof *row);
+    memset(row + end, 0, (pad_up(end) - end) * sizeof *row);
+    return softmax_exponentials(row + seen, end - seen, *largest, false);
+}
+
 static void softmax_rows(const rank_attention *args, const head *h, size_t token, size_t which,
                          size_t first)
 {
     const size_t block = base_min_size(QUERY_BLOCK, h->count - first);
     for (size_t i = 0; i < block; i++) {
-        float *row = h->p + i * h->rows;
-        const size_t count = first + i + 1;
-        const float largest = softmax_largest(row, count, true);
         const size_t at = (token + first + i) * args->heads + which;
-        args->row_max[at] = largest;
-        args->row_scale[at] = 1.0f / softmax_exponentials(row, count, largest, true);
+        args->row_scale[at] =
+            1.0f / row_exponentials(h, h->p + i * h->rows, first + i, &args->row_max[at]);
     }
     clear_rows(h, h->p, first);
 }
@@ -272,11 +310,12 @@ static void softmax_rows_grad(const rank_attention *args, const head *h, size_t 
     for (size_t i = 0; i < block; i++) {
         float *p = h->p + i * h->rows;
         float *dp = h->dp + i * h->rows;
+        const size_t begin = tile_begin(h, first + i);
         const size_t end = pad_up(first + i + 1);
         const size_t at = (token + first + i) * args->heads + which;
-        row_probabilities(p, first + i, args->row_max[at], args->row_scale[at]);
-        const float mean = vec_dot(p, dp, end);
-        for (size_t j = 0; j < end; j += VEC_LANES) {
+        row_probabilities(h, p, first + i, args->row_max[at], args->row_scale[at]);
+        const float mean = vec_dot(p + begin, dp + begin, end - begin);
+        for (size_t j = begin; j < end; j += VEC_LANES) {
             vec_put(dp + j, vec_get(p + j) * (vec_get(dp + j) - mean));
         }
     }

@@ -27,11 +27,8 @@ void KERNEL(gelu_grad)(const rank_gelu_grad *args)
             const size_t left = width - j;
             const vec x = vec_load(x_row + j, left);
             const vec s = gelu_gate(x);
-            const vec gelu = x * s;
-            const vec two_u_slope = TWO_ROOT_2_PI + (3.0f * TWO_ROOT_2_PI * CUBIC) * (x * x);
-            const vec slope = s + gelu * (1.0f - s) * two_u_slope;
-            const vec d = vec_load(d_row + j, left) * slope;
-            vec_store(x_row + j, gelu, left);
+            const vec d = vec_load(d_row + j, left) * gelu_slope(x, s);
+            vec_store(x_row + j, x * s, left);
             vec_store(d_row + j, d, left);
             if (args->dbias != NULL) {
                 vec_store(args->dbias + j, vec_load(args->dbias + j, left) + d, left);

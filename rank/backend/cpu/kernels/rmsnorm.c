@@ -2,6 +2,13 @@
  * instruction set; models call both through the backend. */
 #include "kernels_isa.h"
 
+/* What a norm multiplies by. */
+VEC_INLINE vec factor_of(const float *weight, size_t left, bool one_more)
+{
+    const vec of = vec_load(weight, left);
+    return one_more ? 1.0f + of : of;
+}
+
 void KERNEL(rmsnorm)(const rank_rmsnorm *args)
 {
     const size_t width = args->width;
@@ -28,8 +35,7 @@ void KERNEL(rmsnorm)(const rank_rmsnorm *args)
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             const vec normal = vec_load(x + j, left) * scale;
-            const vec weight = vec_load(args->weight + j, left);
-            vec_store(out + j, normal * (one_more ? 1.0f + weight : weight), left);
+            vec_store(out + j, normal * factor_of(args->weight + j, left, one_more), left);
         }
         if (args->rstd != NULL) {
             args->rstd[row] = scale;
@@ -37,7 +43,7 @@ void KERNEL(rmsnorm)(const rank_rmsnorm *args)
     }
 }
 
-/* The mean of dnormal·normal, where dnormal = dout·weight; and on the way the sums of this row into
+/* The mean of dnormal·normal, where dnormal = dout·weight, or dout·(1 + weight); and on the way the sums of this row into
  * dweight. */
 static float row_mean(const rank_rmsnorm_grad *args, size_t row)
 {
@@ -55,7 +61,7 @@ static float row_mean(const rank_rmsnorm_grad *args, size_t row)
             const size_t j = first + (size_t)v * VEC_LANES;
             const size_t left = vec_left(width, first, v);
             const vec d_normal = vec_load(dout + j, left) * (vec_load(x + j, left) * rstd);
-            sum[v] += d_normal * vec_load(args->weight + j, left);
+            sum[v] += d_normal * factor_of(args->weight + j, left, args->one_more);
             if (dweight != NULL) {
                 vec_store(dweight + j, vec_load(dweight + j, left) + d_normal, left);
             }
@@ -76,7 +82,8 @@ void KERNEL(rmsnorm_grad)(const rank_rmsnorm_grad *args)
             const size_t left = width - j;
             const size_t at = begin + j;
             const vec normal = vec_load(args->x + row * width + j, left) * rstd;
-            const vec dnormal = vec_load(args->dout + at, left) * vec_load(args->weight + j, left);
+            const vec dnormal =
+                vec_load(args->dout + at, left) * factor_of(args->weight + j, left, args->one_more);
             const vec d = (dnormal - normal * mean) * rstd;
             const vec before = args->keep ? vec_load(args->dx + at, left) : vec_set(0.0f);
             vec_store(args->dx + at, before + d, left);

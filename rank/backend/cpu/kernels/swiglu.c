@@ -1,4 +1,4 @@
-/* The gated linear unit of Llama's MLP, and its gradient; and that of Gemma's. Compiled once per instruction set; models
+/* The gated linear unit of Llama's MLP and of Gemma's, and their gradients. Compiled once per instruction set; models
  * call both through the backend. */
 #include "backend/cpu/gelu.h"
 #include "kernels_isa.h"
@@ -30,7 +30,7 @@ void KERNEL(swiglu)(const rank_swiglu *args)
     }
 }
 
-void KERNEL(swiglu_grad)(const rank_swiglu_grad *args)
+VEC_INLINE void gate_grad(const rank_swiglu_grad *args, const int gelu)
 {
     for (size_t row = 0; row < args->rows; row++) {
         for (size_t j = 0; j < args->width; j += VEC_LANES) {
@@ -41,11 +41,21 @@ void KERNEL(swiglu_grad)(const rank_swiglu_grad *args)
             const vec x = vec_load(gate, left);
             const vec u = vec_load(up, left);
             const vec dout = vec_load(d, left);
-            const vec s = sigmoid(x);
-            const vec silu = x * s;
-            vec_store(gate, dout * u * (s + silu * (1.0f - s)), left);
-            vec_store(up, dout * silu, left);
-            vec_store(d, silu * u, left);
+            const vec s = gelu ? gelu_gate(x) : sigmoid(x);
+            const vec active = x * s;
+            const vec slope = gelu ? gelu_slope(x, s) : s + active * (1.0f - s);
+            vec_store(gate, dout * u * slope, left);
+            vec_store(up, dout * active, left);
+            vec_store(d, active * u, left);
         }
+    }
+}
+
+void KERNEL(swiglu_grad)(const rank_swiglu_grad *args)
+{
+    if (args->gelu) {
+        gate_grad(args, 1);
+    } else {
+        gate_grad(args, 0);
     }
 }

@@ -167,7 +167,7 @@ static void run_llama(const rank_kernels *k, arrays *x)
                                          .dx = x->d,
                                          .dweight = x->sum1});
     k->swiglu(&(rank_swiglu){ROWS, WIDTH, x->c, x->b, WIDTH, x->c, false});
-    k->swiglu_grad(&(rank_swiglu_grad){ROWS, WIDTH, x->b, x->c, WIDTH, x->d});
+    k->swiglu_grad(&(rank_swiglu_grad){ROWS, WIDTH, x->b, x->c, WIDTH, x->d, false});
 }
 
 static void run_gemma(const rank_kernels *k, arrays *x)
@@ -178,8 +178,19 @@ static void run_gemma(const rank_kernels *k, arrays *x)
                                .x = x->a,
                                .weight = x->bias,
                                .one_more = true,
-                               .out = x->c});
-    k->swiglu(&(rank_swiglu){ROWS, WIDTH, x->c, x->b, WIDTH, x->d, true});
+                               .out = x->c,
+                               .rstd = x->rstd});
+    k->rmsnorm_grad(&(rank_rmsnorm_grad){.rows = ROWS,
+                                         .width = WIDTH,
+                                         .x = x->a,
+                                         .rstd = x->rstd,
+                                         .weight = x->bias,
+                                         .one_more = true,
+                                         .dout = x->d,
+                                         .dx = x->d,
+                                         .dweight = x->sum1});
+    k->swiglu(&(rank_swiglu){ROWS, WIDTH, x->c, x->b, WIDTH, x->a, true});
+    k->swiglu_grad(&(rank_swiglu_grad){ROWS, WIDTH, x->b, x->c, WIDTH, x->d, true});
 }
 
 static void run_adamw(const rank_kernels *k, arrays *x)
