@@ -121,7 +121,6 @@ static base_status read_gemma3(const json_t *config, launch_model *model, base_e
     model->after_norms = true;
     model->rotated = true;
     model->tied = true;
-    model->decodes_only = true;
     if (model->context > LAUNCH_MODEL_CONTEXT) {
         model->context = LAUNCH_MODEL_CONTEXT;
     }

@@ -409,10 +409,6 @@ static base_status complete_work(launch_plan_options *options, base_error *reter
         ask->schedule = PROTO_PIPELINE_1F1B; /* as proto_job_pipeline has it */
     }
     ask->chunks = ask->chunks != 0 ? ask->chunks : interleaved ? 2 : 1;
-    if (!ask->decode && ask->model.decodes_only) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "ranks have no training of this model, they only decode: --decode");
-    }
     if (!ask->decode && ask->global_batch % ask->batch != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--global-batch %" PRId64 " is no multiple of --batch %" PRId64,

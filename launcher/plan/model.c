@@ -61,8 +61,7 @@ enum {
         .layers = (layer_count), .width = (columns), .heads = 4, .vocab_size = 262144,             \
         .context = LAUNCH_MODEL_CONTEXT, .context_max = 32768, .kv_heads = 1, .head_width = 256,   \
         .hidden = (mlp), .gated = true, .rms = true, .rotated = true, .tied = true,                \
-        .head_norms = true, .after_norms = true, .window = 512, .full_every = 6,                   \
-        .decodes_only = true                                                                       \
+        .head_norms = true, .after_norms = true, .window = 512, .full_every = 6                    \
     }
 
 /* GPT-2: Radford et al. 2019. GPT-3: Brown et al., arXiv:2005.14165, table 2.1. The others: the
@@ -332,7 +331,9 @@ double launch_block_rest_bytes(const launch_model *model, int tensor, double tok
     const double normed_heads = model->head_norms ? (double)(model->heads + model->kv_heads) : 0;
     const double floats = 2 * (double)model->heads + normed_heads * ((double)model->head_width + 1);
     const double cut = columns * type_bytes(precision) + floats * sizeof(float);
-    return tokens * (2 * norm_bytes(model, precision) + stream_bytes(model) + cut / tensor);
+    /* what is added to the stream, before its norm */
+    const double added = model->after_norms ? 2 * (stream_bytes(model) + sizeof(float)) : 0;
+    return tokens * (2 * norm_bytes(model, precision) + stream_bytes(model) + added + cut / tensor);
 }
 
 double launch_stage_activation_bytes(const launch_model *model, const launch_stage *part,
@@ -342,7 +343,8 @@ double launch_stage_activation_bytes(const launch_model *model, const launch_sta
     const double input = tokens * stream_bytes(model);
     const double rest = recompute ? 0 : launch_block_rest_bytes(model, tensor, tokens, precision);
     const double norm = input + tokens * norm_bytes(model, precision);
-    const double turns = model->rotated ? (double)model->head_width * sizeof(float) : 0;
+    const double tables = model->window > 0 ? 2 : 1;
+    const double turns = model->rotated ? tables * (double)model->head_width * sizeof(float) : 0;
     const double kept = input + tokens * routing_bytes(model) + rest;
     return (double)part->layers * kept + (part->answers ? norm : 0) + tokens * turns;
 }
@@ -384,8 +386,8 @@ double launch_stage_backward_flops(const launch_model *model, const launch_stage
 double launch_stage_repeated_flops(const launch_model *model, const launch_stage *part, int tensor,
                                    double tokens, double seen)
 {
-    const double last =
-        2 * (double)launch_model_mlps_used(model) * (double)model->hidden * (double)model->width;
+    const double mlps = model->after_norms ? 0 : (double)launch_model_mlps_used(model);
+    const double last = 2 * mlps * (double)model->hidden * (double)model->width;
     return tokens * (double)part->layers * (layer_flops(model, seen) - last) / tensor;
 }
 

@@ -28,7 +28,6 @@ typedef struct launch_model {
         after_norms; /* what attention and MLP add to the stream have norms, too, as Gemma has them */
     int64_t window;     /* a token of a local layer sees so many; 0: there are no such layers */
     int64_t full_every; /* with a window: each so manieth layer is not local; 0: all are */
-    bool decodes_only;  /* ranks have no training of it */
     bool rotated;       /* rope; else an embedding of positions */
     bool tied;          /* the output's matrix is the tokens' embedding */
 } launch_model;
@@ -124,7 +123,7 @@ double launch_stage_backward_flops(const launch_model *model, const launch_stage
                                    double tokens, double seen, bool frozen);
 
 /* Operations that backward does again with recompute: forward's of the layers, but for the MLP's last
- * product, and the router's. */
+ * product, unless that has a norm, and the router's. */
 double launch_stage_repeated_flops(const launch_model *model, const launch_stage *part, int tensor,
                                    double tokens, double seen);
 

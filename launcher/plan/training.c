@@ -76,7 +76,7 @@ static products time_products(const launch_ask *ask, const launch_layout *layout
     const launch_model *model = &ask->model;
     const int tensor = (int)layout->tensor;
     const double tokens = micro_tokens(ask, layout);
-    const double seen = (double)model->context / 2;
+    const double seen = launch_model_seen(model);
     const double adapters = launch_adapters_flops(&ask->adapters, part, tokens);
     const double forward = launch_stage_forward_flops(model, part, tensor, tokens, seen);
     const double backward =
@@ -182,10 +182,11 @@ void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
 }
 
 /* Backward has as many as forward. One more where logits came from, and of each layer that is computed
- * again: behind attention. */
+ * again: behind attention, and behind an MLP whose sum has a norm. */
 static double backward_sums(const launch_ask *ask, const launch_stage *part)
 {
-    const double of_layer = launch_bill_layer_sums(&ask->model) + (ask->recompute ? 1 : 0);
+    const double again = !ask->recompute ? 0 : ask->model.after_norms ? 2 : 1;
+    const double of_layer = launch_bill_layer_sums(&ask->model) + again;
     return of_layer * (double)part->layers + (part->answers ? 1 : 0);
 }
 

@@ -55,8 +55,10 @@ double launch_work_training_bytes(const launch_model *model, const launch_work *
                                                      : 0);
     const double exchanged = shared ? 2 * rows * qkv : 0; /* sent, and received */
     const double head_sums = model->head_norms ? queries + (double)launch_model_keys(model) : 0;
+    const double added =
+        model->after_norms ? chunk * width : 0; /* the gradient before their norms */
     const double floats = rows * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) + adapters +
-                          expert_floats(model, work, rows) +
+                          added + expert_floats(model, work, rows) +
                           (wide + attention + of_biases + exchanged + head_sums) / work->tensor;
     const double block =
         work->recompute ? launch_block_rest_bytes(model, work->tensor, rows, work->precision) : 0;

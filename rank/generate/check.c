@@ -32,10 +32,21 @@ static base_status check_prompts(const proto_job *job, const rank_generate_optio
     return status;
 }
 
-base_status rank_mode_refuse_experts(const proto_job *job, base_error *reterr)
+base_status rank_mode_check_gpus(const proto_job *job, const rank_model_config *config,
+                                 base_error *reterr)
 {
-    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "mode %s: models with experts run on CPUs only",
-                     proto_mode_name((int)job->job.mode));
+    const char *mode = proto_mode_name((int)job->job.mode);
+    if (!proto_mode_get(job->job.mode)->on_gpus) {
+        return BASE_OK;
+    }
+    if (config->family->cpus_only) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "mode %s: %s runs on CPUs only", mode,
+                         config->family->model_types[0]);
+    }
+    return rank_model_experts(config).count == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "mode %s: models with experts run on CPUs only", mode);
 }
 
 base_status rank_mode_check_tokens(const proto_job *job, const char *path, base_error *reterr)
@@ -93,12 +104,8 @@ static base_status check_model(const proto_job *job, rank_model_config *config,
     float *adapters = NULL;
     base_status status = rank_mode_read_checkpoint(job, config, generation, &adapters, reterr);
     free(adapters);
-    if (status == BASE_OK && mode->on_gpus && config->family->cpus_only) {
-        status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "mode %s: %s runs on CPUs only",
-                           proto_mode_name((int)job->job.mode), config->family->model_types[0]);
-    }
-    if (status == BASE_OK && mode->on_gpus && rank_model_experts(config).count > 0) {
-        status = rank_mode_refuse_experts(job, reterr);
+    if (status == BASE_OK) {
+        status = rank_mode_check_gpus(job, config, reterr);
     }
     if (status == BASE_OK && mode->tensor_parallel) {
         status = rank_model_check_world(config, (int)job->job.world_size, reterr);

@@ -45,8 +45,10 @@ BASE_MUST_CHECK base_status rank_mode_find_chat(const proto_job *job, rank_token
 BASE_MUST_CHECK base_status rank_mode_check_chat_date(const proto_job *job, const rank_chat *chat,
                                                       base_error *reterr);
 
-/* The error of a job on GPUs whose model has experts. */
-BASE_MUST_CHECK base_status rank_mode_refuse_experts(const proto_job *job, base_error *reterr);
+/* The error of a job on GPUs whose model has experts, or a family that runs on CPUs alone. */
+BASE_MUST_CHECK base_status rank_mode_check_gpus(const proto_job *job,
+                                                 const rank_model_config *config,
+                                                 base_error *reterr);
 
 /* Answers this rank's share of the prompts; sends Finished itself. */
 BASE_MUST_CHECK base_status rank_mode_generate(rank_worker *worker, base_error *reterr);

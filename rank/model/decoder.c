@@ -234,10 +234,10 @@ static void add_to_stream(decoder_step *step, size_t rows, const float *sum_bias
     step->sum = before;
 }
 
-/* A sum becomes its norm, if the layer has one for it. */
+/* A sum becomes its norm, if the model has some for sums. */
 static void norm_sum(const decoder_step *step, size_t rows, const rank_decoder_norm *norm)
 {
-    if (norm->weight != NULL) {
+    if (step->of.after_norms) {
         step->backend->rmsnorm(step->queue, &(rank_rmsnorm){.rows = rows,
                                                             .width = step->width,
                                                             .epsilon = step->of.epsilon,

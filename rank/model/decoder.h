@@ -28,7 +28,8 @@ typedef struct rank_decoder {
     float turn_scale;
     size_t unrotated_every; /* N: but not in layers N-1, 2N-1 …; 0: in all */
     float frequency[RANK_ROPE_PAIRS_MAX];
-    /* In decoding alone, and on backends with `scale`: zeros are those of most families. */
+    bool after_norms; /* with rms: what attention and MLP add to the stream has a norm, too */
+    /* On backends with `scale` alone: zeros are those of most families. */
     float embed_scale; /* the stream begins with the embedding times it */
     float score_scale; /* of attention; 0: 1 / sqrt(head_width) */
     size_t window; /* a row of a local layer sees so many tokens, and has the other frequencies; */
@@ -54,8 +55,7 @@ typedef struct rank_decoder_layer {
     const float *head_norm[2];  /* weights (head width) of queries' heads, and of keys' */
     const float *projection;
     const float *projection_bias;
-    rank_decoder_norm
-        after1; /* of RMS norms, what attention adds to the stream is normed by; NULL: it is not */
+    rank_decoder_norm after1; /* of what attention adds to the stream, with after_norms */
     rank_decoder_norm norm2;
     /* (experts, C), in float32; NULL: there are none. Else gate, up and down are of one expert. */
     const float *router;

@@ -188,7 +188,6 @@ struct rank_family {
 
     bool cpus_only; /* it needs operations that GPUs have not */
     bool bfloat16;  /* forward and backward can have products in bfloat16 (rank_shape.type) */
-    /* NULL, both: the family decodes only, and has no `held`, `reads` and `layout` either. */
     void (*forward)(const rank_run *run, const rank_forward_args *args);
     void (*backward)(const rank_run *run, const rank_backward_args *args);
     void (*decode)(const rank_run *run, const rank_decode_args *args);

@@ -184,10 +184,6 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has no dropout",
                          options->device->backend->name);
     }
-    if (options->config->family->forward == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: %s can only decode",
-                         options->config->family->model_types[0]);
-    }
     status = rank_model_check_device(options->config, options->device, reterr);
     if (status == BASE_OK) {
         status = rank_model_check_type(options->config, options->type, reterr);

@@ -15,11 +15,7 @@
 /* The router's loss is over all layers, and a stage has some. */
 static base_status check_experts(const proto_job *job, base_error *reterr)
 {
-    const proto_mode_row *mode = proto_mode_get(job->job.mode);
-    if (mode->on_gpus) {
-        return rank_mode_refuse_experts(job, reterr);
-    }
-    return !mode->pipelined || proto_job_stages(job) == 1
+    return !proto_mode_get(job->job.mode)->pipelined || proto_job_stages(job) == 1
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_UNSUPPORTED,
                            "a model with experts cannot be cut into stages: take --stages 1, or "
@@ -50,6 +46,9 @@ static base_status check_model(const proto_job *job, base_error *reterr)
         return BASE_OK;
     }
     base_status status = rank_train_config(job, &config, &own_context, reterr);
+    if (status == BASE_OK) {
+        status = rank_mode_check_gpus(job, &config, reterr);
+    }
     if (status == BASE_OK && rank_model_experts(&config).count > 0) {
         status = check_experts(job, reterr);
     }

@@ -153,11 +153,6 @@ static base_status known_model(const proto_job *job, rank_model_config *config, 
 {
     const proto_job_model *model = &job->model;
     base_status status = rank_checkpoint_config(model->checkpoint, config, reterr);
-    if (status == BASE_OK && config->family->backward == NULL) {
-        status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                           "--checkpoint: %s has no training here, it can only answer prompts",
-                           config->family->model_types[0]);
-    }
     if (status == BASE_OK) {
         status = check_shape(model, config, reterr);
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes gemma3.fixture: what transformers computes for tests/rank/model/test_decode.c. Tiny random Gemma 3s decode
-incrementally, as in make_llama_fixture.py; texts are longer than their windows. And the directory gemma3, for
+"""Makes gemma3.fixture: what transformers computes for tests/rank/model/test_decode.c and test_oracle.c. Tiny random Gemma
+3s decode incrementally, and are trained, as in make_llama_fixture.py; texts are longer than their windows. And the directory gemma3, for
 tests/integration/gemma3.sh: a model as transformers writes it, in bfloat16, and the tokens that it draws behind texts,
 in tokens.json. Needs numpy, torch, transformers and tokenizers.
 
@@ -34,9 +34,10 @@ MODELS = {
         rope_parameters=dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e4),
                              sliding_attention=dict(rope_type="default", rope_theta=1e4)))),
 }
-PARTS = ["input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.q_norm",
-         "self_attn.k_norm", "self_attn.o_proj", "post_attention_layernorm", "pre_feedforward_layernorm",
-         "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "post_feedforward_layernorm"]
+# in the order in which our array has them
+PARTS = ["input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+         "pre_feedforward_layernorm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "self_attn.q_norm",
+         "self_attn.k_norm", "post_attention_layernorm", "post_feedforward_layernorm"]
 
 
 def names(layers):
@@ -93,6 +94,15 @@ def main():
             put(file, which + ".params", np.concatenate(flat))
             put(file, which + ".ids", ids)
             put(file, which + ".logits", decode(model, ids))
+            targets = [-1 if i % 4 == 3 else int((id * 5 + 3) % settings["vocab_size"]) for i, id in enumerate(ids)]
+            logits = model(torch.tensor([ids])).logits[0]
+            loss = torch.nn.functional.cross_entropy(logits, torch.tensor(targets), ignore_index=-1, reduction="sum")
+            loss.backward()
+            found = dict(model.named_parameters())
+            put(file, which + ".targets", targets)
+            put(file, which + ".loss", np.array([loss.item()]))
+            put(file, which + ".grads", np.concatenate(
+                [found[name].grad.numpy().reshape(-1) for name in names(settings["num_hidden_layers"])]))
     make_directory(os.path.join(directory, "gemma3"), Tokenizer.from_file(os.path.join(directory, "hub_gemma.json")))
 
 

@@ -1,4 +1,4 @@
-/* Gemma 3's text models (arXiv:2503.19786), which decode. As a Qwen3 they have rotary positions, grouped-query
+/* Gemma 3's text models (arXiv:2503.19786). As a Qwen3 they have rotary positions, grouped-query
  * attention, norms of the heads of queries and of keys, a gated MLP and no biases. Otherwise:
  *
  * - a norm multiplies by 1 + its weight, and there are four in a block: before and behind attention, before and

@@ -5,6 +5,7 @@
 
 #include "model/blocks.h"
 #include "model/gemma3/gemma3.h"
+#include "model/transformer/transformer.h"
 
 /* rank_model_config.settings */
 enum {
@@ -36,17 +37,17 @@ typedef enum gemma3_dtype {
  * keys, F = hidden. */
 enum {
     GEMMA3_NORM1,
-    GEMMA3_Q,      /* (Q, C) */
-    GEMMA3_K,      /* (K, C) */
-    GEMMA3_V,      /* (K, C) */
+    GEMMA3_Q,          /* (Q, C) */
+    GEMMA3_K,          /* (K, C) */
+    GEMMA3_V,          /* (K, C) */
+    GEMMA3_PROJECTION, /* (C, Q) */
+    GEMMA3_NORM2,
+    GEMMA3_GATE,   /* (F, C) */
+    GEMMA3_UP,     /* (F, C) */
+    GEMMA3_DOWN,   /* (C, F) */
     GEMMA3_Q_NORM, /* (head width), and the next one */
     GEMMA3_K_NORM,
-    GEMMA3_PROJECTION, /* (C, Q) */
     GEMMA3_AFTER1,
-    GEMMA3_NORM2,
-    GEMMA3_GATE, /* (F, C) */
-    GEMMA3_UP,   /* (F, C) */
-    GEMMA3_DOWN, /* (C, F) */
     GEMMA3_AFTER2,
     GEMMA3_BLOCK_TENSORS,
 };

@@ -1,4 +1,4 @@
-/* How decoding sees Gemma 3: its shape, and where its weights are. Called through gemma3.c's table. */
+/* How passes see Gemma 3: its shape, and where its weights are. Called through gemma3.c's table. */
 #include <math.h>
 #include <string.h>
 
@@ -23,6 +23,7 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
     decoder->one_more = true;
     decoder->gelu = true;
     decoder->head_norms = true;
+    decoder->after_norms = true;
     decoder->embed_scale = gemma3_embed_scale(config);
     decoder->score_scale = (float)(1.0 / sqrt(of[GEMMA3_QUERY_SCALAR]));
     decoder->window = rank_block_setting(config, GEMMA3_WINDOW);
@@ -72,5 +73,46 @@ static void end_weights(const rank_run *run, rank_decoder_ends *weights)
     };
 }
 
+/* Neighbouring matrices with as many columns are one: q, k and v; gate and up. */
+static void training_layout(const rank_model_config *config, transformer_layout *layout)
+{
+    /* the tensor of ours that begins where that one of BLOCK_TENSORS does */
+    static const int begins[BLOCK_TENSORS + 1] = {
+        GEMMA3_NORM1,         /* NORM1_WEIGHT */
+        GEMMA3_Q,             /* NORM1_BIAS: none */
+        GEMMA3_Q,             /* QKV_WEIGHT */
+        GEMMA3_PROJECTION,    /* QKV_BIAS: none */
+        GEMMA3_PROJECTION,    /* PROJ_WEIGHT */
+        GEMMA3_NORM2,         /* PROJ_BIAS: none */
+        GEMMA3_NORM2,         /* NORM2_WEIGHT */
+        GEMMA3_GATE,          /* NORM2_BIAS: none */
+        GEMMA3_GATE,          /* UP_WEIGHT */
+        GEMMA3_DOWN,          /* UP_BIAS: none */
+        GEMMA3_DOWN,          /* DOWN_WEIGHT */
+        GEMMA3_Q_NORM,        /* DOWN_BIAS: none */
+        GEMMA3_Q_NORM,        /* Q_NORM_WEIGHT */
+        GEMMA3_K_NORM,        /* K_NORM_WEIGHT */
+        GEMMA3_AFTER1,        /* AFTER1_WEIGHT */
+        GEMMA3_AFTER2,        /* AFTER2_WEIGHT */
+        GEMMA3_BLOCK_TENSORS, /* ROUTER_WEIGHT: none */
+        GEMMA3_BLOCK_TENSORS,
+    };
+    gemma3_layout of;
+    gemma3_layout_make(config, &of);
+    const size_t final_end = of.final_norm + (size_t)config->width;
+    *layout = (transformer_layout){
+        .transposed = true,
+        .wpe = of.block,
+        .block = of.block,
+        .final_weight = of.final_norm,
+        .final_bias = final_end,
+        .final_end = final_end,
+        .total = final_end,
+    };
+    for (int i = 0; i <= BLOCK_TENSORS; i++) {
+        layout->in_block[i] = of.in_block[begins[i]];
+    }
+}
+
 const rank_decoder_table gemma3_decoder = {
-    .describe = describe, .layer = layer_weights, .ends = end_weights};
+    .describe = describe, .layer = layer_weights, .ends = end_weights, .layout = training_layout};

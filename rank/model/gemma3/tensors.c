@@ -46,14 +46,14 @@ static const rank_block_tensor block_tensors[GEMMA3_BLOCK_TENSORS] = {
     [GEMMA3_Q] = {"self_attn.q_proj", SIDE_QUERIES, SIDE_WIDTH, RANK_CUT_HEADS, 0},
     [GEMMA3_K] = {"self_attn.k_proj", SIDE_KEYS, SIDE_WIDTH, RANK_CUT_KV_HEADS, 0},
     [GEMMA3_V] = {"self_attn.v_proj", SIDE_KEYS, SIDE_WIDTH, RANK_CUT_KV_HEADS, 0},
-    [GEMMA3_Q_NORM] = {"self_attn.q_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
-    [GEMMA3_K_NORM] = {"self_attn.k_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
     [GEMMA3_PROJECTION] = {"self_attn.o_proj", SIDE_WIDTH, SIDE_QUERIES, RANK_CUT_HEADS, 1},
-    [GEMMA3_AFTER1] = {"post_attention_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
     [GEMMA3_NORM2] = {"pre_feedforward_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
     [GEMMA3_GATE] = {"mlp.gate_proj", SIDE_HIDDEN, SIDE_WIDTH, RANK_CUT_HIDDEN, 0},
     [GEMMA3_UP] = {"mlp.up_proj", SIDE_HIDDEN, SIDE_WIDTH, RANK_CUT_HIDDEN, 0},
     [GEMMA3_DOWN] = {"mlp.down_proj", SIDE_WIDTH, SIDE_HIDDEN, RANK_CUT_HIDDEN, 1},
+    [GEMMA3_Q_NORM] = {"self_attn.q_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
+    [GEMMA3_K_NORM] = {"self_attn.k_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
+    [GEMMA3_AFTER1] = {"post_attention_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
     [GEMMA3_AFTER2] = {"post_feedforward_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
 };
 

@@ -93,6 +93,8 @@ static void training_layout(const rank_model_config *config, transformer_layout 
         LLAMA_Q_NORM,     /* DOWN_BIAS: none */
         LLAMA_Q_NORM,     /* Q_NORM_WEIGHT */
         LLAMA_K_NORM,     /* K_NORM_WEIGHT */
+        LLAMA_ROUTER,     /* AFTER1_WEIGHT: none */
+        LLAMA_ROUTER,     /* AFTER2_WEIGHT: none */
         LLAMA_ROUTER,     /* ROUTER_WEIGHT */
         LLAMA_BLOCK_TENSORS,
     };

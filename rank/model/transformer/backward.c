@@ -127,7 +127,8 @@ static activation activation_grad(const backward *b)
                                                                     .gate = up,
                                                                     .up = up + hidden,
                                                                     .row = pass->sizes.up,
-                                                                    .d = pass->wide});
+                                                                    .d = pass->wide,
+                                                                    .gelu = pass->of.gelu});
         return (activation){{pass->wide, hidden, 0}, {up, pass->sizes.up, 0}};
     }
     pass->backend->gelu_grad(pass->queue, &(rank_gelu_grad){.rows = b->rows.rows,

@@ -59,8 +59,9 @@ const float *transformer_drop(const transformer_pass *pass, transformer_site sit
     return NULL;
 }
 
-const void *transformer_branch_grad(const transformer_pass *pass, transformer_site_kind kind,
-                                    row_chunk chunk)
+/* dx, or what dropout leaves of it, in dadded. */
+static const void *drop_grad(const transformer_pass *pass, transformer_site_kind kind,
+                             row_chunk chunk)
 {
     const size_t at = chunk.first * pass->width;
     if (!pass->dropout.on) {
@@ -68,15 +69,27 @@ const void *transformer_branch_grad(const transformer_pass *pass, transformer_si
     }
     rank_dropout args = call(pass, (transformer_site){kind, pass->layer}, chunk);
     args.from = pass->dx + at;
-    args.to = pass->dropout.grad;
+    args.to = pass->dadded;
     pass->backend->dropout(pass->queue, &args);
     float *bias_grad =
         transformer_block_grad(pass, pass->layer, kind == DROP_ATTENTION ? PROJ_BIAS : DOWN_BIAS);
     if (bias_grad != NULL) {
         pass->backend->column_sums(pass->queue, &(rank_column_sums){.rows = chunk.rows,
                                                                     .columns = pass->width,
-                                                                    .from = pass->dropout.grad,
+                                                                    .from = pass->dadded,
                                                                     .sums = bias_grad});
     }
-    return pass->dropout.grad;
+    return pass->dadded;
+}
+
+const void *transformer_branch_grad(const transformer_pass *pass, transformer_site_kind kind,
+                                    row_chunk chunk)
+{
+    const void *dout = drop_grad(pass, kind, chunk);
+    if (!pass->of.after_norms) {
+        return dout;
+    }
+    transformer_norm_added_grad(pass, kind == DROP_ATTENTION ? AFTER1_WEIGHT : AFTER2_WEIGHT, chunk,
+                                dout);
+    return pass->dadded;
 }

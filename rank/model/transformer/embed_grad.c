@@ -1,5 +1,15 @@
-/* The gradients of the embeddings, from that of the first layer's input. Called by backward.c. */
+/* The gradients of the embeddings, from that of the first layer's input, and their factor. Called by backward.c, and by
+ * forward.c for the factor. */
 #include "model/transformer/pass.h"
+
+void transformer_scale_embedding(const transformer_pass *pass, float *at)
+{
+    if (pass->of.embed_scale > 0.0f) {
+        pass->backend->scale(pass->queue, &(rank_scale){.count = pass->rows->count * pass->width,
+                                                        .factor = pass->of.embed_scale,
+                                                        .at = at});
+    }
+}
 
 void transformer_embed_grad(const transformer_pass *pass, bool tied_begun)
 {
@@ -8,6 +18,7 @@ void transformer_embed_grad(const transformer_pass *pass, bool tied_begun)
     const rank_tp *tp = pass->run->shape.tp;
     (void)transformer_drop(pass, (transformer_site){DROP_EMBEDDING, 0},
                            (row_chunk){0, pass->rows->count}, NULL, pass->dx);
+    transformer_scale_embedding(pass, pass->dx);
     /* The output's matrix, if it is the same, has made its part here, or in another stage. */
     if (!transformer_is_tied(layout) || (!transformer_is_last_stage(pass) && !tied_begun)) {
         transformer_zero_range(pass, layout->wte, layout->wpe - layout->wte);

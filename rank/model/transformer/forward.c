@@ -25,6 +25,7 @@ static void embed(const transformer_pass *pass)
         });
     transformer_sum_over_ranks(pass, out, pass->rows->count * pass->width);
     transformer_done(pass, layout->wte, wte_count + wpe_count);
+    transformer_scale_embedding(pass, out);
     (void)transformer_drop(pass, (transformer_site){DROP_EMBEDDING, 0},
                            (row_chunk){0, pass->rows->count}, NULL, out);
 }
@@ -87,8 +88,25 @@ static void norm(const transformer_pass *pass, row_chunk chunk, const norm_state
                                                         .residual = args.residual,
                                                         .residual_rows = args.residual_rows,
                                                         .weight = args.weight,
+                                                        .one_more = pass->of.one_more,
                                                         .out = args.out,
                                                         .rstd = args.rstd});
+}
+
+/* The chunk's rows of what attention or the MLP adds to the stream, in `out`: by.c. */
+static void linear_added(const transformer_pass *pass, int tensor,
+                         const transformer_operand *weight, row_chunk chunk, transformer_factor by)
+{
+    const int norm_of = tensor == PROJ_WEIGHT ? AFTER1_WEIGHT : AFTER2_WEIGHT;
+    float *out = by.c;
+    if (pass->of.after_norms) {
+        by.c = pass->block.after[norm_of - AFTER1_WEIGHT].x + chunk.first * pass->width;
+    }
+    by.rows = chunk.rows;
+    by.leaves = pass->of.leaves;
+    linear(pass, tensor, weight, by);
+    transformer_sum_over_ranks(pass, by.c, chunk.rows * pass->width);
+    transformer_norm_added(pass, norm_of, chunk, out);
 }
 
 /* The bias of the layer below. That layer's output is still without it. NULL: there is none. */
@@ -138,7 +156,8 @@ static void activate(const transformer_pass *pass, row_chunk chunk)
                                                           .gate = up,
                                                           .up = up + hidden,
                                                           .row = pass->sizes.up,
-                                                          .out = pass->wide});
+                                                          .out = pass->wide,
+                                                          .gelu = pass->of.gelu});
         return;
     }
     pass->backend->gelu(pass->queue, &(rank_gelu){
@@ -158,6 +177,12 @@ typedef struct upper_half {
     transformer_operand down;
 } upper_half;
 
+/* Whether the MLP is computed again, and backward does not read what its last product makes. */
+static bool ends_early(const transformer_pass *pass)
+{
+    return pass->again && !pass->of.after_norms;
+}
+
 static upper_half upper_half_make(const transformer_pass *pass)
 {
     const transformer_sizes *sizes = &pass->sizes;
@@ -172,9 +197,9 @@ static upper_half upper_half_make(const transformer_pass *pass)
     return (upper_half){
         .projection = projection,
         .up = operand(pass, UP_WEIGHT, width, sizes->up, transformer_packed(pass, up)),
-        .down = pass->again ? (transformer_operand){.at = NULL}
-                            : operand(pass, DOWN_WEIGHT, sizes->hidden, width,
-                                      transformer_packed(pass, down)),
+        .down = ends_early(pass) ? (transformer_operand){.at = NULL}
+                                 : operand(pass, DOWN_WEIGHT, sizes->hidden, width,
+                                           transformer_packed(pass, down)),
     };
 }
 
@@ -184,19 +209,14 @@ static void project(const transformer_pass *pass, const upper_half *half, row_ch
                     const int32_t *rows)
 {
     const block_state *block = &pass->block;
-    const size_t at = chunk.first * pass->width;
-    linear(pass, PROJ_WEIGHT, &half->projection,
-           (transformer_factor){
-               .rows = chunk.rows,
-               .a = transformer_at(pass, block->attention, chunk.first * pass->sizes.queries),
-               .c = block->norm2.x + at,
-               .leaves = pass->of.leaves});
-    transformer_sum_over_ranks(pass, block->norm2.x + at, chunk.rows * pass->width);
+    linear_added(pass, PROJ_WEIGHT, &half->projection, chunk,
+                 (transformer_factor){
+                     .a = transformer_at(pass, block->attention, chunk.first * pass->sizes.queries),
+                     .c = block->norm2.x + chunk.first * pass->width});
     norm_second(pass, chunk, rows);
 }
 
-/* The MLP of these rows. The block's output goes to `out` without bias and residual; if the block is
- * computed again, nobody wants it. */
+/* The MLP of these rows. The block's output goes to `out` without bias and residual. */
 static void run_mlp(const transformer_pass *pass, const upper_half *half, row_chunk chunk,
                     float *out)
 {
@@ -209,13 +229,10 @@ static void run_mlp(const transformer_pass *pass, const upper_half *half, row_ch
                                 .c = transformer_at(pass, block->up, chunk.first * sizes->up),
                                 .c_type = pass->type});
     activate(pass, chunk); /* which adds the bias to its argument, for backward */
-    if (pass->again) {
-        return;
+    if (!ends_early(pass)) {
+        linear_added(pass, DOWN_WEIGHT, &half->down, chunk,
+                     (transformer_factor){.a = pass->wide, .c = out + at});
     }
-    linear(pass, DOWN_WEIGHT, &half->down,
-           (transformer_factor){
-               .rows = chunk.rows, .a = pass->wide, .c = out + at, .leaves = pass->of.leaves});
-    transformer_sum_over_ranks(pass, out + at, chunk.rows * pass->width);
 }
 
 /* The attention of some whole segments, whose rows of qkv are computed. */
@@ -294,7 +311,7 @@ void transformer_recompute(transformer_pass *pass)
     if (transformer_is_idle(pass)) {
         transformer_experts(pass, 0, NULL);
     } else {
-        forward_layer(pass, NULL);
+        forward_layer(pass, pass->dbranch); /* nobody reads what it makes there */
     }
     pass->again = false;
 }

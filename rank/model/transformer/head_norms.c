@@ -11,7 +11,7 @@ typedef struct normed_heads {
     int weight; /* of BLOCK_TENSORS */
     size_t heads;
     size_t before; /* heads that stand before them in a row */
-    heads_state state;
+    normed_state state;
 } normed_heads;
 
 enum { NORMS = 2 /* of queries, and of keys behind them */ };
@@ -37,6 +37,7 @@ static void norm_heads(const transformer_pass *pass, row_chunk chunk, float *row
                                             .epsilon = pass->of.epsilon,
                                             .x = at,
                                             .weight = pass->weights[of->weight],
+                                            .one_more = pass->of.one_more,
                                             .out = at,
                                             .rstd = of->state.rstd + chunk.first * of->heads,
                                             .heads = {of->heads, pass->sizes.qkv_row},
@@ -56,6 +57,7 @@ static void norm_heads_grad(const transformer_pass *pass, row_chunk chunk, float
                                                  .x = of->state.x + chunk.first * of->heads * width,
                                                  .rstd = of->state.rstd + chunk.first * of->heads,
                                                  .weight = pass->weights[of->weight],
+                                                 .one_more = pass->of.one_more,
                                                  .dout = at,
                                                  .dx = at,
                                                  .dweight = sums,

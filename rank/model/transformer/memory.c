@@ -36,7 +36,9 @@ static transformer_sizes make_sizes(const rank_decoder *of, const rank_shape *sh
         .places = shape->token_count_max * (of->experts > 0 ? of->chosen : 1),
         .layer_norm = !of->rms,
         .head_norms = of->head_norms,
+        .after_norms = of->after_norms,
         .rotated = of->rotated,
+        .local = of->window > 0,
         .biased = !of->rms,
         .type = shape->type,
     };
@@ -65,16 +67,11 @@ static void cut_norm(rank_pieces *from, const transformer_sizes *sizes, norm_sta
     cut_norm_result(from, sizes, norm);
 }
 
-/* Of heads that have norms. */
-static heads_state cut_heads(rank_pieces *from, const transformer_sizes *sizes, size_t heads)
+/* Of so many vectors that are normed; 0: there are none. */
+static normed_state cut_normed(rank_pieces *from, size_t count, size_t width)
 {
-    if (!sizes->head_norms) {
-        return (heads_state){.x = NULL};
-    }
-    return (heads_state){
-        .x = rank_pieces_cut(from, sizes->tokens * heads * sizes->head_width),
-        .rstd = rank_pieces_cut(from, sizes->tokens * heads),
-    };
+    return (normed_state){.x = rank_pieces_cut(from, count * width),
+                          .rstd = rank_pieces_cut(from, count)};
 }
 
 /* A block's input and its routing, and what follows from them. */
@@ -82,18 +79,22 @@ static block_state cut_block(rank_pieces *input, rank_pieces *from, const rank_d
                              const transformer_sizes *sizes)
 {
     const size_t tokens = sizes->tokens;
+    const size_t heads = sizes->head_norms ? tokens : 0;
+    const size_t added = sizes->after_norms ? tokens : 0;
     const bool shared = sizes->own < sizes->experts;
     block_state block;
     block.norm1.x = rank_pieces_cut(input, tokens * sizes->width);
     block.routing =
         of->experts > 0 ? rank_routing_cut(input, of, tokens) : (rank_routing){.scores = NULL};
     cut_norm_result(from, sizes, &block.norm1);
-    block.normed[0] = cut_heads(from, sizes, sizes->heads);
-    block.normed[1] = cut_heads(from, sizes, sizes->kv_heads);
+    block.normed[0] = cut_normed(from, heads * sizes->heads, sizes->head_width);
+    block.normed[1] = cut_normed(from, heads * sizes->kv_heads, sizes->head_width);
     block.qkv = cut_typed(from, sizes, tokens * sizes->qkv_row);
     block.row_max = rank_pieces_cut(from, tokens * sizes->heads);
     block.row_scale = rank_pieces_cut(from, tokens * sizes->heads);
     block.attention = cut_typed(from, sizes, tokens * sizes->queries);
+    block.after[0] = cut_normed(from, added, sizes->width);
+    block.after[1] = cut_normed(from, added, sizes->width);
     cut_norm(from, sizes, &block.norm2);
     block.received = shared ? (void *)rank_pieces_cut(input, sizes->experts + 1) : NULL;
     block.rows = shared ? rank_pieces_cut(from, sizes->received * sizes->width) : NULL;
@@ -126,8 +127,9 @@ static void cut_ends(rank_pieces *from, transformer_pass *pass)
 {
     const transformer_sizes *sizes = &pass->sizes;
     cut_norm(from, sizes, &pass->norm_final);
-    pass->turns =
-        sizes->rotated > 0 ? rank_pieces_cut(from, sizes->tokens * sizes->head_width) : NULL;
+    for (int i = 0; sizes->rotated > 0 && i < (sizes->local ? 2 : 1); i++) {
+        pass->turns[i] = rank_pieces_cut(from, sizes->tokens * sizes->head_width);
+    }
 }
 
 size_t transformer_saved_floats(const rank_shape *shape)
@@ -312,13 +314,12 @@ static void cut_shared_experts(rank_pieces *from, const rank_shape *shape, trans
     }
 }
 
-/* The masked gradient of a chunk's rows; of experts, which take rows in an order of their own, of all. */
-static float *cut_dropped(rank_pieces *from, const rank_shape *shape,
-                          const transformer_sizes *sizes)
+/* dadded of a chunk's rows; of experts, which take rows in an order of their own, of all. */
+static float *cut_dadded(rank_pieces *from, const rank_shape *shape, const transformer_sizes *sizes)
 {
     const size_t chunk = base_min_size(shape->backend->rows_at_once, sizes->tokens);
     const size_t rows = sizes->experts > 0 ? sizes->tokens : chunk;
-    return shape->training && shape->config->dropout > 0.0
+    return shape->training && (shape->config->dropout > 0.0 || sizes->after_norms)
                ? rank_pieces_cut(from, rows * sizes->width)
                : NULL;
 }
@@ -345,7 +346,7 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
     pass->shared_block = shape->recompute
                              ? rank_pieces_cut(&from, count_block(shape, &pass->of, sizes).shared)
                              : NULL;
-    pass->dropout.grad = cut_dropped(&from, shape, sizes);
+    pass->dadded = cut_dadded(&from, shape, sizes);
     if (shape->training && rank_tensor_ranks(shape->config) > 1) {
         pass->shared_loss = rank_pieces_cut(&from, 3 * pass->logit_rows_at_once);
     }
@@ -481,6 +482,8 @@ rank_attention transformer_attention(const transformer_pass *pass, const rank_se
         .row_scale = pass->block.row_scale,
         .scratch = pass->attention_scratch,
         .same_segments = pass->layer != first_layer && segments->count == pass->rows->segment_count,
+        .window = rank_decoder_is_local(&pass->of, pass->layer) ? pass->of.window : 0,
+        .scale = pass->of.score_scale,
     };
 }
 

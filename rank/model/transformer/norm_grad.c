@@ -14,6 +14,7 @@ void transformer_norm_grad(const transformer_pass *pass, row_chunk chunk, const 
                                                      .x = norm->x + at,
                                                      .rstd = norm->rstd + chunk.first,
                                                      .weight = grads.weight,
+                                                     .one_more = pass->of.one_more,
                                                      .dout = pass->dbranch + at,
                                                      .dx = pass->dx + at,
                                                      .dweight = grads.dweight,

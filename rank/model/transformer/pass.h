@@ -7,7 +7,7 @@
  * Ranks may share the model (rank_model_config.tensor_ranks). Each has the whole residual stream, norms and biases
  * of sums; and some heads, some columns of the MLP, some ids of the vocabulary. Sizes and layouts are those of its own
  * part. Forward adds up the ranks' parts of the embedding, and of what attention and MLP add to the
- * stream; backward their parts of the norms' gradients, also of the norms of heads.
+ * stream, before its norm if it has one; backward their parts of the norms' gradients, also of the norms of heads.
  *
  * Or ranks share the micro-batch (rank_shape.cp): T, A and all arrays below are of this rank's tokens then, but
  * for what attention reads and writes, which is of all tokens and of this rank's heads (context.c).
@@ -46,7 +46,9 @@ typedef struct transformer_sizes {
     size_t received; /* those that may come to the experts here; places, if all are here */
     bool layer_norm; /* else RMS norm, which has no mean */
     bool head_norms;
+    bool after_norms;
     size_t rotated; /* elements of a head that rope turns */
+    bool local;     /* some layers have a rope of their own */
     bool biased;
     rank_type type;
 } transformer_sizes;
@@ -59,21 +61,22 @@ typedef struct norm_state {
     float *rstd; /* (T) */
 } norm_state;
 
-/* Heads before their norms, for backward. */
-typedef struct heads_state {
-    float *x;    /* (T, heads, D) */
-    float *rstd; /* (T, heads) */
-} heads_state;
+/* Heads, or what is added to the stream, before their norm, for backward. */
+typedef struct normed_state {
+    float *x;    /* (T, heads, D), or (T, C) */
+    float *rstd; /* (T, heads), or (T) */
+} normed_state;
 
 typedef struct block_state {
     norm_state norm1;
-    rank_routing routing;  /* with experts. Like norm1.x it is not computed again */
-    heads_state normed[2]; /* queries' and keys'; NULL: they have no norms */
-    void *qkv;             /* (T, 3Q), of the pass's type */
-    float *row_max;        /* (T, H) */
-    float *row_scale;      /* (T, H) */
-    void *attention;       /* (T, Q), of the pass's type; of the last block (A, Q) in the end */
-    norm_state norm2;      /* of the last block A rows */
+    rank_routing routing;   /* with experts. Like norm1.x it is not computed again */
+    normed_state normed[2]; /* queries' and keys', if they have norms */
+    normed_state after[2];  /* what attention adds, and the MLP; of the last block A rows */
+    void *qkv;              /* (T, 3Q), of the pass's type */
+    float *row_max;         /* (T, H) */
+    float *row_scale;       /* (T, H) */
+    void *attention;        /* (T, Q), of the pass's type; of the last block (A, Q) in the end */
+    norm_state norm2;       /* of the last block A rows */
     /* Where ranks share out the experts; else NULL. The table of the rows that have come here, and they:
      * (received, C), of the norm's output. The table is not computed again either. */
     int32_t *received;
@@ -115,7 +118,6 @@ typedef struct transformer_dropout {
     bool on;
     uint32_t below; /* as in backend/dropout.h */
     float scale;
-    float *grad; /* in backward, for the rows of a chunk, or with experts all: (rows, C) */
 } transformer_dropout;
 
 /* One pass of one micro-batch over the layers of a run. */
@@ -134,8 +136,9 @@ typedef struct transformer_pass {
     float *blocks;         /* layer by layer; where nothing is kept for backward, one for all; with
                             * recompute only norm1.x of each */
     norm_state norm_final; /* (A, C), in the last stage */
-    float *turns;          /* (T, rotated), in room for (T, head width): rope's table; NULL: none */
-    rank_load *loads;      /* of rank_saved */
+    /* (T, rotated), in room for (T, head width): rope's table, and that of layers that are local; NULL: none */
+    float *turns[2];
+    rank_load *loads; /* of rank_saved */
     /* work. For a chunk of rows, of the pass's type: the activation's result or its gradient
      * (rows, F); dqkv (rows, 3Q). And logits (rows, V), which are float32; behind them their
      * gradient as products read it. */
@@ -146,6 +149,8 @@ typedef struct transformer_pass {
     float *dx;                 /* (T, C): the gradient of the residual stream */
     rank_bfloat16 *narrow_dx;  /* (T, C): dx as products read it; NULL: they read dx */
     float *dbranch;            /* (T, C): the gradient of a norm's output */
+    float *dadded;             /* of what attention or MLP adds to the stream, if that is dropped or
+                                * normed: of a chunk's rows, or with experts of all, (rows, C) */
     float *dattention;         /* (T, Q): the gradient of attention's; dbranch if Q is C */
     float *shared_block;       /* with recompute: what all blocks but norm1.x share; else NULL */
     float *shared_loss;  /* (3, logit_rows_at_once): what ranks that share the logits exchange */
@@ -417,8 +422,8 @@ const float *transformer_drop(const transformer_pass *pass, transformer_site sit
                               const float *bias, float *at);
 
 /* In backward: the gradient of what the current layer's attention or MLP adds to the stream, for the chunk's rows
- * and as products read it: dx, or what dropout leaves of it, and then the bias's gradient gets its sums. It is
- * valid until the next call. */
+ * and as products read it: dx, or what dropout leaves of it, and then the bias's gradient gets its sums; and before its
+ * norm, if it has one. It is valid until the next call. */
 const void *transformer_branch_grad(const transformer_pass *pass, transformer_site_kind kind,
                                     row_chunk chunk);
 
@@ -427,6 +432,12 @@ static inline float *transformer_sum_grad(const transformer_pass *pass, int laye
 {
     return pass->dropout.on ? NULL : transformer_block_grad(pass, layer, tensor);
 }
+
+/* after_norms.c: norms of what the current layer's attention (AFTER1_WEIGHT) or MLP (AFTER2_WEIGHT) adds to the stream.
+ * The chunk's rows of block.after become `out`; and from the gradient of that to theirs, in dadded, where `dout` may be. */
+void transformer_norm_added(const transformer_pass *pass, int tensor, row_chunk chunk, float *out);
+void transformer_norm_added_grad(const transformer_pass *pass, int tensor, row_chunk chunk,
+                                 const float *dout);
 
 /* experts.c: the current layer's experts of `rows` rows of norm2.out, into `out`; and back from experts.dout to
  * the gradient of norm2.out, in dbranch. */
@@ -452,7 +463,7 @@ void transformer_bring_grads(const transformer_pass *pass);
  * *loss is that of the mean token, times the targets. */
 void transformer_router_loss(const transformer_pass *pass, double *loss);
 
-/* forward.c: with recompute, computes the current layer again, from norm1.x to what backward reads. */
+/* forward.c: with recompute, computes the current layer again, from norm1.x to what backward reads; by dbranch. */
 void transformer_recompute(transformer_pass *pass);
 
 /* loss.c: logits of some active rows, from the final norm. */
@@ -468,8 +479,10 @@ void transformer_zero_range(const transformer_pass *pass, size_t offset, size_t 
 void transformer_zero_adapters(const transformer_pass *pass);
 void transformer_begin_grads(const transformer_pass *pass);
 
-/* embed_grad.c: the gradients of the embeddings, from dx. tied_begun: as in rank_backward_args. */
+/* embed_grad.c: the gradients of the embeddings, from dx. tied_begun: as in rank_backward_args. And the factor of the
+ * embedding, by which the stream begins, or dx ends, if the family has one: at (T, C). */
 void transformer_embed_grad(const transformer_pass *pass, bool tied_begun);
+void transformer_scale_embedding(const transformer_pass *pass, float *at);
 
 /* backward.c: the chunk's rows of dx, the gradient of the residual stream, become, or with `keep`
  * get added, the norm's backward of dbranch. dx_sum: the gradient of the bias that was last added

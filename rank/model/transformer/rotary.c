@@ -7,17 +7,25 @@
  * micro-batch may do so behind their exchange, and before that of the gradients (context.c). */
 #include "model/transformer/pass.h"
 
-void transformer_make_turns(const transformer_pass *pass)
+static void make_turns(const transformer_pass *pass, const float *frequency, float *turns)
 {
     rank_rope_table table = {.rows = pass->rows->count,
                              .positions = pass->rows->positions,
                              .pairs = pass->of.rotated / 2,
                              .scale = pass->of.turn_scale,
-                             .table = pass->turns};
+                             .table = turns};
     for (size_t i = 0; i < table.pairs; i++) {
-        table.frequency[i] = pass->of.frequency[i];
+        table.frequency[i] = frequency[i];
     }
     pass->backend->rope_table(pass->queue, &table);
+}
+
+void transformer_make_turns(const transformer_pass *pass)
+{
+    make_turns(pass, pass->of.frequency, pass->turns[0]);
+    if (pass->sizes.local) {
+        make_turns(pass, pass->of.local_frequency, pass->turns[1]);
+    }
 }
 
 /* Queries and keys stand side by side. Some layers may have no rope. */
@@ -26,15 +34,15 @@ static void turn(const transformer_pass *pass, row_chunk chunk, float *rows, boo
     if (!rank_decoder_rotates(&pass->of, pass->layer)) {
         return;
     }
-    pass->backend->rope(pass->queue,
-                        &(rank_rope){.rows = chunk.rows,
-                                     .heads = pass->of.heads + pass->of.kv_heads,
-                                     .head_width = pass->of.head_width,
-                                     .pairs = pass->of.rotated / 2,
-                                     .table = pass->turns + chunk.first * pass->of.rotated,
-                                     .at = rows,
-                                     .at_row = pass->sizes.qkv_row,
-                                     .back = back});
+    const float *turns = pass->turns[rank_decoder_is_local(&pass->of, pass->layer)];
+    pass->backend->rope(pass->queue, &(rank_rope){.rows = chunk.rows,
+                                                  .heads = pass->of.heads + pass->of.kv_heads,
+                                                  .head_width = pass->of.head_width,
+                                                  .pairs = pass->of.rotated / 2,
+                                                  .table = turns + chunk.first * pass->of.rotated,
+                                                  .at = rows,
+                                                  .at_row = pass->sizes.qkv_row,
+                                                  .back = back});
 }
 
 static rank_shared_heads shared_heads(const transformer_pass *pass, row_chunk chunk, float *rows)

@@ -6,8 +6,8 @@
 
 #include "model/decoder.h"
 
-/* A block's tensors, in the order of the parameter array. A family may lack biases and norms of heads. C, Q, N, F, U
- * are as in pass.h. */
+/* A block's tensors, in the order of the parameter array. A family may lack biases, norms of heads and those of what is
+ * added to the stream. C, Q, N, F, U are as in pass.h. */
 enum {
     NORM1_WEIGHT,
     NORM1_BIAS,
@@ -23,6 +23,8 @@ enum {
     DOWN_BIAS,
     Q_NORM_WEIGHT, /* (head width): of each head of queries, */
     K_NORM_WEIGHT, /* and of keys */
+    AFTER1_WEIGHT, /* (C): of what attention adds to the stream, */
+    AFTER2_WEIGHT, /* and the MLP */
     ROUTER_WEIGHT, /* (C, experts). With it UP_WEIGHT is that of all experts, one behind the other, and so
                     * is DOWN_WEIGHT */
     BLOCK_TENSORS,

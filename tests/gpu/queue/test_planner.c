@@ -1,11 +1,12 @@
 /* The memory that `launcher plan` says, beside what ranks with the CUDA backends ask for. The launcher
  * has the formulas of rank/model and the backend's limits once more: here they are compared, of a
- * GPT-2, two Llamas and a Qwen3; and of models with experts, which no such backend runs so far. */
+ * GPT-2, two Llamas and a Qwen3; and of a Gemma 3 and models with experts, which no such backend runs so far. */
 #include <math.h>
 
 #include "backend/cuda/cuda.h"
 #include "backend/graphs.h"
 #include "backend/memory_use.h"
+#include "model/gemma3/parts.h"
 #include "model/llama/parts.h"
 #include "model/pieces.h"
 #include "plan/estimate.h"
@@ -25,6 +26,7 @@ typedef enum kind {
     LLAMA_WIDE,
     LLAMA_NARROW,
     QWEN3,
+    GEMMA3,
     WITHOUT_EXPERTS,
     MIXTRAL = WITHOUT_EXPERTS,
     QWEN3_MOE,
@@ -51,6 +53,15 @@ static rank_model_config config_of(kind of, int vocab_size)
         config.settings[LLAMA_BIASED] = of == LLAMA_NARROW;
         config.settings[LLAMA_HEAD_NORMS] = of == QWEN3 || of == QWEN3_MOE;
     }
+    if (of == GEMMA3) {
+        config.family = &rank_gemma3;
+        config.settings[GEMMA3_QUERY_SCALAR] = 16;
+        config.settings[GEMMA3_FULL_EVERY] = 2;
+        config.settings[GEMMA3_THETA] = config.settings[GEMMA3_LOCAL_THETA] = 10000;
+        config.settings[GEMMA3_FACTOR] = 1;
+        config.settings[GEMMA3_WINDOW] = 64;
+        config.settings[GEMMA3_DTYPE] = GEMMA3_FLOAT32;
+    }
     if (of >= WITHOUT_EXPERTS) {
         config.settings[LLAMA_EXPERTS] = EXPERTS;
         config.settings[LLAMA_CHOSEN] = of == MIXTRAL ? 2 : 3;
@@ -61,7 +72,8 @@ static rank_model_config config_of(kind of, int vocab_size)
 static launch_model model_of(const rank_model_config *config)
 {
     const double *of = config->settings;
-    return config->family != &rank_llama
+    const bool gemma3 = config->family == &rank_gemma3;
+    return config->family == rank_family_default()
                ? launch_model_gpt2(config->layers, config->width, config->heads, config->vocab_size,
                                    config->context)
                : (launch_model){.vocab_size = config->vocab_size,
@@ -73,14 +85,17 @@ static launch_model model_of(const rank_model_config *config)
                                 .kv_heads = (int64_t)of[LLAMA_KV_HEADS],
                                 .head_width = (int64_t)of[LLAMA_HEAD_WIDTH],
                                 .hidden = (int64_t)of[LLAMA_HIDDEN],
-                                .experts = (int64_t)of[LLAMA_EXPERTS],
-                                .chosen = (int64_t)of[LLAMA_CHOSEN],
+                                .experts = gemma3 ? 0 : (int64_t)of[LLAMA_EXPERTS],
+                                .chosen = gemma3 ? 0 : (int64_t)of[LLAMA_CHOSEN],
                                 .gated = true,
                                 .rms = true,
-                                .biased = of[LLAMA_BIASED] != 0,
-                                .head_norms = of[LLAMA_HEAD_NORMS] != 0,
+                                .biased = !gemma3 && of[LLAMA_BIASED] != 0,
+                                .head_norms = gemma3 || of[LLAMA_HEAD_NORMS] != 0,
+                                .after_norms = gemma3,
+                                .window = gemma3 ? (int64_t)of[GEMMA3_WINDOW] : 0,
+                                .full_every = gemma3 ? (int64_t)of[GEMMA3_FULL_EVERY] : 0,
                                 .rotated = true,
-                                .tied = of[LLAMA_TIED] != 0};
+                                .tied = gemma3 || of[LLAMA_TIED] != 0};
 }
 
 static launch_ask ask_of(const rank_model_config *config, int64_t batch, rank_type type)

@@ -304,9 +304,7 @@ static void decode_llama(const char *which, const char *config)
     }
     check(&whole, 1e-4f);
     assert_memory_equal(whole.logits[0], pieces.logits[0], 23 * sizeof whole.logits[0][0]);
-    if (whole.t.config.family->forward != NULL) {
-        check_forward_pass(&whole);
-    }
+    check_forward_pass(&whole);
     bed_close(&whole);
     bed_close(&pieces);
 }
@@ -342,25 +340,6 @@ static void transformers_says_the_same_of_longrope(void **state)
     decode_llama("phi3-long", TINY_PHI3);
     decode_llama("phi3-short", TINY_PHI3_SHORT);
     decode_llama("longrope", TINY_LLAMA_LONGROPE);
-}
-
-static void a_family_that_only_decodes_is_no_model(void **state)
-{
-    (void)state;
-    rank_model_config config;
-    rank_device device;
-    rank_model *model = NULL;
-    base_error error;
-    tiny_config(&config, TINY_GEMMA3);
-    assert_ok(rank_device_open("cpu", &device, &error), &error);
-    assert_status(
-        rank_model_create(
-            &(rank_model_options){.config = &config, .device = &device, .token_count_max = 4},
-            &model, &error),
-        BASE_ERR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "gemma3_text can only decode"));
-    assert_null(model);
-    rank_device_close(&device);
 }
 
 static void broken_settings_of_rope_are_refused(void **state)
@@ -416,7 +395,6 @@ int main(void)
         cmocka_unit_test(transformers_says_the_same_of_llama),
         cmocka_unit_test(transformers_says_the_same_of_gemma),
         cmocka_unit_test(transformers_says_the_same_of_longrope),
-        cmocka_unit_test(a_family_that_only_decodes_is_no_model),
         cmocka_unit_test(broken_settings_of_rope_are_refused),
         cmocka_unit_test(steps_that_do_not_fit_are_refused),
     };

@@ -78,8 +78,10 @@ static void llama_open(oracle_case *c, const char *name, const char *config)
     size_t count;
     *c = (oracle_case){.name = name};
     const bool experts = strstr(config, "experts") != NULL;
+    const bool gemma3 = strstr(config, "gemma3") != NULL;
     const bool longrope = strstr(config, "longrope") != NULL;
     fixture_open(&c->file, experts    ? "experts.fixture"
+                           : gemma3   ? "gemma3.fixture"
                            : longrope ? "phi3.fixture"
                                       : "llama.fixture");
     tiny_config(&c->config, config);
@@ -305,9 +307,10 @@ static void check_llama(const char *name, const char *config)
 static void llamas(void **state)
 {
     (void)state;
-    static const char *const names[] = {"tied",       "untied",  "llama3",       "qwen2",
-                                        "qwen2-tied", "qwen3",   "qwen3-untied", "smollm3",
-                                        "phi3-long",  "mixtral", "qwen3-moe",    "qwen3-moe-raw"};
+    static const char *const names[] = {"tied",       "untied",       "llama3",        "qwen2",
+                                        "qwen2-tied", "qwen3",        "qwen3-untied",  "smollm3",
+                                        "phi3-long",  "gemma3",       "gemma3-linear", "mixtral",
+                                        "qwen3-moe",  "qwen3-moe-raw"};
     for (int i = 0; i < TINY_CONFIGS - 1; i++) {
         check_llama(names[i], tiny_configs[i + 1]);
     }

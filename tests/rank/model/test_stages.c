@@ -124,7 +124,7 @@ static void check_stages(const char *config, bool is_tied)
     double loss[BATCHES];
     tiny_open_as(&t, config);
     stage_open(&stages[0], &t, 0, 1);
-    stage_open(&stages[1], &t, 1, 2);
+    stage_open(&stages[1], &t, 1, t.config.layers);
     const size_t tied = is_tied ? (size_t)t.config.vocab_size * (size_t)t.config.width : 0;
     assert_int_equal(stages[0].held.tied_count, tied);
     assert_int_equal(stages[1].held.tied_count, tied);
@@ -164,6 +164,7 @@ static void stages_are_the_whole(void **state)
     check_stages(TINY_QWEN2, false);
     check_stages(TINY_QWEN3, true);
     check_stages(TINY_QWEN3_UNTIED, false);
+    check_stages(TINY_GEMMA3, true);
 }
 
 /* Ranges that are added in any order stand in that of the model. What is empty stands where the range before

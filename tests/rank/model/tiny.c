@@ -9,19 +9,11 @@
 #include "model/family.h"
 #include "support.h"
 
-const char *const tiny_configs[TINY_CONFIGS] = {NULL,
-                                                TINY_LLAMA_TIED,
-                                                TINY_LLAMA_LINEAR,
-                                                TINY_LLAMA_LLAMA3,
-                                                TINY_QWEN2,
-                                                TINY_QWEN2_TIED,
-                                                TINY_QWEN3,
-                                                TINY_QWEN3_UNTIED,
-                                                TINY_SMOLLM3,
-                                                TINY_PHI3,
-                                                TINY_MIXTRAL,
-                                                TINY_QWEN3_MOE,
-                                                TINY_QWEN3_MOE_RAW};
+const char *const tiny_configs[TINY_CONFIGS] = {
+    NULL,         TINY_LLAMA_TIED, TINY_LLAMA_LINEAR, TINY_LLAMA_LLAMA3,
+    TINY_QWEN2,   TINY_QWEN2_TIED, TINY_QWEN3,        TINY_QWEN3_UNTIED,
+    TINY_SMOLLM3, TINY_PHI3,       TINY_GEMMA3,       TINY_GEMMA3_LINEAR,
+    TINY_MIXTRAL, TINY_QWEN3_MOE,  TINY_QWEN3_MOE_RAW};
 
 void tiny_config(rank_model_config *config, const char *text)
 {

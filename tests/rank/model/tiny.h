@@ -89,7 +89,7 @@ typedef struct tiny {
                            "\"short_factor\":[1.0,1.0,1.0,1.0],"                                   \
                            "\"long_factor\":[1.0,1.5,2.0,4.0]}")
 
-/* Gemmas, as in gemma3.fixture, which decode alone: with one head of keys and values, and with more. */
+/* Gemmas, as in gemma3.fixture: with one head of keys and values, and with more. */
 #define TINY_GEMMA3                                                                                \
     "{\"model_type\":\"gemma3_text\",\"vocab_size\":37,\"hidden_size\":20,"                        \
     "\"intermediate_size\":48,\"num_hidden_layers\":4,\"num_attention_heads\":4,"                  \
@@ -125,9 +125,9 @@ typedef struct tiny {
         "0.05") "\"moe_intermediate_size\":16,"                                                    \
                 "\"num_experts\":4,\"num_experts_per_tok\":2,\"norm_topk_prob\":false}"
 
-/* NULL, which is a GPT-2, the Llamas, the Qwens, the SmolLM3 and a Phi-3 above; and behind these the models with
- * experts. */
-enum { TINY_DENSE_CONFIGS = 10, TINY_CONFIGS = 13 };
+/* NULL, which is a GPT-2, the Llamas, the Qwens, the SmolLM3, a Phi-3 and the Gemmas above; and behind these the models
+ * with experts. */
+enum { TINY_DENSE_CONFIGS = 12, TINY_CONFIGS = 15 };
 extern const char *const tiny_configs[TINY_CONFIGS];
 
 /* Of config.json's text; NULL: a GPT-2. */
