@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes adapters.fixture and the directories adapter_*: what Hugging Face's PEFT computes and saves for
-tests/rank/checkpoint/test_adapter.c. Tiny models, those of llama.fixture and a GPT-2, get adapters of random
-numbers: the logits and the loss, and the gradient of every A and B. Needs numpy, torch, transformers and peft.
+tests/rank/checkpoint/test_adapter.c. Tiny models, those of llama.fixture and gemma3.fixture and a GPT-2, get adapters of
+random numbers: the logits and the loss, and the gradient of every A and B. Needs numpy, torch, transformers and peft.
 
     python make_adapter_fixture.py [directory]
 
@@ -14,9 +14,10 @@ import sys
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from make_gemma3_fixture import MODELS as GEMMA3_MODELS, names as gemma3_names
 from make_llama_fixture import MODELS, QWEN2_MODELS, QWEN3_MODELS, SHAPE, names_of
 from make_model_fixtures import put, tensors
 
@@ -29,6 +30,7 @@ ADAPTERS = {
     "tied": dict(r=2, lora_alpha=8, target_modules=["q_proj", "v_proj"]),
     "qwen2": dict(r=4, lora_alpha=3, target_modules="all-linear", use_rslora=True),
     "qwen3": dict(r=2, lora_alpha=2, target_modules=["k_proj", "o_proj", "down_proj"]),
+    "gemma3": dict(r=2, lora_alpha=3, target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]),
 }
 
 
@@ -62,9 +64,11 @@ def make_gpt2(rng):
 def make_llama(which, params):
     model = {"tied": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, **MODELS["tied"])),
              "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**QWEN2_MODELS["qwen2"])),
-             "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**QWEN3_MODELS["qwen3"]))}[which]()
+             "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**QWEN3_MODELS["qwen3"])),
+             "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**GEMMA3_MODELS["gemma3"][1]))}[which]()
     state, at = model.state_dict(), 0
-    for name in names_of(model):
+    names = gemma3_names(model.config.num_hidden_layers) if which == "gemma3" else names_of(model)
+    for name in names:
         count = state[name].numel()
         state[name].copy_(torch.tensor(params[at:at + count].reshape(state[name].shape)))
         at += count
@@ -76,7 +80,7 @@ def in_order(model):
     """A and B of each layer, in the order of the adapters' parameters."""
     found = {name.replace(".default", ""): value for name, value in model.named_parameters() if "lora_" in name}
     keys = [(layer, LAYERS.index(part), side, name) for name in found
-            for layer in range(GPT2["layers"]) if ".%d." % layer in name
+            for layer in range(model.config.num_hidden_layers) if ".%d." % layer in name
             for part in LAYERS if part in name for side in "AB" if "lora_" + side in name]
     assert len(keys) == len(found)
     return [found[name] for _, _, _, name in sorted(keys)]
@@ -85,14 +89,14 @@ def in_order(model):
 def main():
     directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     rng = np.random.default_rng(29)
-    llamas = read(os.path.join(directory, "llama.fixture"))
+    params_of = read(os.path.join(directory, "llama.fixture")) | read(os.path.join(directory, "gemma3.fixture"))
     with open(os.path.join(directory, "adapters.fixture"), "wb") as file:
         for which, settings in ADAPTERS.items():
             if which == "gpt2":
                 model, params = make_gpt2(rng)
                 put(file, which + ".params", params)
             else:
-                model = make_llama(which, llamas[which + ".params"])
+                model = make_llama(which, params_of[which + ".params"])
             model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings)).eval()
             with torch.no_grad():
                 for value in in_order(model):

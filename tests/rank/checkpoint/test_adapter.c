@@ -32,6 +32,7 @@ static const peft models[] = {
     {"tied", TINY_LLAMA_TIED, "q_proj,v_proj"},
     {"qwen2", TINY_QWEN2, "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"},
     {"qwen3", TINY_QWEN3, "k_proj,o_proj,down_proj"},
+    {"gemma3", TINY_GEMMA3, "q_proj,v_proj,o_proj,gate_proj,down_proj"},
 };
 
 enum { MODELS = sizeof models / sizeof *models };
@@ -57,14 +58,14 @@ static const char *saved(const char *name)
 static void open_adapted(adapted *made, const peft *of)
 {
     base_error error;
-    fixture llamas;
+    fixture others;
     *made = (adapted){.of = of};
     fixture_open(&made->file, "adapters.fixture");
-    fixture_open(&llamas, "llama.fixture");
+    fixture_open(&others, strcmp(of->name, "gemma3") == 0 ? "gemma3.fixture" : "llama.fixture");
     tiny_config(&made->config, of->config);
-    made->params = fixture_get(of->config == NULL ? &made->file : &llamas, &made->param_count,
+    made->params = fixture_get(of->config == NULL ? &made->file : &others, &made->param_count,
                                "%s.params", of->name);
-    fixture_close(&llamas);
+    fixture_close(&others);
     assert_int_equal(made->param_count, rank_model_param_count(&made->config));
     assert_ok(rank_adapter_load(saved(of->name), &made->config, &made->adapters, &error), &error);
     const rank_model_config config = rank_adapters_config(&made->config);

@@ -305,6 +305,7 @@ static void training_has_the_log_probabilities_of_every_world(void **state)
     check_lesson(&config_of_4);
     check_lesson(&qwen2);
     check_lesson(&qwen3);
+    check_lesson(&gemma3);
     check_lesson(&mixtral);
 }
 
