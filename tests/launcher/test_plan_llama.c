@@ -202,6 +202,24 @@ static void a_window_bounds_what_decoding_reads(void **state)
     assert_true(launch_model_seen(&ask.model) == 128);
 }
 
+/* A Gemma 3's layers, computed again, also add up what their MLPs add; and its windows bound attention. */
+static void training_counts_norms_of_sums_and_windows(void **state)
+{
+    (void)state;
+    const launch_model model = small_llama(true);
+    launch_ask ask = small_ask(&model);
+    ask.recompute = true;
+    const launch_estimate plain = figures_of(&ask, 2, 2, 1);
+    ask.model.after_norms = true;
+    const launch_estimate normed = figures_of(&ask, 2, 2, 1);
+    assert_true(row_of(&normed, "partial sums")->times ==
+                row_of(&plain, "partial sums")->times + 2 * 4);
+    assert_true(normed.compute_s > plain.compute_s);
+    ask.model.window = 4;
+    const launch_estimate bounded = figures_of(&ask, 2, 2, 1);
+    assert_true(bounded.compute_s < normed.compute_s);
+}
+
 static void decoding_caches_the_heads_of_keys(void **state)
 {
     (void)state;
@@ -257,6 +275,7 @@ int main(void)
         cmocka_unit_test(the_bill_follows_the_stream),
         cmocka_unit_test(gradients_of_norms_of_heads_are_added_up),
         cmocka_unit_test(a_window_bounds_what_decoding_reads),
+        cmocka_unit_test(training_counts_norms_of_sums_and_windows),
         cmocka_unit_test(decoding_caches_the_heads_of_keys),
         cmocka_unit_test(ranks_share_whole_heads_of_keys),
     };
