@@ -11,8 +11,11 @@
 #include "generate/generation.h"
 #include "generate/stream_text.h"
 
-/* The text of a token, and of what may be held back at the end. */
-enum { TOKEN_TEXT_BYTES = RANK_STREAM_TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES };
+enum {
+    /* The text of a token, and of what may be held back at the end. */
+    TOKEN_TEXT_BYTES = RANK_STREAM_TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES,
+    TAKEN_BYTES = 64 * 1024, /* requests of so many bytes are judged before a step */
+};
 
 _Static_assert((int)RANK_STREAM_TOKEN_BYTES == (int)PROTO_TOKEN_BYTES_MAX, "one limit");
 _Static_assert((int)PROTO_LOGPROBS_MAX *(int)PROTO_TOKEN_BYTES_MAX <=
@@ -44,6 +47,7 @@ struct rank_serving {
     uint64_t last_id; /* of requests */
     bool closed;      /* no more are accepted */
     bool stopped;
+    bool leaves_some; /* more may have come than was taken */
     /* A verdict that could not be sent yet. Until then no more work is taken. */
     bool verdict_waits;
     rank_request_event verdict;
@@ -284,14 +288,19 @@ static bool send_verdict(rank_serving *serving)
     return !serving->verdict_waits;
 }
 
-static void take_all(rank_serving *serving)
+/* Takes what has come, as far as TAKEN_BYTES go. What is refused frees its place at once, so more could come for ever,
+ * while texts do not go on and other ranks wait in a collective. */
+static void take_some(rank_serving *serving)
 {
     const rank_request_source *source = serving->source;
-    while (send_verdict(serving) && source->take(source->user, &serving->work)) {
+    size_t taken = 0;
+    while (taken < TAKEN_BYTES && send_verdict(serving) &&
+           source->take(source->user, &serving->work)) {
         const open_request *request = NULL;
         switch (serving->work.kind) {
         case PROTO_WORK_REQUEST:
             judge(serving, &serving->work.request);
+            taken += proto_request_bytes(&serving->work.request);
             break;
         case PROTO_WORK_CANCEL:
             request = find(serving, serving->work.request.id);
@@ -304,6 +313,7 @@ static void take_all(rank_serving *serving)
             break;
         }
     }
+    serving->leaves_some = taken >= TAKEN_BYTES;
 }
 
 /* The user has asked for the end: cancels what is open. */
@@ -470,10 +480,10 @@ base_status rank_serving_step(rank_serving *serving, bool *last, base_error *ret
     const rank_request_source *source = serving->source;
     const rank_engine *engine = serving->g->engine;
     stop(serving); /* first: what has come before the stop is then taken, and refused */
-    take_all(serving);
+    take_some(serving);
     send_all(serving);
     *last = false;
-    if (!rank_engine_is_idle(engine)) {
+    if (!rank_engine_is_idle(engine) || serving->leaves_some) {
         return BASE_OK;
     }
     if (serving->closed && serving->open_count == 0 && !serving->verdict_waits) {
@@ -483,7 +493,7 @@ base_status rank_serving_step(rank_serving *serving, bool *last, base_error *ret
     const base_status status = source->wait(source->user, reterr);
     if (status == BASE_OK) {
         stop(serving);
-        take_all(serving);
+        take_some(serving);
         send_all(serving);
     }
     return status;

@@ -1,7 +1,7 @@
 /* Requests that come while others are answered, on rank 0.
  *
- * rank_generate calls rank_serving_step before each step. It takes what has come, submits and
- * cancels, and sends the events that are due:
+ * rank_generate calls rank_serving_step before each step. It takes of what has come as
+ * much as holds up no step, submits and cancels, and sends the events that are due:
  *
  *     request → verdict: accepted → tokens, tokens, … → answered
  *                        refused

@@ -15,6 +15,14 @@ enum { CONTEXT = 64, TOKENS_MAX = CONTEXT, IDS_MAX = 256, SCRIPT_MAX = 256 };
 static const char *const prompts[] = {"the boy", "he goed", "she", "we has", "they"};
 enum { PROMPTS = sizeof prompts / sizeof prompts[0] };
 
+/* The script's last request comes again and again, and is refused each time, until */
+typedef enum flood {
+    NO_FLOOD,
+    FLOOD_UNTIL_ANSWERED, /* request 1 is, */
+    FLOOD_UNTIL_STEPPED,  /* or rank 0 has come to STEPS steps */
+} flood;
+enum { STEPS = 3, FLOOD_MAX = 20000 };
+
 /* What was said of a request. */
 typedef struct told {
     bool accepted;
@@ -49,13 +57,32 @@ typedef struct fixture {
     int refuse_each; /* after each event that was taken */
     int waits;
     int stop_after; /* events; 0: never */
+    int steps;
+    flood flood;
+    int flooded; /* requests of it */
     told requests[IDS_MAX];
     size_t answers;
 } fixture;
 
+/* Has the script's last request come again, or in place of it the end. */
+static void go_on_flooding(fixture *f)
+{
+    scripted *last = &f->script[f->script_count - 1];
+    const bool ends =
+        f->flood == FLOOD_UNTIL_ANSWERED ? f->requests[1].answered : f->steps >= STEPS;
+    assert_true(f->flooded++ < FLOOD_MAX); /* there is no step meanwhile */
+    f->requests[last->id].refused = false;
+    last->kind = ends ? PROTO_WORK_DRAIN : PROTO_WORK_REQUEST;
+    f->flood = ends ? NO_FLOOD : f->flood;
+    f->script_at--;
+}
+
 static bool take(void *user, proto_work *work)
 {
     fixture *f = user;
+    if (f->script_at == f->script_count && f->flood != NO_FLOOD) {
+        go_on_flooding(f);
+    }
     if (f->script_at == f->script_count || f->script[f->script_at].events > f->events) {
         return false;
     }
@@ -136,7 +163,8 @@ static bool take_event(void *user, const rank_request_event *event)
 
 static bool should_stop(void *user)
 {
-    const fixture *f = user;
+    fixture *f = user;
+    f->steps++;
     return f->stop_after > 0 && f->events >= f->stop_after;
 }
 
@@ -360,6 +388,27 @@ static void a_flood_is_refused(void **state)
     untrained_close(&came.model);
 }
 
+/* While requests come that are refused, without an end, a text goes on, and steps with nothing to compute keep other ranks
+ * from waiting. */
+static void refusals_do_not_hold_up_steps(void **state)
+{
+    (void)state;
+    run_known(&known);
+    fixture_open(&came);
+    ask(&came, 1, prompts[0], 12);
+    ask(&came, 2, "", 1);
+    came.flood = FLOOD_UNTIL_ANSWERED;
+    run(&came);
+    assert_same(&came.requests[1], &known.requests[1]);
+    untrained_close(&came.model);
+    fixture_open(&came);
+    ask(&came, 1, "", 1);
+    came.flood = FLOOD_UNTIL_STEPPED;
+    run(&came);
+    assert_int_equal(came.waits, 0);
+    untrained_close(&came.model);
+}
+
 /* A stop cancels what is open, and all of it is said. */
 static void a_stop_cancels_what_is_open(void **state)
 {
@@ -427,6 +476,7 @@ int main(void)
         cmocka_unit_test(a_verdict_waits_before_its_tokens),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_flood_is_refused),
+        cmocka_unit_test(refusals_do_not_hold_up_steps),
         cmocka_unit_test(a_stop_cancels_what_is_open),
         cmocka_unit_test(exact_texts_are_those_of_their_tokens),
     };
