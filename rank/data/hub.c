@@ -323,13 +323,14 @@ static int32_t added_token(const encoding *of, bool late, const uint8_t *text, s
     if (before > 0 && text[0] != ' ') {
         return HUB_NONE;
     }
-    for (size_t i = 0; self->added_begins[text[0]] && i < self->added_count; i++) {
-        const hub_token *token = &self->tokens[self->added[i]];
-        if (token->late == late && token->size_bytes + before <= text_bytes &&
+    hub_added_search search = hub_added_at(self, text + before, text_bytes - before);
+    const hub_added *one = NULL;
+    while ((one = hub_added_next(&search)) != NULL) {
+        const hub_token *token = &self->tokens[one->id];
+        if (token->late == late &&
             (found == HUB_NONE || token->size_bytes > self->tokens[found].size_bytes) &&
-            memcmp(self->bytes + token->offset, text + before, token->size_bytes) == 0 &&
             (!token->special || may_be_special(of, text + before, token->size_bytes))) {
-            found = self->added[i];
+            found = one->id;
             *bytes = token->size_bytes + before;
         }
     }

@@ -1,4 +1,4 @@
-/* What the files of a tokenizer share: tokenizer.c, hub.c, hub_read.c, hub_split.c and hub_spaces.c. */
+/* What the files of a tokenizer share: tokenizer.c, hub.c, hub_added.c, hub_read.c, hub_split.c and hub_spaces.c. */
 #ifndef RANK_DATA_HUB_PARTS_H
 #define RANK_DATA_HUB_PARTS_H
 
@@ -25,6 +25,14 @@ typedef struct hub_token {
     bool takes_left;  /* an added one to which the white space before it belongs, */
     bool takes_right; /* and that behind it */
 } hub_token;
+
+/* A token that stands for its own letters. */
+typedef struct hub_added {
+    const uint8_t *at; /* its bytes */
+    uint32_t size_bytes;
+    int32_t id;
+    size_t index; /* of its file */
+} hub_added;
 
 /* Two tokens become one. */
 typedef struct hub_merge {
@@ -85,7 +93,7 @@ struct rank_tokenizer {
     size_t prefix_count;
     int32_t end_id;
     const char *end_token; /* its name; NULL: there is none */
-    int32_t *added;        /* (added_count): tokens that stand for their own letters */
+    hub_added *added;      /* (added_count), in the order of their bytes, then of their file */
     size_t added_count;
     bool added_begins[HUB_BYTES]; /* one of them begins with that byte */
     bool normalises;              /* texts, into normal form C */
@@ -101,6 +109,21 @@ struct rank_tokenizer {
     hub_candidate *heap; /* (3 · room) */
     size_t room;
 };
+
+/* hub_added.c: the added tokens at a text's begin, the shorter ones first, and of the same bytes the first of the file.
+ * Each byte of the text halves those that are left, as often as that takes: the cost is that of a few comparisons for a
+ * byte, however many tokens there are. */
+typedef struct hub_added_search {
+    const rank_tokenizer *self;
+    const uint8_t *text;
+    size_t text_bytes;
+    size_t matched; /* bytes of the text, which the tokens left begin with: */
+    size_t begin;   /* of self->added */
+    size_t end;
+} hub_added_search;
+void hub_added_sort(rank_tokenizer *self);
+hub_added_search hub_added_at(const rank_tokenizer *self, const uint8_t *text, size_t text_bytes);
+const hub_added *hub_added_next(hub_added_search *search); /* NULL: there are no more */
 
 /* hub.c: the entry of that pair, or the free one where it belongs. */
 hub_merge *hub_find_merge(const rank_tokenizer *self, int32_t left, int32_t right);

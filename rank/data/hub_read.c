@@ -175,11 +175,11 @@ static base_status read_added(rank_tokenizer *self, const json_t *added, size_t 
         }
         *used += size_bytes;
         const int32_t id = (int32_t)json_integer_value(json_object_get(entry, "id"));
-        self->added[self->added_count++] = id;
-        self->added_begins[(uint8_t)json_string_value(content)[0]] = true;
-        self->added_begins[' '] = self->added_begins[' '] || (token->late && self->spaces);
+        self->added[self->added_count++] =
+            (hub_added){self->bytes + token->offset, token->size_bytes, id, index};
         take_end(self, json_string_value(content), id);
     }
+    hub_added_sort(self);
     return BASE_OK;
 }
 

@@ -56,13 +56,13 @@ const char *rank_tokenizer_end_token(const rank_tokenizer *tokenizer)
 int32_t rank_tokenizer_added_at(const rank_tokenizer *tokenizer, const char *text,
                                 size_t text_bytes, size_t *token_bytes)
 {
+    hub_added_search search = hub_added_at(tokenizer, (const uint8_t *)text, text_bytes);
+    const hub_added *token = NULL;
     int32_t found = HUB_NONE;
     *token_bytes = 0;
-    for (size_t i = 0; i < tokenizer->added_count; i++) {
-        const hub_token *token = &tokenizer->tokens[tokenizer->added[i]];
-        if (token->size_bytes > *token_bytes && token->size_bytes <= text_bytes &&
-            memcmp(tokenizer->bytes + token->offset, text, token->size_bytes) == 0) {
-            found = tokenizer->added[i];
+    while ((token = hub_added_next(&search)) != NULL) {
+        if (token->size_bytes > *token_bytes) {
+            found = token->id;
             *token_bytes = token->size_bytes;
         }
     }
@@ -73,7 +73,7 @@ bool rank_tokenizer_takes_spaces(const rank_tokenizer *tokenizer)
 {
     bool takes = false;
     for (size_t i = 0; i < tokenizer->added_count; i++) {
-        const hub_token *token = &tokenizer->tokens[tokenizer->added[i]];
+        const hub_token *token = &tokenizer->tokens[tokenizer->added[i].id];
         takes = takes || token->takes_left || token->takes_right;
     }
     return takes;
@@ -107,7 +107,7 @@ int32_t rank_tokenizer_begin(const rank_tokenizer *tokenizer, char *name, size_t
     const hub_token *token = &tokenizer->tokens[id];
     bool added = false;
     for (size_t i = 0; i < tokenizer->added_count; i++) {
-        added = added || tokenizer->added[i] == id;
+        added = added || tokenizer->added[i].id == id;
     }
     if (added && token->size_bytes < capacity) {
         memcpy(name, tokenizer->bytes + token->offset, token->size_bytes);
