@@ -89,6 +89,7 @@ base_status generation_submit(generation *g, const rank_work *work, rank_request
                               base_error *reterr)
 {
     request->prompt_count = (int32_t)work->prompt_count;
+    request->max_new_tokens = work->new_tokens_max;
     request->logprob_count = work->logprob_count;
     const base_status status = rank_engine_submit(g->engine, request, work->prompt, reterr);
     if (status == BASE_OK) {
@@ -105,8 +106,7 @@ static base_status submit_some(generation *g, base_error *reterr)
     base_status status = BASE_OK;
     while (status == BASE_OK && g->submitted < g->count &&
            rank_engine_waiting(g->engine) < WAITING_MAX) {
-        rank_request request = {.max_new_tokens = options->new_tokens_max,
-                                .sample = sampling(options, g->submitted),
+        rank_request request = {.sample = sampling(options, g->submitted),
                                 .penalties = options->penalties};
         if (!options->ignore_end) {
             generation_add_stops(options, &g->works[g->submitted], &request);
@@ -293,7 +293,7 @@ static base_status warm_up(generation *g, base_error *reterr)
         g->first_id = 2;
         if (g->decides) {
             rank_request request = {.prompt_count = (int32_t)g->works[0].prompt_count,
-                                    .max_new_tokens = WARM_UP_TOKENS,
+                                    .max_new_tokens = g->works[0].room > 1 ? WARM_UP_TOKENS : 1,
                                     .sample = {.top_p = 1}};
             status = rank_engine_submit(g->engine, &request, g->works[0].prompt, reterr);
         }

@@ -186,8 +186,7 @@ static base_status add_own_stops(const proto_request *from, int vocab_size, rank
 static base_status submit(generation *g, const proto_request *from, const rank_work *work,
                           uint64_t *request_id, base_error *reterr)
 {
-    rank_request request = {.max_new_tokens = from->max_new_tokens,
-                            .sample = {.top_p = 1, .prompt_index = from->prompt_index},
+    rank_request request = {.sample = {.top_p = 1, .prompt_index = from->prompt_index},
                             .penalties = {.presence = from->presence_penalty,
                                           .frequency = from->frequency_penalty,
                                           .repetition = from->repetition_penalty},

@@ -10,6 +10,11 @@
 #include "proto/limits.h"
 #include "rank/checkpoint.h"
 
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 static base_status make_room(const rank_generate_options *options, int new_tokens_max,
                              rank_work *work, base_error *reterr)
 {
@@ -21,15 +26,17 @@ static base_status make_room(const rank_generate_options *options, int new_token
                          context - 1, work->prompt_count, work->text);
     }
     const size_t left = context - work->prompt_count;
-    const size_t room = left < most ? left : most;
-    const size_t cached = (size_t)options->cache_tokens;
-    if (cached > 0 && work->prompt_count + room > cached) {
+    const size_t cached = options->cache_tokens > 0 ? (size_t)options->cache_tokens : context;
+    const size_t needed = most < left ? most : 1; /* else the answer goes on as long as it can */
+    if (work->prompt_count + needed > cached) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "a prompt of %zu tokens and %zu new ones do not fit into the cache, which "
                          "has room for %zu (--cache-tokens): \"%.60s\"",
-                         work->prompt_count, room, cached, work->text);
+                         work->prompt_count, needed, cached, work->text);
     }
+    const size_t room = smaller(most, smaller(left, cached - work->prompt_count));
     work->room = room;
+    work->new_tokens_max = room < left ? (int)room : new_tokens_max;
     work->tokens = malloc(room * sizeof *work->tokens);
     work->drawn_ns = malloc(room * sizeof *work->drawn_ns);
     return work->tokens != NULL && work->drawn_ns != NULL

@@ -18,6 +18,7 @@ typedef struct rank_work {
     rank_logprob *logprobs; /* (drawn, logprob_count); NULL: none are wanted */
     int logprob_count;      /* of each token */
     size_t room;            /* of tokens */
+    int new_tokens_max;     /* of the request */
     size_t drawn;
     size_t drafted;   /* tokens that were drafted for it, */
     size_t accepted;  /* and of them those that saved it a step */
@@ -28,8 +29,8 @@ typedef struct rank_work {
 } rank_work;
 
 /* Encodes the text, with the suffix that the options have or as a message of a user, and makes room for an
- * answer of at most new_tokens_max tokens. no_thinking: see rank_chat_messages. BASE_ERR_INVALID: no model of
- * this context takes it. rank_work_fini also after a failure. */
+ * answer of at most new_tokens_max tokens. Where these would fill the context, they are as many as the cache has room
+ * for. no_thinking: see rank_chat_messages. BASE_ERR_INVALID: no model of this context and cache takes it. rank_work_fini also after a failure. */
 BASE_MUST_CHECK base_status rank_work_encode(const rank_generate_options *options, const char *text,
                                              bool no_thinking, int new_tokens_max, rank_work *work,
                                              base_error *reterr);

@@ -32,6 +32,7 @@ typedef struct told {
     int events; /* of tokens */
     int32_t tokens[TOKENS_MAX];
     size_t count;
+    size_t prompt_tokens;
     char text[4096];
 } told;
 
@@ -147,6 +148,7 @@ static bool take_event(void *user, const rank_request_event *event)
         request->refused = event->refused[0] != '\0';
         request->accepted = !request->refused;
         assert_int_equal(event->prompt_tokens > 0, request->accepted);
+        request->prompt_tokens = event->prompt_tokens;
         break;
     case RANK_EVENT_TOKENS:
         take_tokens(request, event);
@@ -370,6 +372,29 @@ static void what_does_not_fit_is_refused(void **state)
     untrained_close(&came.model);
 }
 
+/* An answer that may fill the context fills a smaller cache. One that is to have more tokens than the cache holds is
+ * refused, and so is a prompt that leaves no room for one. */
+static void an_answer_without_a_limit_fills_the_cache(void **state)
+{
+    (void)state;
+    enum { CACHE = 32 };
+    static char longest[CACHE + 1];
+    fixture_open(&came);
+    came.options.cache_tokens = CACHE;
+    memset(longest, 'z', sizeof longest - 1);
+    ask(&came, 1, prompts[0], PROTO_NEW_TOKENS_MAX);
+    ask(&came, 2, prompts[0], CACHE);
+    ask(&came, 3, longest, PROTO_NEW_TOKENS_MAX);
+    ask(&came, 4, longest + 1, PROTO_NEW_TOKENS_MAX);
+    drain(&came);
+    run(&came);
+    assert_int_equal(came.requests[1].count, CACHE - came.requests[1].prompt_tokens);
+    assert_true(came.requests[2].refused && came.requests[3].refused);
+    assert_int_equal(came.requests[4].prompt_tokens, CACHE - 1); /* bytes are tokens here */
+    assert_int_equal(came.requests[4].count, 1);
+    untrained_close(&came.model);
+}
+
 /* More than may be open are refused, and not kept. */
 static void a_flood_is_refused(void **state)
 {
@@ -475,6 +500,7 @@ int main(void)
         cmocka_unit_test(events_wait_and_steps_do_not),
         cmocka_unit_test(a_verdict_waits_before_its_tokens),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(an_answer_without_a_limit_fills_the_cache),
         cmocka_unit_test(a_flood_is_refused),
         cmocka_unit_test(refusals_do_not_hold_up_steps),
         cmocka_unit_test(a_stop_cancels_what_is_open),
