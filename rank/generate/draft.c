@@ -1,4 +1,4 @@
-/* Drafts by prompt lookup, and their pace. Called by schedule.c for each sequence and step. */
+/* Drafts by prompt lookup, and their pace. Called by schedule_step.c for each sequence and step. */
 #include "generate/draft.h"
 
 #include "base/assert.h"

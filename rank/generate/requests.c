@@ -188,18 +188,23 @@ static bool should_wait(const rank_requests *requests, const rank_schedule *sche
     return false;
 }
 
-/* Writes the first request of the queue, if there is room for it, even where it shares no block. */
-static size_t decide_join(rank_requests *requests, const rank_schedule *schedule, uint8_t *to,
-                          room *left)
+/* Writes the request at *position of the queue, if there is room for it, even where it shares no block. One that only
+ * waits to share is passed: *position is then the next. Returns the bytes; 0: nothing was written. */
+static size_t decide_join(rank_requests *requests, const rank_schedule *schedule, int32_t *position,
+                          uint8_t *to, room *left)
 {
-    const int32_t entry = order_of(requests)[0];
+    const int32_t entry = order_of(requests)[*position];
     const rank_request *request = &entries_of(requests)[entry];
     const int32_t tokens = rank_schedule_tokens_max(&requests->options, request);
     const int32_t blocks = rank_blocks_needed(rank_schedule_blocks(schedule), tokens);
     const size_t request_bytes = schedule_request_bytes(request->bias_count);
     const size_t size_bytes = schedule_join_bytes(request->prompt_count, request->bias_count);
-    if (left->sequences < 1 || left->blocks < blocks || left->bytes < size_bytes ||
-        should_wait(requests, schedule, entry)) {
+    if (left->sequences < 1 || left->blocks < blocks || left->bytes < size_bytes) {
+        *position = requests->waiting; /* nobody overtakes it */
+        return 0;
+    }
+    if (should_wait(requests, schedule, entry)) {
+        ++*position;
         return 0;
     }
     memset(to, 0, size_bytes);
@@ -210,7 +215,7 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
     left->sequences--;
     left->blocks -= blocks;
     left->bytes -= size_bytes;
-    take_out(requests, 0);
+    take_out(requests, *position);
     return size_bytes;
 }
 
@@ -228,13 +233,10 @@ size_t rank_requests_decide(rank_requests *requests, const rank_schedule *schedu
     requests->admitted_count = 0;
     header.leave_count = decide_leaves(requests, schedule, to + at, &left);
     at += (size_t)header.leave_count * sizeof(uint64_t);
-    while (requests->waiting > 0) {
-        const size_t size_bytes = decide_join(requests, schedule, to + at, &left);
-        if (size_bytes == 0) {
-            break;
-        }
+    for (int32_t position = 0; position < requests->waiting;) {
+        const size_t size_bytes = decide_join(requests, schedule, &position, to + at, &left);
         at += size_bytes;
-        header.join_count++;
+        header.join_count += size_bytes > 0 ? 1 : 0;
     }
     if (header.leave_count == 0 && header.join_count == 0) {
         return 0;

@@ -7,7 +7,7 @@
  *
  * Where prompts share what is cached of their beginnings, a request whose prompt is being computed for another one
  * waits until it has been, and shares it: n texts of one prompt compute it once. It waits no longer than
- * computing takes.
+ * computing takes, and others pass it meanwhile.
  *
  * A submitted request is answered once: by the event that ends it (rank_schedule_apply,
  * rank_schedule_accept), or by a cancel while it waits. Caller's storage, no allocation. One thread

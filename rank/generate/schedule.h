@@ -13,8 +13,9 @@
  * So copies never differ by a byte. A record that was decided before step 3 may also be applied
  * after step 4, since accepting only frees.
  *
- * A prompt is prefilled in chunks: at most chunk_tokens prompt tokens per step, over all sequences,
- * the first admitted first. What is cached of its beginning is left out, in whole blocks, but for the last
+ * A prompt is prefilled in chunks: at most chunk_tokens prompt tokens per step, over all sequences.
+ * They share these equally, what one does not need goes to the others, and each has a block at least while that lasts,
+ * the first admitted first: a short prompt is computed soon behind long ones. What is cached of its beginning is left out, in whole blocks, but for the last
  * token. Its last chunk gives the first token. From then on the sequence
  * computes one token per step. With draft_max it also computes a draft of the next ones (draft.h), of
  * which those count that were drawn. It ends by a stop token, by max_new_tokens, or with a full

@@ -15,7 +15,7 @@ static const rank_schedule_options small = {.sequence_count = 3,
                                             .chunk_tokens = 5,
                                             .vocab_size = VOCAB};
 
-/* Two prompts of 7 and 4 tokens share chunks of 5. */
+/* Two prompts of 7 and 4 tokens share chunks of 5, with a block of 4 for the first. */
 static void prompts_share_chunks(void **state)
 {
     (void)state;
@@ -35,15 +35,15 @@ static void prompts_share_chunks(void **state)
     assert_int_equal(rank_schedule_apply(schedule, record, record_bytes, events, &count, NULL),
                      BASE_OK);
     const rank_schedule_entry wanted[4][2] = {
-        {{0, 0, 5, 0}},
-        {{0, 5, 2, 1}, {1, 0, 3, 0}},
+        {{0, 0, 4, 0}, {1, 0, 1, 0}},
+        {{0, 4, 3, 1}, {1, 1, 2, 0}},
         {{0, 7, 1, 1}, {1, 3, 1, 1}},
         {{0, 8, 1, 1}, {1, 4, 1, 1}},
     };
     for (int i = 0; i < 4; i++) {
         const int32_t tokens[] = {8, 9};
-        assert_int_equal(rank_schedule_plan(schedule, entries), i == 0 ? 1 : 2);
-        assert_memory_equal(entries, wanted[i], (i == 0 ? 1 : 2) * sizeof *entries);
+        assert_int_equal(rank_schedule_plan(schedule, entries), 2);
+        assert_memory_equal(entries, wanted[i], 2 * sizeof *entries);
         assert_int_equal(rank_schedule_accept(schedule, tokens, events, &count, NULL), BASE_OK);
     }
     assert_int_equal(rank_schedule_running(schedule), 1); /* the first has its three */
@@ -52,8 +52,52 @@ static void prompts_share_chunks(void **state)
     free(requests);
 }
 
-/* Of three equal prompts two wait until the first is computed, and share its whole blocks; so does a fourth request
- * that comes behind them. With no blocks to share none waits. */
+/* Behind two long prompts a short one is computed at once, and they share what it leaves. */
+static void a_short_prompt_does_not_wait_for_long_ones(void **state)
+{
+    (void)state;
+    enum { LONG = 40 };
+    static const rank_schedule_options options = {.sequence_count = 3,
+                                                  .context = LONG + 2,
+                                                  .block_count = 40,
+                                                  .block_tokens = 4,
+                                                  .chunk_tokens = 24,
+                                                  .vocab_size = VOCAB};
+    static const rank_schedule_entry wanted[2][3] = {
+        {{0, 0, 10, 0}, {1, 0, 10, 0}, {2, 0, 3, 1}},
+        {{0, 10, 12, 0}, {1, 10, 12, 0}},
+    };
+    const int32_t prompt[LONG] = {1, 2, 3};
+    const int32_t drawn[] = {8};
+    uint64_t record[1000];
+    rank_schedule_entry entries[3];
+    rank_schedule_event events[3];
+    int count = 0;
+    rank_schedule *schedule = rank_schedule_init(malloc(rank_schedule_bytes(&options)), &options);
+    rank_requests *requests =
+        rank_requests_init(malloc(rank_requests_bytes(&options, 3)), &options, 3);
+    for (int i = 0; i < 3; i++) {
+        rank_request request = {
+            .sample = {.top_p = 1}, .prompt_count = i < 2 ? LONG : 3, .max_new_tokens = 1};
+        assert_int_equal(rank_requests_submit(requests, &request, prompt, NULL), BASE_OK);
+    }
+    const size_t record_bytes = rank_requests_decide(requests, schedule, record);
+    assert_true(record_bytes <= sizeof record);
+    assert_int_equal(rank_schedule_apply(schedule, record, record_bytes, events, &count, NULL),
+                     BASE_OK);
+    for (int i = 0; i < 2; i++) {
+        const int entry_count = 3 - i;
+        assert_int_equal(rank_schedule_plan(schedule, entries), entry_count);
+        assert_memory_equal(entries, wanted[i], (size_t)entry_count * sizeof *entries);
+        assert_int_equal(rank_schedule_accept(schedule, drawn, events, &count, NULL), BASE_OK);
+        assert_int_equal(count, i == 0 ? 1 : 0);
+    }
+    free(schedule);
+    free(requests);
+}
+
+/* Of three equal prompts two wait until the first is computed, and share its whole blocks. A fourth request passes
+ * them. With no blocks to share none waits. */
 static void equal_prompts_are_computed_once(void **state)
 {
     (void)state;
@@ -93,8 +137,10 @@ static void equal_prompts_are_computed_once(void **state)
         }
         assert_int_equal(steps, shares != 0 ? 3 : 1); /* two chunks of 5 lie between */
         for (int32_t i = 0; i < 4; i++) {
+            const uint64_t id = rank_schedule_request(schedule, i)->id;
+            assert_int_equal(id, shares == 0 ? i + 1 : i == 0 ? 1 : i == 1 ? 4 : i);
             assert_int_equal(rank_schedule_shared(schedule, i),
-                             shares != 0 && (i == 1 || i == 2) ? 8 : 0);
+                             shares != 0 && (id == 2 || id == 3) ? 8 : 0);
         }
         free(schedule);
         free(requests);
@@ -222,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_share_chunks),
+        cmocka_unit_test(a_short_prompt_does_not_wait_for_long_ones),
         cmocka_unit_test(equal_prompts_are_computed_once),
         cmocka_unit_test(a_cancel_makes_room_at_once),
         cmocka_unit_test(impossible_requests_are_refused),
