@@ -47,6 +47,13 @@ const char *launch_headers_wrong(struct MHD_Connection *connection, const char *
                                                   : "the header Host is missing, or there are two";
 }
 
+bool launch_headers_encode(struct MHD_Connection *connection)
+{
+    const char *encoding =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    return encoding != NULL && encoding[0] != '\0' && strcasecmp(encoding, "identity") != 0;
+}
+
 bool launch_headers_ask_by_address(struct MHD_Connection *connection)
 {
     char name[INET6_ADDRSTRLEN];

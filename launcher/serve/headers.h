@@ -9,6 +9,9 @@ struct MHD_Connection;
 /* Why the headers are answered with a 400; NULL: they are not. */
 const char *launch_headers_wrong(struct MHD_Connection *connection, const char *version);
 
+/* Whether the body is compressed, or encoded in another way. */
+bool launch_headers_encode(struct MHD_Connection *connection);
+
 /* Whether the Host that the client has asked for is an address, or localhost. A page of another site can ask
  * under that site's name, when its DNS says that this is the site's address (DNS rebinding). True without a Host:
  * no browser leaves it out. */

@@ -93,11 +93,14 @@ base_status launch_request_tokens(const char *key, const json_t *value, proto_re
     return status;
 }
 
-/* A content is a text, or a list of parts of one. */
-static base_status join_content(const json_t *content, base_buffer *text)
+/* A content is a text, or a list of parts of one. An assistant's may be null, or left out. */
+static base_status join_content(const json_t *content, const char *role, base_buffer *text)
 {
     size_t index = 0;
     const json_t *part = NULL;
+    if ((content == NULL || json_is_null(content)) && strcmp(role, "assistant") == 0) {
+        return BASE_OK;
+    }
     if (json_is_string(content)) {
         base_buffer_put(text, json_string_value(content));
         return BASE_OK;
@@ -114,9 +117,17 @@ static base_status join_content(const json_t *content, base_buffer *text)
     return json_array_size(content) > 0 ? BASE_OK : BASE_ERR_INVALID;
 }
 
-/* Other keys than these must say nothing: clients send back what they got, with keys that are null. No template that
- * is known writes a name. */
-static const char *other_key(const json_t *message)
+/* Whether a message may have the key. No template that is known writes a name. An assistant's thoughts come back from
+ * clients of servers that send them apart, and are left out of prompts as templates do it. */
+static bool is_taken(const char *key, const char *role)
+{
+    const bool thoughts = strcmp(key, "reasoning_content") == 0 || strcmp(key, "reasoning") == 0;
+    return strcmp(key, "role") == 0 || strcmp(key, "content") == 0 || strcmp(key, "name") == 0 ||
+           (thoughts && strcmp(role, "assistant") == 0);
+}
+
+/* Other keys must say nothing: clients send back what they got, with keys that are null. */
+static const char *other_key(const json_t *message, const char *role)
 {
     const char *key = NULL;
     json_t *value = NULL;
@@ -124,8 +135,7 @@ static const char *other_key(const json_t *message)
     {
         const bool empty =
             json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
-        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 && strcmp(key, "name") != 0 &&
-            !empty) {
+        if (!is_taken(key, role) && !empty) {
             return key;
         }
     }
@@ -135,17 +145,17 @@ static const char *other_key(const json_t *message)
 static base_status add_message(const json_t *message, proto_request *request, base_error *reterr)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
-    const char *other = other_key(message);
     base_buffer text = {.data = NULL};
     base_status status = BASE_OK;
     if (role == NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "it has no role");
     }
+    const char *other = other_key(message, role);
     if (other != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "%.48s: this is not supported: leave it out",
                          other);
     }
-    if (join_content(json_object_get(message, "content"), &text) != BASE_OK) {
+    if (join_content(json_object_get(message, "content"), role, &text) != BASE_OK) {
         status =
             base_fail(reterr, BASE_ERR_INVALID, "its content must be a text, or a list of texts");
     } else if (text.failed) {

@@ -386,6 +386,11 @@ static bool open_call(launch_server *server, struct MHD_Connection *connection, 
                           "--serve-key-file or --serve-open",
                           NULL, NULL);
     }
+    if (launch_headers_encode(connection)) {
+        return send_error(connection, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, NULL,
+                          "the body has a Content-Encoding: send it as it is",
+                          MHD_HTTP_HEADER_ACCEPT_ENCODING, "identity");
+    }
     return length == NULL || strtoull(length, NULL, 10) <= LAUNCH_SERVE_BODY_BYTES_MAX ||
            refuse_long(connection);
 }

@@ -191,6 +191,14 @@ static void notify(void *user, struct MHD_Connection *connection, void **context
     }
 }
 
+/* A NUL would cut the path short, and what is left may be another one. */
+static size_t unescape(void *user, struct MHD_Connection *connection, char *text)
+{
+    (void)user;
+    (void)connection;
+    return strstr(text, "%00") != NULL ? strlen(text) : MHD_http_unescape(text);
+}
+
 static base_status open_events(launch_server *server, base_error *reterr)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};
@@ -216,7 +224,8 @@ static base_status start_thread(launch_server *server, base_error *reterr)
         MHD_OPTION_NOTIFY_CONNECTION, notify, server, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)LAUNCH_SERVE_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)LAUNCH_SERVE_IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)LAUNCH_SERVE_HEADER_BYTES_MAX, MHD_OPTION_END);
+        (size_t)LAUNCH_SERVE_HEADER_BYTES_MAX, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+        MHD_OPTION_END);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return server->daemon != NULL
                ? BASE_OK

@@ -24,6 +24,9 @@ static const struct {
     {"/v1/models", "", 200, "\"data\":[{\"id\":\"model\""},
     {"/v1/models/model", "", 200, "{\"id\":\"model\""},
     {"/v1/models/mode", "", 404, "there is only \\\"model\\\" here"},
+    {"/v1/models/model%00x", "", 404, "there is only"},
+    {"/health%00x", "", 404, "/v1/models/{model}"},
+    {"/v1/models/mod%65l", "", 200, "{\"id\":\"model\""},
     {"/health", "-I", 200, "HTTP/1.1 200"},
     {"/", "", 200, "<title>Ringfence</title>"},
     {"/", "-i", 200, "Content-Security-Policy: default-src 'none'; connect-src 'self';"},
@@ -97,6 +100,8 @@ static const struct {
     {"/nothing", "", 404, "/v1/models/{model}"},
     {"/v1/completions", "-X PUT -d x", 405, ""},
     {"/health", "-X GET -d xy", 200, ""},
+    {"/v1/completions", "-H 'Content-Encoding: gzip' -d '{}'", 415, "send it as it is"},
+    {"/v1/completions", "-H 'Content-Encoding: identity' -d '{}'", 400, "\"param\":\"prompt\""},
     {"/v1/completions", "-d @LONG", 413, "too many bytes"},
     {"/v1/completions", "-H 'Transfer-Encoding: chunked' -d @LONG", 413, "too many bytes"},
 };

@@ -61,6 +61,11 @@ static void clients_defaults_are_taken(void **state)
         "null}",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
         "\"spaces_between_special_tokens\":false}",
+        /* answers that come back: of a call that had no text, and of models that think */
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+        "null,\"refusal\":null,\"tool_calls\":[]},{\"role\":\"assistant\"},"
+        "{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":\"c\",\"reasoning\":\"c\"}"
+        "]}",
     };
     static const char *const completions[] = {
         /* LangChain: a list of prompts, always */
@@ -127,6 +132,34 @@ static void what_cannot_be_done_is_named(void **state)
             strncmp(error.message, field, strlen(field)) != 0) {
             fail_msg("%s: %s (%s)", text, error.message, field);
         }
+    }
+}
+
+/* Of an assistant only: no content is an empty one, and thoughts are ignored. */
+static void an_assistant_may_have_said_nothing(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"{\"role\":\"user\",\"content\":null}", "its content must be a text"},
+        {"{\"role\":\"system\"}", "its content must be a text"},
+        {"{\"role\":\"assistant\",\"content\":1}", "its content must be a text"},
+        {"{\"role\":\"user\",\"content\":\"a\",\"reasoning\":\"b\"}", "reasoning: this is not"},
+    };
+    static const char chat[] = "user\0a\0assistant\0\0assistant\0b";
+    assert_ok(
+        read_body(
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+            "\"content\":null},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":"
+            "\"c\"}]}",
+            true),
+        &error);
+    assert_int_equal(body.requests[0]->message_count, 3);
+    assert_memory_equal(body.requests[0]->prompt.text, chat, sizeof chat);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "{\"messages\":[%s]}", wrong[i][0]);
+        assert_status(read_body(text, true), BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, wrong[i][1]));
     }
 }
 
@@ -241,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clients_defaults_are_taken),
         cmocka_unit_test(what_cannot_be_done_is_named),
+        cmocka_unit_test(an_assistant_may_have_said_nothing),
         cmocka_unit_test(prompts_have_the_same_options),
         cmocka_unit_test(what_would_be_too_large_is_refused),
         cmocka_unit_test(an_effort_is_the_switch),
