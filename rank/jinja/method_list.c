@@ -41,6 +41,13 @@ static jinja_value method_get(jinja_run *run, const jinja_call *call)
     return jinja_is_given(call->slots[1]) ? call->slots[1] : jinja_none();
 }
 
+/* Nothing changes a dict, so it is its own copy. */
+static jinja_value method_copy(jinja_run *run, const jinja_call *call)
+{
+    (void)run;
+    return call->subject;
+}
+
 typedef enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS } view;
 
 static jinja_value method_view(jinja_run *run, const jinja_call *call)
@@ -73,6 +80,7 @@ const jinja_row jinja_list_methods[] = {
 
 const jinja_row jinja_dict_methods[] = {
     {.name = "get", .function = method_get, .params = {"key", "default"}, .needed = 1},
+    {.name = "copy", .function = method_copy},
     {.name = "keys", .function = method_view, .how = VIEW_KEYS},
     {.name = "values", .function = method_view, .how = VIEW_VALUES},
     {.name = "items", .function = method_view, .how = VIEW_ITEMS},

@@ -52,15 +52,52 @@ static bool has_end(const jinja_string *string, const jinja_string *part, int wh
     return jinja_string_equal(&end, part);
 }
 
+/* The place that a slot says, in characters of a string that has `count`; below 0: from its end on. */
+static int64_t place_of(jinja_run *run, jinja_value slot, int64_t count, int64_t otherwise)
+{
+    if (!jinja_is_given(slot) || slot.kind == JINJA_NONE) {
+        return otherwise;
+    }
+    const int64_t place = jinja_as_int(run->work, slot);
+    return place >= 0 ? place : place < -count ? 0 : place + count;
+}
+
+/* The part of the string between the places that are in slots 1 and 2, and the bytes before it. False: it begins
+ * behind its end, or that of the string, where nothing is, not even the empty string. */
+static bool between(jinja_run *run, const jinja_call *call, jinja_string *part, size_t *before)
+{
+    const jinja_string *whole = call->subject.string;
+    *part = *whole;
+    *before = 0;
+    if (!jinja_is_given(call->slots[1])) {
+        return true;
+    }
+    const int64_t count = (int64_t)jinja_point_count(run->work, whole);
+    const int64_t begin = place_of(run, call->slots[1], count, 0);
+    const int64_t wanted = place_of(run, call->slots[2], count, count);
+    const int64_t end = wanted < count ? wanted : count;
+    if (begin > end) {
+        return false;
+    }
+    *before = jinja_point_offset(run->work, whole, (size_t)begin);
+    *part = jinja_cut(whole, *before, jinja_point_offset(run->work, whole, (size_t)end));
+    return true;
+}
+
 /* A string, or one of a tuple's. */
 static jinja_value method_has_end(jinja_run *run, const jinja_call *call)
 {
     const jinja_value part = call->slots[0];
+    jinja_string string;
+    size_t before = 0;
+    const bool is_there = between(run, call, &string, &before);
     if (part.kind != JINJA_LIST || part.list->form != JINJA_FORM_TUPLE) {
-        return jinja_bool(has_end(call->subject.string, need_string(run, part), call->how));
+        const jinja_string *one = need_string(run, part);
+        return jinja_bool(is_there && has_end(&string, one, call->how));
     }
     for (size_t i = 0; i < part.list->count; i++) {
-        if (has_end(call->subject.string, need_string(run, part.list->at[i]), call->how)) {
+        const jinja_string *one = need_string(run, part.list->at[i]);
+        if (is_there && has_end(&string, one, call->how)) {
             return jinja_bool(true);
         }
     }
@@ -89,21 +126,26 @@ static jinja_value place_at(jinja_run *run, const jinja_string *string, size_t a
 static jinja_value method_find(jinja_run *run, const jinja_call *call)
 {
     const jinja_string *part = need_string(run, call->slots[0]);
-    const size_t at = jinja_find(run->work, call->subject.string, part, 0);
-    return at == SIZE_MAX ? jinja_int(-1) : place_at(run, call->subject.string, at);
+    jinja_string string;
+    size_t before = 0;
+    const bool is_there = between(run, call, &string, &before);
+    const size_t at = is_there ? jinja_find(run->work, &string, part, 0) : SIZE_MAX;
+    return at == SIZE_MAX ? jinja_int(-1) : place_at(run, call->subject.string, before + at);
 }
 
 static jinja_value method_rfind(jinja_run *run, const jinja_call *call)
 {
-    const jinja_string *string = call->subject.string;
     const jinja_string *part = need_string(run, call->slots[0]);
+    jinja_string string;
+    size_t before = 0;
     size_t last = SIZE_MAX;
-    for (size_t at = jinja_find(run->work, string, part, 0); at != SIZE_MAX;
-         at = jinja_find(run->work, string, part, at + 1)) {
+    const bool is_there = between(run, call, &string, &before);
+    for (size_t at = is_there ? jinja_find(run->work, &string, part, 0) : SIZE_MAX; at != SIZE_MAX;
+         at = jinja_find(run->work, &string, part, at + 1)) {
         jinja_step(run->work, 1);
         last = at;
     }
-    return last == SIZE_MAX ? jinja_int(-1) : place_at(run, string, last);
+    return last == SIZE_MAX ? jinja_int(-1) : place_at(run, call->subject.string, before + last);
 }
 
 static jinja_value method_count(jinja_run *run, const jinja_call *call)
@@ -161,9 +203,13 @@ const jinja_row jinja_string_methods[] = {
     {.name = "startswith",
      .function = method_has_end,
      .how = BEGIN,
-     .params = {"prefix"},
+     .params = {"prefix", "start", "end"},
      .needed = 1},
-    {.name = "endswith", .function = method_has_end, .how = END, .params = {"suffix"}, .needed = 1},
+    {.name = "endswith",
+     .function = method_has_end,
+     .how = END,
+     .params = {"suffix", "start", "end"},
+     .needed = 1},
     {.name = "removeprefix",
      .function = method_remove_end,
      .how = BEGIN,
@@ -174,8 +220,8 @@ const jinja_row jinja_string_methods[] = {
      .how = END,
      .params = {"suffix"},
      .needed = 1},
-    {.name = "find", .function = method_find, .params = {"sub"}, .needed = 1},
-    {.name = "rfind", .function = method_rfind, .params = {"sub"}, .needed = 1},
+    {.name = "find", .function = method_find, .params = {"sub", "start", "end"}, .needed = 1},
+    {.name = "rfind", .function = method_rfind, .params = {"sub", "start", "end"}, .needed = 1},
     {.name = "count", .function = method_count, .params = {"sub"}, .needed = 1},
     {.name = "isspace", .function = method_all_are, .how = SPACE},
     {.name = "isalpha", .function = method_all_are, .how = LETTER},
