@@ -49,6 +49,8 @@ launch_completion *launch_completion_add(launch_server *server, launch_completio
     one->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     one->stops = body->stops;
     one->seeded = body->seeded;
+    one->echo = body->request.echo;
+    one->silent = body->silent;
     one->stream = body->stream;
     one->include_usage = body->include_usage;
     one->came_ns = base_now_ns();
@@ -60,6 +62,7 @@ launch_completion *launch_completion_add(launch_server *server, launch_completio
     for (int i = 0; i < count; i++) {
         one->choices[i].index = i;
         one->choices[i].logprobs.each = (size_t)body->request.logprob_count;
+        one->choices[i].logprobs.given = one->echo;
     }
     launch_completion **end = &server->completions;
     while (*end != NULL) {

@@ -128,7 +128,7 @@ static base_status read_field(const char *key, const json_t *value, const char *
         (body->chat && strcmp(key, "max_completion_tokens") == 0)) {
         int64_t tokens = 0;
         const base_status status =
-            launch_request_integer(key, value, 1, PROTO_NEW_TOKENS_MAX, &tokens, reterr);
+            launch_request_integer(key, value, body->chat, PROTO_NEW_TOKENS_MAX, &tokens, reterr);
         request->max_new_tokens = (int32_t)tokens;
         body->limited = true;
         return status;
@@ -142,6 +142,9 @@ static base_status read_field(const char *key, const json_t *value, const char *
     }
     if (strcmp(key, "seed") == 0) { /* OpenAI's may be below 0 */
         return read_seed(value, body, reterr);
+    }
+    if (!body->chat && strcmp(key, "echo") == 0) {
+        return read_flag(key, value, &request->echo, reterr);
     }
     if (strcmp(key, "stream") == 0) {
         return read_flag(key, value, &body->stream, reterr);
@@ -270,6 +273,12 @@ static base_status check_fields(const launch_completion_body *body, const char *
         *field = "stream_options";
         return base_fail(reterr, BASE_ERR_INVALID, "stream_options: goes with stream");
     }
+    if (body->request.max_new_tokens == 0 && !body->request.echo) {
+        *field = "max_tokens";
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "max_tokens: must be an integer from 1 to %d, or 0 with echo",
+                         PROTO_NEW_TOKENS_MAX);
+    }
     if (body->logprobs_best > 0 && !body->logprobs) {
         *field = "top_logprobs";
         return base_fail(reterr, BASE_ERR_INVALID, "top_logprobs: goes with logprobs: true");
@@ -316,6 +325,8 @@ static base_status read_object(const json_t *object, const char *model,
         }
     }
     status = check_fields(body, field, reterr);
+    body->silent = body->request.max_new_tokens == 0;
+    body->request.max_new_tokens += body->silent ? 1 : 0;
     if (body->effort != LAUNCH_EFFORT_UNSAID && !body->switched) {
         body->request.no_thinking = body->effort == LAUNCH_EFFORT_NONE;
     }

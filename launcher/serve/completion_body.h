@@ -38,6 +38,7 @@ typedef struct launch_completion_body {
     launch_stop_texts stops;
     bool chat;    /* before: it has messages, and no prompt */
     bool limited; /* it says max_tokens */
+    bool silent;  /* which is 0: only its prompt is sent back. One token is drawn, and dropped */
     bool stream;
     bool include_usage; /* of a stream */
     bool seeded;        /* it has a seed */

@@ -150,13 +150,18 @@ static void check_room(launch_completion *one, const launch_choice *choice)
 static void take_tokens(launch_completion *one, launch_choice *choice,
                         const launch_request_event *event)
 {
-    choice->first_ns = choice->first_ns == 0 ? base_now_ns() : choice->first_ns;
-    if (one->connection == NULL || choice->stopped || one->trouble != LAUNCH_TROUBLE_NONE) {
+    static const launch_stop_texts no_stops;
+    const bool echoed = choice->echo_left > 0; /* then all of the event's tokens are the prompt's */
+    choice->first_ns = choice->first_ns == 0 && !echoed ? base_now_ns() : choice->first_ns;
+    if (one->connection == NULL || choice->stopped || one->trouble != LAUNCH_TROUBLE_NONE ||
+        (one->silent && !echoed)) {
         return;
     }
     launch_request_event counted = *event;
-    counted.token_count = put_text(&one->stops, choice, event);
-    choice->usage.completion_tokens += (uint32_t)counted.token_count;
+    counted.token_count = put_text(echoed ? &no_stops : &one->stops, choice, event);
+    const uint32_t tokens = (uint32_t)counted.token_count;
+    choice->echo_left -= tokens < choice->echo_left ? tokens : choice->echo_left;
+    choice->usage.completion_tokens += echoed ? 0 : tokens;
     /* now, because a stop ends the answer before FINISHED comes */
     choice->usage.cached_tokens = event->cached_tokens;
     launch_logprobs_add(&choice->logprobs, &counted);
@@ -221,8 +226,8 @@ static void take_finished(launch_completion *one, launch_choice *choice,
         count_finished(metrics, first_ns, event, LAUNCH_OUTCOME_STOP);
         return;
     }
-    choice->finish_reason = ends[end].reason;
-    choice->usage.completion_tokens = event->completion_tokens;
+    choice->finish_reason = one->silent ? "length" : ends[end].reason;
+    choice->usage.completion_tokens = one->silent ? 0 : event->completion_tokens;
     if (ends[end].trouble != LAUNCH_TROUBLE_NONE) {
         launch_completion_fail(one, ends[end].trouble,
                                event->reason != NULL ? event->reason : "the server ends");
@@ -235,6 +240,7 @@ static void take_accepted(launch_completion *one, launch_choice *choice,
 {
     choice->stage = LAUNCH_STAGE_ACCEPTED;
     choice->usage.prompt_tokens = event->prompt_tokens;
+    choice->echo_left = one->echo ? event->prompt_tokens : 0;
     one->server->metrics.prompt_tokens += event->prompt_tokens;
     if (one->stream && launch_completion_is_accepted(one)) {
         launch_completion_wake(one);

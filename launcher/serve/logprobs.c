@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,10 @@ void launch_logprobs_add(launch_logprobs *logprobs, const launch_request_event *
     for (size_t token = 0; !logprobs->failed && token < event->token_count; token++) {
         for (size_t i = 0; i < logprobs->each; i++) {
             keep(logprobs, &event->logprobs[token * logprobs->each + i]);
+        }
+        if (logprobs->given) {
+            logprobs->kept[logprobs->count - logprobs->each].value = NAN;
+            logprobs->given = false;
         }
         logprobs->characters += count_characters(event->text + at, event->text_bytes[token]);
         at += event->text_bytes[token];
@@ -169,10 +174,11 @@ static json_t *describe_completion(const launch_logprobs *logprobs)
     for (size_t first = 0; first < logprobs->count; first += logprobs->each) {
         const launch_kept_logprob *one = &logprobs->kept[first];
         (void)json_array_append_new(tokens, name_of(logprobs, one, "bytes:"));
-        (void)json_array_append_new(values, json_real(one->value));
+        const bool known = !isnan(one->value); /* not of a prompt's first token */
+        (void)json_array_append_new(values, known ? json_real(one->value) : json_null());
         (void)json_array_append_new(offsets, json_integer(one->text_offset));
         if (logprobs->each > 1) {
-            (void)json_array_append_new(best, best_by_text(logprobs, first));
+            (void)json_array_append_new(best, known ? best_by_text(logprobs, first) : json_null());
         }
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", values,

@@ -12,7 +12,7 @@ struct json_t;
 
 /* One that is kept. */
 typedef struct launch_kept_logprob {
-    double value;
+    double value;   /* NaN: there is none */
     size_t begin;   /* of its text in `texts` */
     uint32_t bytes; /* of it */
     int32_t token;
@@ -20,9 +20,10 @@ typedef struct launch_kept_logprob {
         text_offset; /* of a drawn token: the characters of the whole text that had come before it */
 } launch_kept_logprob;
 
-/* Begins with all 0, but for `each`. */
+/* Begins with all 0, but for `each` and `given`. */
 typedef struct launch_logprobs {
     size_t each;  /* of a token: its own, and then those of the best; 0: none are wanted */
+    bool given;   /* the first token is a prompt's, which has none */
     size_t count; /* kept, of all tokens */
     size_t room;
     launch_kept_logprob *kept;

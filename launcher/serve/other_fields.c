@@ -48,7 +48,6 @@ static const struct {
     {"verbosity", NEUTRAL_MEDIUM, CHATS, "must be medium: no chat template here has another"},
     {"web_search_options", NEUTRAL_EMPTY, CHATS, "nothing can be searched: leave it out"},
     {"suffix", NEUTRAL_EMPTY, COMPLETIONS, "texts have no given end: leave it out"},
-    {"echo", NEUTRAL_FALSE, COMPLETIONS, "must be false: prompts are not sent back"},
     {"top_logprobs", NEUTRAL_ZERO, COMPLETIONS, "goes with chats: logprobs says how many"},
     /* vLLM's */
     {"min_tokens", NEUTRAL_ZERO, BOTH, "must be 0: see ignore_eos"},

@@ -54,7 +54,8 @@ typedef struct launch_choice {
     launch_logprobs logprobs; /* of tokens whose text may be held back */
     const char *finish_reason;
     launch_usage usage;
-    int64_t first_ns; /* of the first token; 0: there is none yet */
+    uint32_t echo_left; /* tokens of the prompt that have yet to come, before those of the text */
+    int64_t first_ns;   /* of the first token; 0: there is none yet */
 } launch_choice;
 
 /* One HTTP request. It goes when the connection has let go of it and rank 0 has said its last. */
@@ -80,6 +81,8 @@ typedef struct launch_completion {
     /* what is asked for: of each prompt in turn so many choices */
     proto_request *requests[LAUNCH_SERVE_CHOICES_MAX]; /* NULL: all its choices were sent */
     bool seeded;
+    bool echo;   /* texts begin with their prompts, */
+    bool silent; /* and end with them */
     int choices_each;
     int choice_count;
     int open_count;          /* of them: neither dropped nor finished */

@@ -197,6 +197,7 @@ void proto_request_to_message(const proto_request *request, Ringfence__Control__
     message->prompt_index = request->prompt_index;
     message->ignore_eos = request->ignore_eos;
     message->no_thinking = request->no_thinking;
+    message->echo = request->echo;
     message->logprob_count = (uint32_t)request->logprob_count;
     message->n_stop_token_ids = (size_t)request->stop_count;
     message->stop_token_ids = (int32_t *)(uintptr_t)request->stops;
@@ -301,6 +302,7 @@ base_status proto_request_from_message(const Ringfence__Control__Request *messag
     request->max_new_tokens = (int32_t)message->max_new_tokens;
     request->ignore_eos = message->ignore_eos != 0;
     request->no_thinking = message->no_thinking != 0;
+    request->echo = message->echo != 0;
     request->logprob_count = (int32_t)message->logprob_count;
     base_status status = copy_biases(message, request, reterr);
     if (status == BASE_OK) {

@@ -22,15 +22,17 @@ static void gather_sampled(rank_engine *engine, const rank_schedule_entry *entry
     const int32_t end = entry->first + entry->count;
     for (int32_t left = entry->samples; left > 0; left--) {
         const int32_t row = end_row - left;
+        const bool given = entry->samples - left < entry->scored;
         engine->logit_rows[engine->sampled_count] = row;
         engine->sampled[engine->sampled_count++] = (engine_sampled){
             .params = &request->sample,
             .request = request,
             .text = text,
-            .adjusted = rank_adjust_any(&adjustment),
+            .adjusted = !given && rank_adjust_any(&adjustment),
             .position = (uint64_t)(end - left + 1),
             .logprob_count = request->logprob_count,
-            .drafted = left > 1 ? engine->batch_ids[row + 1] : -1,
+            .drafted = left > 1 && !given ? engine->batch_ids[row + 1] : -1,
+            .given = given ? text[end - left + 1] : -1,
         };
     }
 }
@@ -291,7 +293,8 @@ static uint8_t drafted_rows(const rank_engine *engine)
 {
     int32_t drafted = 0;
     for (int i = 0; i < engine->entry_count; i++) {
-        drafted += engine->entries[i].samples > 1 ? engine->entries[i].samples - 1 : 0;
+        const int32_t drawn = engine->entries[i].samples - engine->entries[i].scored;
+        drafted += drawn > 1 ? drawn - 1 : 0;
     }
     return (uint8_t)drafted; /* RANK_DRAFT_STEP_MAX at most */
 }
@@ -334,8 +337,8 @@ static base_status accept_tokens(rank_engine *engine, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    engine->costs.sampled += (uint64_t)drawn;
     for (int i = 0; i < drawn; i++) {
+        engine->costs.sampled += engine->events[i].scored == 0 ? 1 : 0;
         const size_t row = (size_t)engine->events[i].row;
         engine->events[i].logprob_count = engine->sampled[row].logprob_count;
         engine->events[i].logprobs = engine->logprobs + row * RANK_LOGPROBS_MAX;
@@ -433,6 +436,11 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
 base_status rank_engine_submit(rank_engine *engine, rank_request *request, const int32_t *prompt,
                                base_error *reterr)
 {
+    const rank_backend *backend = engine->run.device.backend;
+    if (request->scores != 0 && backend->capture != NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s weighs no prompt's tokens",
+                         backend->name);
+    }
     return rank_requests_submit(engine->requests, request, prompt, reterr);
 }
 

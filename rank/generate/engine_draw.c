@@ -161,8 +161,8 @@ base_status rank_engine_draw(rank_engine *engine, size_t size_bytes, base_error 
     for (int row = 0; status == BASE_OK && row < engine->sampled_count; row++) {
         const engine_sampled *of = &engine->sampled[row];
         const rank_sample_records records = {engine->messages + used, size_bytes};
-        rank_sample_result result = {.token = -1};
-        if (counts) {
+        rank_sample_result result = {.token = of->given};
+        if (counts && of->given < 0) {
             status = rank_sample_combine(&engine->vocab, of->params, of->position, &records,
                                          &result, reterr);
         }

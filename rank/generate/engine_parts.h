@@ -24,6 +24,7 @@ typedef struct engine_sampled {
     uint64_t position;     /* of the token */
     int32_t logprob_count; /* that its request asks for */
     int32_t drafted;       /* what the next row of the sequence has for it; -1: there is none */
+    int32_t given;         /* the prompt's token in its place: none is drawn; -1: there is none */
 } engine_sampled;
 
 struct rank_engine {

@@ -91,6 +91,7 @@ base_status generation_submit(generation *g, const rank_work *work, rank_request
     request->prompt_count = (int32_t)work->prompt_count;
     request->max_new_tokens = work->new_tokens_max;
     request->logprob_count = work->logprob_count;
+    request->scores = work->echoed > 0 && work->logprob_count > 0;
     const base_status status = rank_engine_submit(g->engine, request, work->prompt, reterr);
     if (status == BASE_OK) {
         BASE_ASSERT(request->id == g->first_id + g->submitted);
@@ -164,7 +165,8 @@ static void on_event(void *user, const rank_schedule_event *event)
     }
     const size_t at = pace_index(g, event->request_id);
     const int64_t now_ns = base_now_ns();
-    if (event->token >= 0 && at < g->pace_room && g->paces[at].request_id == event->request_id) {
+    if (event->token >= 0 && event->scored == 0 && at < g->pace_room &&
+        g->paces[at].request_id == event->request_id) {
         pace *own = &g->paces[at];
         own->first_ns = own->drawn == 0 ? now_ns : own->first_ns;
         own->last_ns = now_ns;

@@ -165,7 +165,7 @@ static bool should_wait(const rank_requests *requests, const rank_schedule *sche
     const int32_t *prompt = prompt_of(requests, entry);
     const int32_t whole = (prompt_count - 1) / options->block_tokens;
     const size_t prompt_bytes = (size_t)prompt_count * sizeof *prompt;
-    if (options->shares == 0 ||
+    if (options->shares == 0 || entries_of(requests)[entry].scores != 0 ||
         rank_blocks_cached(rank_schedule_blocks(schedule), prompt, prompt_count - 1) == whole) {
         return false;
     }

@@ -105,7 +105,8 @@ static bool join(rank_schedule *schedule, const rank_request *request, const int
     if (index == schedule->options.sequence_count) {
         return false;
     }
-    const int32_t shared = schedule->options.shares != 0 /* the last token's logits are needed */
+    const bool shares = schedule->options.shares != 0 && request->scores == 0;
+    const int32_t shared = shares /* the last token's logits are needed */
                                ? rank_blocks_share(schedule_blocks_of(schedule), index, prompt,
                                                    request->prompt_count - 1)
                                : 0;

@@ -16,7 +16,7 @@
  * A prompt is prefilled in chunks: at most chunk_tokens prompt tokens per step, over all sequences.
  * They share these equally, what one does not need goes to the others, and each has a block at least while that lasts,
  * the first admitted first: a short prompt is computed soon behind long ones. What is cached of its beginning is left out, in whole blocks, but for the last
- * token. Its last chunk gives the first token. From then on the sequence
+ * token. One that scores shares nothing, and has no more rows in a step than are left for samples. Its last chunk gives the first token. From then on the sequence
  * computes one token per step. With draft_max it also computes a draft of the next ones (draft.h), of
  * which those count that were drawn. It ends by a stop token, by max_new_tokens, or with a full
  * context, and frees its index and blocks at once.
@@ -61,7 +61,7 @@ typedef struct rank_request {
     int32_t logprob_count;  /* of each token: 0 … RANK_LOGPROBS_MAX (logprob.h) */
     int32_t stops[RANK_STOP_TOKENS_MAX];
     int32_t bias_count; /* 0 … RANK_LOGIT_BIASES_MAX */
-    int32_t reserved;   /* 0: makes padding explicit */
+    int32_t scores;     /* 1: its prompt's tokens, too, but the first, have log-probabilities; 0 */
     rank_penalties penalties;
     rank_logit_bias biases[RANK_LOGIT_BIASES_MAX]; /* the last member: records have those in use */
 } rank_request;
@@ -74,12 +74,14 @@ static inline rank_adjustment rank_request_adjustment(const rank_request *reques
 
 /* What a sequence computes in a step: tokens first … first + count - 1 of it. The last of them may be
  * a draft. The logits of the last `samples` rows are needed: none, or those of the last known token
- * and of the draft. The row of the token at a position gives the token at the next. */
+ * and of the draft. The row of the token at a position gives the token at the next. Of a prompt that scores, all rows'
+ * are needed, and `scored` of them give tokens of the prompt, whatever is drawn. */
 typedef struct rank_schedule_entry {
     int32_t sequence;
     int32_t first;
     int32_t count;
     int32_t samples;
+    int32_t scored; /* the first of the samples */
 } rank_schedule_entry;
 
 /* What happened to a request. */
@@ -89,6 +91,7 @@ typedef struct rank_schedule_event {
     rank_finish finish;
     int32_t drafted;  /* tokens that its step has checked; only with the first token of the step */
     int32_t accepted; /* 1: not the first of its step, since what is before it was drafted */
+    int32_t scored;   /* 1: it is the prompt's, and was not drawn */
     int32_t row;      /* of the plan's sampled rows that whose logits gave the token */
     /* (logprob_count): of the token and the best. The engine fills them in; valid during its call. */
     int32_t logprob_count;

@@ -32,6 +32,7 @@ typedef struct walk {
     int32_t share;        /* of a sequence's prompt, in this step */
     int32_t chunk_tokens; /* prompt tokens that may still be computed */
     int32_t drafts;       /* and drafted tokens */
+    int32_t spare;        /* rows that may be sampled beyond one of each sequence and its draft */
 } walk;
 
 /* The share is the largest that fits: what a short prompt does not need is left to the long ones. It is a block at
@@ -46,6 +47,7 @@ static walk walk_begin(const rank_schedule *schedule)
     }
     return (walk){.share = share > options->block_tokens ? share : options->block_tokens,
                   .chunk_tokens = options->chunk_tokens,
+                  .spare = options->sequence_count - schedule->running,
                   .drafts = rank_schedule_drafts_max(options)};
 }
 
@@ -58,9 +60,12 @@ static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_ent
         const sequence_state *s = schedule_sequence_at(schedule, index);
         const int32_t drafted = s->drafted < w->drafts ? s->drafted : w->drafts;
         int32_t count = s->token_count - s->computed;
+        const bool scores = prefills(s) && s->request.scores != 0;
         BASE_ASSERT(count >= 1);
         if (prefills(s)) {
             count = smaller(count, smaller(w->share, w->chunk_tokens));
+            count = scores ? smaller(count, 1 + w->spare) : count;
+            w->spare -= scores && count > 1 ? count - 1 : 0;
             w->chunk_tokens -= count;
         }
         if (count > 0) {
@@ -68,7 +73,10 @@ static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_ent
             *entry = (rank_schedule_entry){.sequence = index,
                                            .first = s->computed,
                                            .count = count + drafted,
-                                           .samples = whole ? 1 + drafted : 0};
+                                           .samples = scores  ? count
+                                                      : whole ? 1 + drafted
+                                                              : 0,
+                                           .scored = scores ? count - (whole ? 1 : 0) : 0};
             w->drafts -= drafted;
             return true;
         }
@@ -181,6 +189,19 @@ static base_status end_draw(rank_schedule *schedule, const rank_schedule_entry *
     return status;
 }
 
+/* Says of the entry's scored rows which tokens of the prompt they give. */
+static void tell_scored(const rank_schedule *schedule, const rank_schedule_entry *entry,
+                        rank_schedule_event *events, int *event_count)
+{
+    const int32_t *own = schedule_tokens_of(schedule, entry->sequence);
+    for (int32_t i = 0; i < entry->scored; i++) {
+        events[(*event_count)++] = (rank_schedule_event){
+            .request_id = schedule_sequence_at(schedule, entry->sequence)->request.id,
+            .token = own[entry->first + i + 1],
+            .scored = 1};
+    }
+}
+
 base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
                                  rank_schedule_event *events, int *event_count, base_error *reterr)
 {
@@ -190,16 +211,20 @@ base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
     int32_t row = 0;
     *event_count = 0;
     while (status == BASE_OK && next_entry(schedule, &w, &entry)) {
-        if (entry.samples == 0) {
+        const int first = *event_count;
+        tell_scored(schedule, &entry, events, event_count);
+        if (entry.samples == entry.scored) {
             schedule_sequence_at(schedule, entry.sequence)->computed += entry.count;
         } else {
-            const int first = *event_count;
-            status = end_draw(schedule, &entry, tokens + row, events, event_count, reterr);
-            for (int i = first; i < *event_count; i++) {
-                events[i].row = row + i - first;
-            }
-            row += entry.samples;
+            const int32_t *drawn = tokens + row + entry.scored;
+            rank_schedule_entry rest = entry;
+            rest.samples -= entry.scored;
+            status = end_draw(schedule, &rest, drawn, events, event_count, reterr);
         }
+        for (int i = first; i < *event_count; i++) {
+            events[i].row = row + i - first;
+        }
+        row += entry.samples;
         fill_blocks(schedule, entry.sequence, entry.first);
     }
     for (int32_t position = schedule->running - 1; position >= 0; position--) {

@@ -7,7 +7,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "data/chat.h"
 #include "generate/generation.h"
 #include "generate/stream_text.h"
 
@@ -137,33 +136,6 @@ static base_status find_room(const rank_serving *serving, size_t *at, base_error
     return BASE_OK;
 }
 
-/* Encodes the prompt into the work. The caller finishes it after a failure. */
-static base_status encode(const generation *g, const proto_request *request, rank_work *work,
-                          base_error *reterr)
-{
-    if (request->token_count > 0) {
-        return rank_work_copy(g->options, request->prompt.tokens, request->token_count,
-                              request->max_new_tokens, work, reterr);
-    }
-    char *text = malloc(request->text_bytes + 1);
-    if (text == NULL) {
-        *work = (rank_work){.text = NULL};
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
-    }
-    memcpy(text, request->prompt.text, request->text_bytes + 1);
-    const base_status status =
-        request->message_count > 0
-            ? rank_work_encode_chat(g->options,
-                                    &(rank_chat_messages){.texts = text,
-                                                          .count = request->message_count,
-                                                          .no_thinking = request->no_thinking},
-                                    request->max_new_tokens, work, reterr)
-            : rank_work_encode(g->options, text, request->no_thinking, request->max_new_tokens,
-                               work, reterr);
-    work->own_text = text;
-    return status;
-}
-
 static base_status add_own_stops(const proto_request *from, int vocab_size, rank_request *request,
                                  base_error *reterr)
 {
@@ -212,10 +184,10 @@ static base_status submit(generation *g, const proto_request *from, const rank_w
     return status;
 }
 
-static rank_stream_text new_text(const rank_generate_options *options)
+static rank_stream_text new_text(const rank_generate_options *options, bool echo)
 {
     const char *suffix = options->prompt_suffix;
-    const bool continues = suffix == NULL || suffix[0] == '\0';
+    const bool continues = echo || suffix == NULL || suffix[0] == '\0';
     return (rank_stream_text){.exact = options->exact_texts,
                               .keeps_space = options->exact_texts && continues};
 }
@@ -242,10 +214,7 @@ static base_status accept_request(rank_serving *serving, const proto_request *re
     }
     rank_work *work = &g->works[at];
     uint64_t request_id = 0;
-    status = encode(g, request, work, reterr);
-    if (status == BASE_OK) {
-        status = rank_work_want_logprobs(work, request->logprob_count, reterr);
-    }
+    status = rank_work_make(g->options, request, work, reterr);
     if (status == BASE_OK) {
         status = submit(g, request, work, &request_id, reterr);
     }
@@ -255,11 +224,12 @@ static base_status accept_request(rank_serving *serving, const proto_request *re
         return status;
     }
     work->holders = g->options->forgets ? 1 : 2;
-    serving->open[serving->open_count++] = (open_request){.id = request->id,
-                                                          .request_id = request_id,
-                                                          .work = at,
-                                                          .accepted_ns = base_now_ns(),
-                                                          .text = new_text(g->options)};
+    serving->open[serving->open_count++] =
+        (open_request){.id = request->id,
+                       .request_id = request_id,
+                       .work = at,
+                       .accepted_ns = base_now_ns(),
+                       .text = new_text(g->options, request->echo)};
     g->count++;
     return BASE_OK;
 }
@@ -361,7 +331,8 @@ static bool send_tokens(rank_serving *serving, open_request *request)
 {
     const generation *g = serving->g;
     const rank_work *work = &g->works[request->work];
-    const size_t count = rank_work_count(work);
+    const size_t all = rank_work_count(work);
+    const size_t count = request->sent < work->echoed && all > work->echoed ? work->echoed : all;
     open_request after = *request;
     char *text = serving->events_text;
     rank_event_logprobs *logprobs = &serving->logprobs;
@@ -378,7 +349,7 @@ static bool send_tokens(rank_serving *serving, open_request *request)
         add_logprobs(g->options->tokenizer, work, after.sent, logprobs);
         after.sent++;
     }
-    if (after.sent == count && work->finish != RANK_FINISH_NOT) {
+    if (after.sent == all && work->finish != RANK_FINISH_NOT) {
         used += rank_stream_text_end(&after.text, text + used);
         after.text_ended = true;
     }
@@ -405,11 +376,12 @@ static bool send_tokens(rank_serving *serving, open_request *request)
 static bool send_answered(rank_serving *serving, const open_request *request)
 {
     const rank_work *work = &serving->g->works[request->work];
+    const size_t echoed = work->echoed < work->drawn ? work->echoed : work->drawn;
     rank_request_event event = {.kind = RANK_EVENT_ANSWERED,
                                 .id = request->id,
                                 .finish = work->finish,
-                                .completion_tokens = rank_work_count(work),
-                                .drawn = work->drawn,
+                                .completion_tokens = rank_work_count(work) - echoed,
+                                .drawn = work->drawn - echoed,
                                 .cached_tokens = work->cached,
                                 .drafted = work->drafted,
                                 .accepted = work->accepted,
@@ -418,9 +390,9 @@ static bool send_answered(rank_serving *serving, const open_request *request)
                                     request->accepted_ns};
     /* a request may be accepted while the step runs in which it begins */
     event.queued_ns = event.queued_ns > 0 ? event.queued_ns : 0;
-    if (work->drawn > 0) {
-        event.ttft_ns = work->drawn_ns[0] - work->began_ns;
-        event.decode_ns = work->drawn_ns[work->drawn - 1] - work->drawn_ns[0];
+    if (event.drawn > 0) {
+        event.ttft_ns = work->drawn_ns[echoed] - work->began_ns;
+        event.decode_ns = work->drawn_ns[work->drawn - 1] - work->drawn_ns[echoed];
     }
     return serving->source->send(serving->source->user, &event);
 }

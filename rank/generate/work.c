@@ -188,6 +188,69 @@ base_status rank_work_want_logprobs(rank_work *work, int logprob_count, base_err
                : base_fail(reterr, BASE_ERR_MEMORY, "no memory for log-probabilities");
 }
 
+/* Lets the answer begin with the prompt. */
+static base_status echo(rank_work *work, base_error *reterr)
+{
+    const size_t room = work->room + work->prompt_count;
+    const size_t each = (size_t)work->logprob_count;
+    int32_t *tokens = realloc(work->tokens, room * sizeof *tokens);
+    work->tokens = tokens != NULL ? tokens : work->tokens;
+    int64_t *drawn_ns = realloc(work->drawn_ns, room * sizeof *drawn_ns);
+    work->drawn_ns = drawn_ns != NULL ? drawn_ns : work->drawn_ns;
+    rank_logprob *logprobs =
+        each > 0 ? realloc(work->logprobs, room * each * sizeof *logprobs) : NULL;
+    work->logprobs = logprobs != NULL ? logprobs : work->logprobs;
+    if (tokens == NULL || drawn_ns == NULL || (each > 0 && logprobs == NULL)) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an answer with its prompt");
+    }
+    work->room = room;
+    work->echoed = work->prompt_count;
+    work->drawn = each > 0 ? 1 : work->prompt_count;
+    memcpy(tokens, work->prompt, work->drawn * sizeof *tokens);
+    memset(drawn_ns, 0, work->drawn * sizeof *drawn_ns);
+    for (size_t i = 0; i < each; i++) {
+        logprobs[i] = (rank_logprob){.token = i == 0 ? tokens[0] : -1};
+    }
+    return BASE_OK;
+}
+
+/* Encodes the request's prompt, whichever kind it is. */
+static base_status encode_request(const rank_generate_options *options,
+                                  const proto_request *request, rank_work *work, base_error *reterr)
+{
+    if (request->token_count > 0) {
+        return rank_work_copy(options, request->prompt.tokens, request->token_count,
+                              request->max_new_tokens, work, reterr);
+    }
+    char *text = malloc(request->text_bytes + 1);
+    if (text == NULL) {
+        *work = (rank_work){.text = NULL};
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
+    }
+    memcpy(text, request->prompt.text, request->text_bytes + 1);
+    const base_status status =
+        request->message_count > 0
+            ? rank_work_encode_chat(options,
+                                    &(rank_chat_messages){.texts = text,
+                                                          .count = request->message_count,
+                                                          .no_thinking = request->no_thinking},
+                                    request->max_new_tokens, work, reterr)
+            : rank_work_encode(options, text, request->no_thinking, request->max_new_tokens, work,
+                               reterr);
+    work->own_text = text;
+    return status;
+}
+
+base_status rank_work_make(const rank_generate_options *options, const proto_request *request,
+                           rank_work *work, base_error *reterr)
+{
+    base_status status = encode_request(options, request, work, reterr);
+    if (status == BASE_OK) {
+        status = rank_work_want_logprobs(work, request->logprob_count, reterr);
+    }
+    return status == BASE_OK && request->echo ? echo(work, reterr) : status;
+}
+
 void rank_work_fini(rank_work *work)
 {
     free(work->own_text);

@@ -4,6 +4,7 @@
 
 #include "generate/generate.h"
 #include "generate/schedule.h"
+#include "proto/request.h"
 
 struct rank_chat_messages; /* data/chat.h */
 
@@ -18,6 +19,7 @@ typedef struct rank_work {
     rank_logprob *logprobs; /* (drawn, logprob_count); NULL: none are wanted */
     int logprob_count;      /* of each token */
     size_t room;            /* of tokens */
+    size_t echoed;          /* of them: the prompt's, which stand before those that are drawn */
     int new_tokens_max;     /* of the request */
     size_t drawn;
     size_t drafted;   /* tokens that were drafted for it, */
@@ -49,6 +51,13 @@ BASE_MUST_CHECK base_status rank_work_copy(const rank_generate_options *options,
 /* Makes room for so many log-probabilities of each token; 0: for none. Before the first token. */
 BASE_MUST_CHECK base_status rank_work_want_logprobs(rank_work *work, int logprob_count,
                                                     base_error *reterr);
+
+/* What a request asks for: one of these prompts, and log-probabilities. With `echo` the answer begins with the prompt's
+ * tokens. They are there at once; where log-probabilities are wanted, those after the first come as they are weighed,
+ * and the first has none: 0. */
+BASE_MUST_CHECK base_status rank_work_make(const rank_generate_options *options,
+                                           const proto_request *request, rank_work *work,
+                                           base_error *reterr);
 void rank_work_fini(rank_work *work);
 
 /* Adds what the event says. */

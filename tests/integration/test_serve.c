@@ -190,6 +190,42 @@ static void a_request_beyond_the_cache_is_refused(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
+/* A prompt sent back has its tokens' log-probabilities, but the first's, and the same bits on 1, 2 and 4 ranks; it is
+ * computed again though it is cached. Its letters are no stop, and max_tokens may be 0. */
+static void a_prompt_is_sent_back_and_weighed(void **state)
+{
+    (void)state;
+    static const char *const ranks[] = {"1", "2", "4"};
+    static const char body[] =
+        "-d '{\"prompt\":[[7,8,9,7,8,9,7,8,9,7,8,9,7,8,9,7,8,9]],\"max_tokens\":1,\"logprobs\":1,"
+        "\"echo\":true,\"ignore_eos\":true,\"temperature\":0}'";
+    char *first = NULL;
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        serving_start(&inference_model, ranks[i], FLAGS("--max-num-seqs", "4"));
+        for (int time = 0; time < 2; time++) {
+            assert_int_equal(serving_ask("/v1/completions", body), 200);
+            const char *choices = strstr(serving_reply, "\"choices\"");
+            assert_non_null(choices);
+            assert_has(choices, "\"token_logprobs\":[null,-");
+            assert_has(choices, "\"top_logprobs\":[null,{");
+            assert_has(choices, "\"prompt_tokens\":18,\"completion_tokens\":1,\"total_tokens\":19,"
+                                "\"prompt_tokens_details\":{\"cached_tokens\":0}");
+            first = first != NULL ? first : strdup(choices);
+            assert_non_null(first);
+            assert_string_equal(choices, first);
+        }
+        if (i == 0) {
+            char *text = serving_complete("{\"prompt\":\"he goed\",\"max_tokens\":0,\"echo\":true,"
+                                          "\"stop\":\"he\"}");
+            assert_int_equal(strncmp(text, "he goed", 7), 0);
+            free(text);
+            assert_has(serving_reply, "\"completion_tokens\":0");
+        }
+        assert_int_equal(serving_end(SIGTERM), 0);
+    }
+    free(first);
+}
+
 static void many_clients_get_their_own_texts(void **state)
 {
     (void)state;
@@ -282,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_text_ends_before_its_stop),
         cmocka_unit_test(a_stop_ends_the_work),
         cmocka_unit_test(a_request_beyond_the_cache_is_refused),
+        cmocka_unit_test(a_prompt_is_sent_back_and_weighed),
         cmocka_unit_test(many_clients_get_their_own_texts),
         cmocka_unit_test(servers_draw_as_they_are_told),
         cmocka_unit_test(a_job_file_can_be_served),

@@ -79,7 +79,7 @@ static const struct {
      "\"service_tier\":\"auto\",\"safety_identifier\":\"b\",\"prompt_cache_key\":\"c\"}'",
      200, "text"},
     {"/v1/completions", "-d '{\"prompt\":\"a\",\"store\":1}'", 400, "\"param\":\"store\""},
-    {"/v1/completions", "-d '{\"prompt\":\"a\",\"echo\":true}'", 400, "prompts are not sent back"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"echo\":1}'", 400, "\"param\":\"echo\""},
     {"/v1/completions",
      "-d '{\"prompt\":\"a\",\"stream\":true,\"stream_options\":{\"include_usage\":true,"
      "\"include_obfuscation\":false}}'",

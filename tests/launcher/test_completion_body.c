@@ -75,6 +75,10 @@ static void clients_defaults_are_taken(void **state)
         /* openai-python, with all that it documents */
         "{\"model\":\"model\",\"prompt\":\"a\",\"best_of\":2,\"echo\":false,\"n\":2,\"stop\":null,"
         "\"stream\":false,\"suffix\":null,\"user\":\"b\",\"logprobs\":5}",
+        /* lm-evaluation-harness, and OpenAI's way to weigh a text alone */
+        "{\"model\":\"model\",\"prompt\":[[7,8]],\"temperature\":0,\"max_tokens\":1,\"logprobs\":1,"
+        "\"seed\":1234,\"echo\":true}",
+        "{\"prompt\":\"a\",\"max_tokens\":0,\"logprobs\":1,\"echo\":true}",
     };
     for (size_t i = 0; i < sizeof chats / sizeof chats[0]; i++) {
         assert_ok(read_body(chats[i], true), &error);
@@ -109,7 +113,11 @@ static void what_cannot_be_done_is_named(void **state)
         {true, "\"n\":0", "n: must be an integer from 1 to 64"},
         {false, "\"n\":65", "n: must be an integer from 1 to 64"},
         {false, "\"n\":2,\"best_of\":3", "best_of: must be n, which is 2"},
-        {false, "\"echo\":true", "echo: must be false"},
+        {true, "\"echo\":true", "echo: a chat has no such field"},
+        {false, "\"echo\":1", "echo: must be true or false"},
+        {false, "\"max_tokens\":0",
+         "max_tokens: must be an integer from 1 to 65536, or 0 with echo"},
+        {true, "\"max_tokens\":0", "max_tokens: must be an integer from 1 to 65536"},
         {false, "\"suffix\":\"b\"", "suffix: texts have no given end"},
         {false, "\"reasoning_effort\":\"low\"", "reasoning_effort: a completion has no such"},
         {false, "\"min_tokens\":3", "min_tokens: must be 0"},

@@ -38,6 +38,7 @@ typedef struct proto_request {
                              * those of the n - 1 best */
     bool ignore_eos;
     bool no_thinking;   /* the answer to a chat begins behind empty thoughts */
+    bool echo;          /* the prompt's tokens come before those of the answer */
     int32_t stop_count; /* 0 … PROTO_STOP_TOKENS_MAX */
     int32_t stops[PROTO_STOP_TOKENS_MAX];
     int32_t bias_count;                          /* 0 … PROTO_LOGIT_BIASES_MAX */

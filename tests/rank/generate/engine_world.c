@@ -52,6 +52,9 @@ static void make_request(const world *w, int i, rank_request *request, int32_t *
                               .max_new_tokens = 1 + i * 5 % 17,
                               .sample = ways[i % 4],
                               .logprob_count = world_logprobs(i)};
+    if (w->config.context == CONTEXT) { /* of those that are not greedy */
+        request->scores = request->logprob_count > 0 && i % 4 == 2;
+    }
     request->sample.prompt_index = (uint64_t)i;
     world_adjust(i, request);
     if (w->config.context == LONG_CONTEXT) {

@@ -35,10 +35,10 @@ static void prompts_share_chunks(void **state)
     assert_int_equal(rank_schedule_apply(schedule, record, record_bytes, events, &count, NULL),
                      BASE_OK);
     const rank_schedule_entry wanted[4][2] = {
-        {{0, 0, 4, 0}, {1, 0, 1, 0}},
-        {{0, 4, 3, 1}, {1, 1, 2, 0}},
-        {{0, 7, 1, 1}, {1, 3, 1, 1}},
-        {{0, 8, 1, 1}, {1, 4, 1, 1}},
+        {{0, 0, 4, 0, 0}, {1, 0, 1, 0, 0}},
+        {{0, 4, 3, 1, 0}, {1, 1, 2, 0, 0}},
+        {{0, 7, 1, 1, 0}, {1, 3, 1, 1, 0}},
+        {{0, 8, 1, 1, 0}, {1, 4, 1, 1, 0}},
     };
     for (int i = 0; i < 4; i++) {
         const int32_t tokens[] = {8, 9};
@@ -64,8 +64,8 @@ static void a_short_prompt_does_not_wait_for_long_ones(void **state)
                                                   .chunk_tokens = 24,
                                                   .vocab_size = VOCAB};
     static const rank_schedule_entry wanted[2][3] = {
-        {{0, 0, 10, 0}, {1, 0, 10, 0}, {2, 0, 3, 1}},
-        {{0, 10, 12, 0}, {1, 10, 12, 0}},
+        {{0, 0, 10, 0, 0}, {1, 0, 10, 0, 0}, {2, 0, 3, 1, 0}},
+        {{0, 10, 12, 0, 0}, {1, 10, 12, 0, 0}},
     };
     const int32_t prompt[LONG] = {1, 2, 3};
     const int32_t drawn[] = {8};
@@ -91,6 +91,49 @@ static void a_short_prompt_does_not_wait_for_long_ones(void **state)
         assert_memory_equal(entries, wanted[i], (size_t)entry_count * sizeof *entries);
         assert_int_equal(rank_schedule_accept(schedule, drawn, events, &count, NULL), BASE_OK);
         assert_int_equal(count, i == 0 ? 1 : 0);
+    }
+    free(schedule);
+    free(requests);
+}
+
+/* A prompt that scores shares no blocks, and gives each of its tokens but the first, with as many rows in a step as
+ * other sequences leave; then it draws. */
+static void a_prompt_may_be_scored(void **state)
+{
+    (void)state;
+    const int32_t prompt[7] = {1, 2, 3, 4, 5, 6, 7};
+    static const rank_schedule_entry wanted[] = {
+        {0, 0, 3, 3, 3}, {0, 3, 3, 3, 3}, {0, 6, 1, 1, 0}, {0, 7, 1, 1, 0}};
+    const int32_t drawn[] = {8, 9, 10};
+    rank_schedule_options options = small;
+    uint64_t record[200];
+    rank_schedule_entry entry;
+    rank_schedule_event events[3];
+    int count = 0;
+    options.shares = 1;
+    rank_schedule *schedule = rank_schedule_init(malloc(rank_schedule_bytes(&options)), &options);
+    rank_requests *requests =
+        rank_requests_init(malloc(rank_requests_bytes(&options, 4)), &options, 4);
+    for (int round = 0; round < 2; round++) { /* at the second all blocks are cached */
+        rank_request request = {
+            .sample = {.top_p = 1}, .prompt_count = 7, .max_new_tokens = 2, .scores = 1};
+        int32_t next = 2;
+        assert_int_equal(rank_requests_submit(requests, &request, prompt, NULL), BASE_OK);
+        const size_t bytes = rank_requests_decide(requests, schedule, record);
+        assert_int_equal(rank_schedule_apply(schedule, record, bytes, events, &count, NULL),
+                         BASE_OK);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(rank_schedule_plan(schedule, &entry), 1);
+            assert_memory_equal(&entry, &wanted[i], sizeof entry);
+            assert_int_equal(rank_schedule_accept(schedule, drawn, events, &count, NULL), BASE_OK);
+            assert_int_equal(count, entry.samples);
+            for (int k = 0; k < count; k++) {
+                assert_int_equal(events[k].row, k);
+                assert_int_equal(events[k].scored, i < 2);
+                assert_int_equal(events[k].token, i < 2 ? next++ : drawn[0]);
+                assert_int_equal(events[k].finish, i == 3 ? RANK_FINISH_LENGTH : RANK_FINISH_NOT);
+            }
+        }
     }
     free(schedule);
     free(requests);
@@ -269,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_share_chunks),
         cmocka_unit_test(a_short_prompt_does_not_wait_for_long_ones),
+        cmocka_unit_test(a_prompt_may_be_scored),
         cmocka_unit_test(equal_prompts_are_computed_once),
         cmocka_unit_test(a_cancel_makes_room_at_once),
         cmocka_unit_test(impossible_requests_are_refused),
