@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "common/kinds.h"
 #include "common/limits.h"
 #include "ringfence/coll_error.h"
@@ -214,20 +215,24 @@ static void say(flight_writer *writer, const char *format, ...)
     }
 }
 
-/* A JSON string's inside; what does not fit is left out. */
+/* A JSON string's inside; what does not fit is left out. What is not UTF-8 becomes U+FFFD. */
 static void escape(const char *text, char *escaped, size_t size_bytes)
 {
     size_t used = 0;
-    for (; *text != '\0' && used + 7 < size_bytes; text++) {
+    while (*text != '\0' && used + 7 < size_bytes) {
         const unsigned char c = (unsigned char)*text;
+        const size_t length = base_utf8_length(text, SIZE_MAX); /* 0: not UTF-8 */
         if (c == '"' || c == '\\') {
             escaped[used++] = '\\';
             escaped[used++] = (char)c;
-        } else if (c < 0x20 || c == 0x7f) {
-            used += (size_t)snprintf(escaped + used, size_bytes - used, "\\u%04x", c);
+        } else if (length == 0 || c < 0x20 || c == 0x7f) {
+            used += (size_t)snprintf(escaped + used, size_bytes - used, "\\u%04x",
+                                     length == 0 ? 0xfffdU : c);
         } else {
-            escaped[used++] = (char)c;
+            memcpy(escaped + used, text, length);
+            used += length;
         }
+        text += length > 0 ? length : 1;
     }
     escaped[used] = '\0';
 }

@@ -84,7 +84,7 @@ static void completed_body(test_rank *rank)
     }
     RANK_OK(rank, coll_run(comm, &desc, &rank->error));
     RANK_OK(rank, coll_barrier(comm, &rank->error));
-    json_t *json = dump(rank->context, "a \"quoted\"\nreason");
+    json_t *json = dump(rank->context, "a \"quoted\"\nreason \xff, \xc3\xa9");
     const json_t *completed = json_object_get(json, "completed");
     const size_t count = json_array_size(completed);
     const json_t *last = json_array_get(completed, count - 1);
@@ -93,7 +93,8 @@ static void completed_body(test_rank *rank)
     RANK_CHECK(rank, json != NULL && count == COMPLETED_MAX);
     RANK_CHECK(rank, json_array_size(json_object_get(json, "pending")) == 0);
     RANK_CHECK(rank, integer(json, "rank") == rank->rank && integer(json, "pid") == getpid());
-    RANK_CHECK(rank, strcmp(text(json, "reason"), "a \"quoted\"\nreason") == 0);
+    RANK_CHECK(rank,
+               strcmp(text(json, "reason"), "a \"quoted\"\nreason \xef\xbf\xbd, \xc3\xa9") == 0);
     RANK_CHECK(rank, strcmp(text(last, "operation"), "barrier") == 0);
     RANK_CHECK(rank, json_is_null(json_object_get(last, "type")));
     RANK_CHECK(rank, json_is_null(json_object_get(last, "reduce")));
