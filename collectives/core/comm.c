@@ -4,6 +4,7 @@
 #include "core/comm.h"
 #include "core/device.h"
 #include "core/failure.h"
+#include "core/op.h"
 #include "core/p2p.h"
 #include "core/progress.h"
 #include "ringfence/coll_error.h"
@@ -33,6 +34,7 @@ void coll_comm_destroy(coll_comm *comm)
         return;
     }
     coll_context *context = comm->context;
+    coll_op_orphan(comm);
     coll_device_destroy(comm);
     coll_comm **link = &context->comms;
     while (*link != NULL && *link != comm) {

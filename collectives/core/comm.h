@@ -51,6 +51,7 @@ struct coll_comm {
     uint64_t started_bytes[COLL_KIND_LAST + 1]; /* and bytes of their vectors */
     coll_flag *flags;                           /* own */
     coll_peer_view peers[COLL_RANKS_MAX];
+    coll_op *made; /* by the program, and not destroyed */
     coll_op *head;
     coll_op *tail;
     coll_op *waiting;    /* the first one that is not posted yet; NULL: none */

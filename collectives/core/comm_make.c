@@ -63,6 +63,9 @@ static coll_status check_list(const coll_context *context, const int *ranks, int
                               coll_error *reterr)
 {
     bool seen[COLL_RANKS_MAX] = {false};
+    if (ranks == NULL) {
+        return coll_fail(reterr, COLL_ERR_INVALID, "a communicator without a list of ranks");
+    }
     if (count < 1 || count > context->size) {
         return coll_fail(reterr, COLL_ERR_INVALID, "a communicator of %d ranks in a context of %d",
                          count, context->size);

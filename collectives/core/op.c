@@ -91,6 +91,12 @@ coll_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **
         coll_op_destroy(made);
         return status;
     }
+    made->made_next = comm->made;
+    made->made_link = &comm->made;
+    if (comm->made != NULL) {
+        comm->made->made_link = &made->made_next;
+    }
+    comm->made = made;
     *op = made;
     return COLL_OK;
 }
@@ -100,11 +106,9 @@ coll_algorithm coll_op_algorithm(const coll_op *op)
     return op->desc.algorithm;
 }
 
-void coll_op_destroy(coll_op *op)
+/* Takes op from its communicator. If it is under way, peers learn that. */
+static void leave(coll_op *op)
 {
-    if (op == NULL) {
-        return;
-    }
     if (op->device != NULL) {
         coll_device_op_destroy(op);
     } else if (op->queued) {
@@ -113,6 +117,31 @@ void coll_op_destroy(coll_op *op)
         }
         coll_op_leave_queue(op);
     }
+    if (op->made_link != NULL) {
+        *op->made_link = op->made_next;
+        if (op->made_next != NULL) {
+            op->made_next->made_link = op->made_link;
+        }
+    }
+}
+
+void coll_op_orphan(coll_comm *comm)
+{
+    while (comm->made != NULL) {
+        coll_op *op = comm->made;
+        leave(op);
+        op->made_link = NULL;
+        op->comm = NULL;
+        op->stage = COLL_STAGE_IDLE;
+    }
+}
+
+void coll_op_destroy(coll_op *op)
+{
+    if (op == NULL) {
+        return;
+    }
+    leave(op);
     free(op->plan.tracks);
     free(op->part_ends);
     free(op->plan.scratch);
@@ -134,8 +163,18 @@ void coll_op_number(coll_op *op)
     op->stage = COLL_STAGE_QUEUED;
 }
 
+static coll_status refuse_idle(const coll_op *op, coll_error *reterr)
+{
+    return coll_fail(reterr, COLL_ERR_STATE, "%s",
+                     op->comm == NULL ? "the operation's communicator has been destroyed"
+                                      : "the operation has not been started");
+}
+
 coll_status coll_op_start(coll_op *op, coll_error *reterr)
 {
+    if (op->comm == NULL) {
+        return refuse_idle(op, reterr);
+    }
     const coll_socket_table *sockets = op->comm->context->table->sockets;
     if (op->comm->failed_peer != 0) {
         op->comm->table->memory->propagate_failure(op->comm);
@@ -179,9 +218,7 @@ coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr)
 {
     *done = false;
     if (op->stage == COLL_STAGE_IDLE) {
-        return op->device != NULL
-                   ? coll_device_test(op, done, reterr)
-                   : coll_fail(reterr, COLL_ERR_STATE, "the operation has not been started");
+        return op->device != NULL ? coll_device_test(op, done, reterr) : refuse_idle(op, reterr);
     }
     coll_context *context = op->comm->context;
     (void)coll_progress(context);
@@ -199,9 +236,7 @@ coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr)
 coll_status coll_op_wait(coll_op *op, coll_error *reterr)
 {
     if (op->stage == COLL_STAGE_IDLE) {
-        return op->device != NULL
-                   ? coll_device_op_wait(op, reterr)
-                   : coll_fail(reterr, COLL_ERR_STATE, "the operation has not been started");
+        return op->device != NULL ? coll_device_op_wait(op, reterr) : refuse_idle(op, reterr);
     }
     return coll_wait(op, reterr);
 }

@@ -109,8 +109,8 @@ typedef struct coll_device_op coll_device_op;
 
 struct coll_op {
     /* What a start and its progress change: one cache line (coll_op_alloc aligns it). */
-    coll_comm *comm;
-    coll_op *next; /* in the queue */
+    coll_comm *comm; /* NULL: it has been destroyed */
+    coll_op *next;   /* in the queue */
     uint64_t sequence;
     uint64_t word;       /* of its flag */
     uint64_t flight;     /* its number in the flight recorder */
@@ -152,6 +152,8 @@ struct coll_op {
     coll_op_plan plan;
     coll_op_zero_copy zero_copy;
     coll_device_op *device; /* of an operation on a stream; NULL */
+    coll_op *made_next;     /* of those that the program has made on comm, */
+    coll_op **made_link;    /* and what points to this one; NULL: it is none of them */
 };
 
 /* The most of `bytes` that is whole units. */
@@ -168,6 +170,9 @@ COLL_MUST_CHECK coll_status coll_op_init(coll_op *op, coll_comm *comm, const col
 
 /* op.c */
 
+/* Takes all operations of the program's from a communicator that is about to go: what is called with
+ * one of them afterwards fails, and its owner still destroys it. */
+void coll_op_orphan(coll_comm *comm);
 COLL_MUST_CHECK coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_error *reterr);
 /* Sets comm->blocking, which is in no queue, to the operation of a blocking call: one that was made
  * from the same desc lately, or a new one. coll_op_number has to follow. */

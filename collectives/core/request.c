@@ -2,6 +2,7 @@
  * that give a request. Called by programs; made of coll_op. */
 #include "base/clock.h"
 #include "core/op.h"
+#include "ringfence/coll_error.h"
 
 /* A request is an operation of its own. */
 static coll_op *op_of(coll_request *request)
@@ -9,10 +10,18 @@ static coll_op *op_of(coll_request *request)
     return (coll_op *)(void *)request;
 }
 
+static coll_status refuse_null(coll_error *reterr)
+{
+    return coll_fail(reterr, COLL_ERR_INVALID, "the address of a request is NULL");
+}
+
 coll_status coll_start(coll_comm *comm, const coll_op_desc *desc, coll_request **request,
                        coll_error *reterr)
 {
     coll_op *op = NULL;
+    if (request == NULL) {
+        return refuse_null(reterr);
+    }
     coll_status status = coll_op_create(comm, desc, &op, reterr);
     if (status == COLL_OK) {
         status = coll_op_start(op, reterr);
@@ -33,6 +42,9 @@ static void release(coll_request **request)
 
 coll_status coll_request_test(coll_request **request, bool *done, coll_error *reterr)
 {
+    if (request == NULL) {
+        return refuse_null(reterr);
+    }
     if (*request == NULL) {
         *done = true;
         return COLL_OK;
@@ -46,6 +58,9 @@ coll_status coll_request_test(coll_request **request, bool *done, coll_error *re
 
 coll_status coll_request_wait(coll_request **request, coll_error *reterr)
 {
+    if (request == NULL) {
+        return refuse_null(reterr);
+    }
     if (*request == NULL) {
         return COLL_OK;
     }
@@ -58,9 +73,12 @@ coll_status coll_request_wait_all(coll_request **requests, size_t count, coll_er
 {
     coll_status first = COLL_OK;
     int64_t deadline_ns = 0; /* of the call; 0: nothing had to be waited for yet */
+    if (requests == NULL && count > 0) {
+        return refuse_null(reterr);
+    }
     for (size_t i = 0; i < count; i++) {
         coll_op *op = op_of(requests[i]);
-        if (op != NULL && op->stage != COLL_STAGE_DONE) {
+        if (op != NULL && op->comm != NULL && op->stage != COLL_STAGE_DONE) {
             if (deadline_ns == 0) {
                 deadline_ns = base_deadline_after_ns(op->comm->context->timeout_ns);
             }
@@ -133,6 +151,10 @@ coll_status coll_all_to_all_v(coll_comm *comm, const void *send, const size_t *s
                               void *recv, const size_t *recv_counts, coll_type type,
                               coll_error *reterr)
 {
+    if (send_counts == NULL || recv_counts == NULL) {
+        return coll_fail(reterr, COLL_ERR_INVALID, "alltoall with counts has no %s",
+                         send_counts == NULL ? "send_counts" : "recv_counts");
+    }
     return RUN(.kind = COLL_ALL_TO_ALL, .send = send, .counts = send_counts, .recv = recv,
                .recv_counts = recv_counts, .type = type);
 }

@@ -57,10 +57,11 @@
  * and must not destroy it: calls that begin something return COLL_ERR_STATE there. It holds the
  * parent's sockets until it executes a program or ends (docs/LIBCOLL.md).
  *
- * Arguments: a handle, `desc` and `options` must not be NULL where nothing else is said. All other
- * arguments that cannot be are COLL_ERR_INVALID. reterr may be NULL. Buffers need the alignment of
- * their elements. What a call that fails should have made (*context, *comm, *arena, *op …) is left as
- * it was: so initialize it with NULL if it is destroyed in any case.
+ * Arguments: a handle, `desc`, `options` and the place of what a call makes or says must not be NULL
+ * where nothing else is said. All other arguments that cannot be are COLL_ERR_INVALID. reterr may be
+ * NULL. Buffers may lie at any address; those with the alignment of their elements are faster. What a
+ * call that fails should have made (*context, *comm, *arena, *op …) is left as it was: so initialize it
+ * with NULL if it is destroyed in any case.
  *
  * Numbers in messages: "all_reduce #5" is the fifth operation of its communicator. The library's own
  * count as well: #1 makes the communicator, and each arena is one. Messages (send, receive) are
@@ -273,7 +274,10 @@ coll_comm *coll_context_world(coll_context *context);
  * have the same error when several go. */
 COLL_MUST_CHECK coll_status coll_comm_create(coll_context *context, const int *ranks, int count,
                                              coll_comm **comm, coll_error *reterr);
-/* Reports nothing: see coll_comm_finalize. NULL is fine. */
+/* Reports nothing: see coll_comm_finalize. What was made from it is destroyed before. An operation or
+ * request that is left all the same may be destroyed afterwards; starting, testing and waiting give
+ * COLL_ERR_STATE, and where it was under way, peers learn of it as from coll_op_destroy. NULL is
+ * fine. */
 void coll_comm_destroy(coll_comm *comm);
 
 /* The last call before a communicator is destroyed (the world: with its context), for programs that
@@ -402,7 +406,7 @@ COLL_MUST_CHECK coll_status coll_context_progress(coll_context *context, coll_er
 
 /* One-shot operations: made and started at once. The request is released, and *request set to NULL,
  * by the test that finds it done or by wait, also when they fail. Until then buffers must stay
- * valid. A request that is NULL is done. Statuses as of coll_op_create, start, test and wait. */
+ * valid. A request that is NULL is done, its address must not be NULL. Statuses as of coll_op_create, start, test and wait. */
 COLL_MUST_CHECK coll_status coll_start(coll_comm *comm, const coll_op_desc *desc,
                                        coll_request **request, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_request_test(coll_request **request, bool *done,

@@ -312,6 +312,88 @@ static void an_operation_is_started_once_at_a_time(void **state)
     over_all(2, again_body);
 }
 
+/* An operation may outlive its communicator: it fails then, and is destroyed as ever. */
+static void orphans_body(test_rank *rank)
+{
+    enum { KINDS = 4 };
+    coll_comm *comm = NULL;
+    coll_op *ops[KINDS] = {NULL};
+    coll_request *request = NULL;
+    bool done = false;
+    int32_t value = rank->rank;
+    coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                         .kind = COLL_ALL_REDUCE,
+                         .send = &value,
+                         .recv = &value,
+                         .count = 1,
+                         .type = COLL_INT32,
+                         .reduce = COLL_SUM};
+    RANK_OK(rank, coll_comm_split(coll_context_world(rank->context), 0, 0, &comm, &rank->error));
+    for (int i = 0; i < KINDS; i++) { /* idle, done, under way, and a message under way */
+        desc.kind = i == 3 ? COLL_RECEIVE : COLL_ALL_REDUCE;
+        desc.root = i == 3 ? 1 - rank->rank : 0;
+        RANK_OK(rank, coll_op_create(comm, &desc, &ops[i], &rank->error));
+    }
+    RANK_OK(rank, coll_op_start(ops[1], &rank->error));
+    RANK_OK(rank, coll_op_wait(ops[1], &rank->error));
+    RANK_OK(rank, coll_barrier(coll_context_world(rank->context), &rank->error));
+    if (rank->rank == 0) {
+        desc.kind = COLL_ALL_REDUCE;
+        desc.root = 0;
+        RANK_OK(rank, coll_op_start(ops[2], &rank->error));
+        RANK_OK(rank, coll_op_start(ops[3], &rank->error));
+        RANK_OK(rank, coll_start(comm, &desc, &request, &rank->error));
+    }
+    coll_comm_destroy(comm);
+    for (int i = 0; i < KINDS; i++) {
+        RANK_CHECK(rank, coll_op_wait(ops[i], &rank->error) == COLL_ERR_STATE);
+        RANK_CHECK(rank, says(rank, "the operation's communicator has been destroyed"));
+        RANK_CHECK(rank, coll_op_test(ops[i], &done, &rank->error) == COLL_ERR_STATE && !done);
+        RANK_CHECK(rank, coll_op_start(ops[i], &rank->error) == COLL_ERR_STATE);
+        coll_op_destroy(ops[i]);
+    }
+    RANK_CHECK(rank, coll_request_wait_all(&request, 1, &rank->error) ==
+                         (rank->rank == 0 ? COLL_ERR_STATE : COLL_OK));
+    RANK_CHECK(rank, request == NULL);
+    RANK_OK(rank, coll_barrier(coll_context_world(rank->context), &rank->error));
+}
+
+static void an_operation_without_its_communicator_fails(void **state)
+{
+    (void)state;
+    over_all(2, orphans_body);
+}
+
+/* What no call can do anything with; the communicator goes on. */
+static void arguments_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_comm *made = NULL;
+    coll_error *error = &rank->error;
+    int32_t values[2 * RANKS] = {0};
+    const size_t counts[2] = {1, 1};
+    bool done = false;
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc), .kind = COLL_BARRIER};
+    RANK_CHECK(rank, coll_all_to_all_v(comm, values, NULL, values + 2, NULL, COLL_INT32, error) ==
+                         COLL_ERR_INVALID);
+    RANK_CHECK(rank, says(rank, "no send_counts"));
+    RANK_CHECK(rank, coll_all_to_all_v(comm, values, counts, values + 2, NULL, COLL_INT32, error) ==
+                         COLL_ERR_INVALID);
+    RANK_CHECK(rank, coll_start(comm, &desc, NULL, error) == COLL_ERR_INVALID);
+    RANK_CHECK(rank, coll_request_wait(NULL, error) == COLL_ERR_INVALID);
+    RANK_CHECK(rank, coll_request_test(NULL, &done, error) == COLL_ERR_INVALID);
+    RANK_CHECK(rank, coll_request_wait_all(NULL, 3, error) == COLL_ERR_INVALID);
+    RANK_OK(rank, coll_request_wait_all(NULL, 0, error));
+    RANK_CHECK(rank, coll_comm_create(rank->context, NULL, 2, &made, error) == COLL_ERR_INVALID);
+    RANK_OK(rank, coll_barrier(comm, error));
+}
+
+static void arguments_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    over_all(2, arguments_body);
+}
+
 /* Until the other rank, a thread of this process, has come so far. */
 static void await(atomic_bool *flag)
 {
@@ -447,6 +529,8 @@ int main(void)
         cmocka_unit_test(lists_that_cannot_be_are_refused),
         cmocka_unit_test(arenas_have_their_limits),
         cmocka_unit_test(an_operation_is_started_once_at_a_time),
+        cmocka_unit_test(an_operation_without_its_communicator_fails),
+        cmocka_unit_test(arguments_that_cannot_be_are_refused),
         cmocka_unit_test(an_operation_destroyed_under_way_is_told),
         cmocka_unit_test(an_abort_is_told),
         cmocka_unit_test(names_lead_back),
