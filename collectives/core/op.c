@@ -183,15 +183,18 @@ coll_status coll_op_start(coll_op *op, coll_error *reterr)
     if (status != COLL_OK) {
         return status;
     }
+    if (op->device != NULL) {
+        return coll_device_start(op, reterr);
+    }
+    if (op->unreported) {
+        return coll_fail(
+            reterr, COLL_ERR_STATE,
+            "the operation is under way already: wait for it, or test it until it is done");
+    }
     if (op->queued) {
-        if (op->device != NULL) {
-            return coll_device_start(op, reterr);
-        }
-        if (op->stage != COLL_STAGE_DONE) {
-            return coll_fail(reterr, COLL_ERR_STATE, "the operation is under way already");
-        }
         coll_op_leave_queue(op);
     }
+    op->unreported = true;
     if (coll_kind_is_p2p(op->desc.kind)) {
         op->arrived = 0;
         op->next = NULL;
@@ -227,6 +230,7 @@ coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr)
         op->comm->table->notices->watch(op);
     }
     if (op->stage == COLL_STAGE_DONE) {
+        op->unreported = false;
         *done = true;
         return COLL_OK;
     }
@@ -238,7 +242,9 @@ coll_status coll_op_wait(coll_op *op, coll_error *reterr)
     if (op->stage == COLL_STAGE_IDLE) {
         return op->device != NULL ? coll_device_op_wait(op, reterr) : refuse_idle(op, reterr);
     }
-    return coll_wait(op, reterr);
+    const coll_status status = coll_wait(op, reterr);
+    op->unreported = status != COLL_OK;
+    return status;
 }
 
 /* Whether it has the reduction of its own that op has, as it was then: the same one may say something
@@ -332,6 +338,7 @@ static coll_status wait_blocking(coll_op *op, coll_error *reterr)
 
 static coll_status end_blocking(coll_comm *comm, coll_error *reterr)
 {
+    comm->blocking->unreported = false; /* to no program */
     const coll_status status = coll_op_start(comm->blocking, reterr);
     return status == COLL_OK ? wait_blocking(comm->blocking, reterr) : status;
 }

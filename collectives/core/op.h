@@ -119,6 +119,7 @@ struct coll_op {
     coll_protocol protocol;
     int arrived;     /* peers below this rank have arrived */
     bool queued;     /* in its communicator's queue, or a stream's */
+    bool unreported; /* the program has started it, and not been told that it is done */
     bool own_copied; /* this rank's own part of recv is already there */
 
     /* What stays from start to start. */

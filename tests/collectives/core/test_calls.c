@@ -283,8 +283,17 @@ static void again_body(test_rank *rank)
         RANK_OK(rank, coll_receive(comm, NULL, 0, COLL_INT32, 0, &rank->error));
         RANK_OK(rank, coll_op_start(op, &rank->error));
     }
+    RANK_OK(rank, coll_barrier(comm, &rank->error)); /* it is done, and nobody has asked */
+    RANK_CHECK(rank, coll_op_start(op, &rank->error) == COLL_ERR_STATE);
     RANK_OK(rank, coll_op_wait(op, &rank->error));
+    RANK_OK(rank, coll_op_wait(op, &rank->error)); /* as often as one likes */
     RANK_CHECK(rank, sum == 3);
+    RANK_OK(rank, coll_op_start(op, &rank->error));
+    for (done = false; !done;) {
+        RANK_OK(rank, coll_op_test(op, &done, &rank->error));
+    }
+    RANK_OK(rank, coll_op_start(op, &rank->error));
+    RANK_OK(rank, coll_op_wait(op, &rank->error));
     coll_op_destroy(op);
     coll_request *none = NULL;
     RANK_OK(rank, coll_request_test(&none, &done, &rank->error));
