@@ -66,6 +66,21 @@ int coll_comm_size(const coll_comm *comm)
     return comm->size;
 }
 
+coll_context *coll_comm_context(const coll_comm *comm)
+{
+    return comm->context;
+}
+
+const int *coll_comm_ranks(const coll_comm *comm)
+{
+    return comm->ranks;
+}
+
+coll_status coll_comm_status(coll_comm *comm, coll_error *reterr)
+{
+    return coll_comm_check(comm, reterr);
+}
+
 uint64_t coll_comm_operations(const coll_comm *comm, coll_kind kind)
 {
     return kind >= COLL_ALL_REDUCE && kind <= COLL_KIND_LAST ? comm->started[kind] : 0;

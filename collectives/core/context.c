@@ -1,10 +1,12 @@
 /* Contexts: what all communicators of a process share. connect.c makes them, programs end them. */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "core/comm.h"
+#include "core/progress.h"
 
 #define DEFAULT_TIMEOUT_NS (300 * BASE_NS_PER_S)
 
@@ -100,6 +102,27 @@ coll_transport coll_context_transport(const coll_context *context)
 coll_algorithm coll_context_algorithm(const coll_context *context)
 {
     return context->algorithm;
+}
+
+bool coll_context_has_hung_up(coll_context *context, int rank)
+{
+    struct pollfd item = {.fd = context->socks[rank], .events = 0};
+    const bool hung_up =
+        item.fd >= 0 && poll(&item, 1, 0) > 0 && (item.revents & (POLLHUP | POLLERR)) != 0;
+    coll_context_note_gone(context, (uint64_t)hung_up << rank);
+    return hung_up;
+}
+
+bool coll_context_rank_gone(coll_context *context, int rank)
+{
+    if (rank < 0 || rank >= context->size || rank == context->rank) {
+        return false;
+    }
+    if (context->forks == coll_context_fork_count) { /* else the sockets are the parent's */
+        (void)coll_progress(context);
+        (void)coll_context_has_hung_up(context, rank);
+    }
+    return (context->gone >> rank & 1) != 0;
 }
 
 coll_comm *coll_context_world(coll_context *context)

@@ -49,6 +49,7 @@ struct coll_context {
     /* Bits of the ranks of communicators that have failed, and not by mismatch, unless one of them
      * was made since: what is still to reach these, they may never take. */
     uint64_t doubted;
+    uint64_t gone;               /* bits of the ranks that are known to have gone */
     int64_t watched_ns;          /* when a test or send looked for peers that have failed */
     unsigned yield_budget;       /* yields before sleeping, where ranks share processors */
     unsigned spins;              /* pauses before yielding; 0 where ranks share processors */
@@ -76,6 +77,17 @@ static inline bool coll_context_is_here(const coll_context *context, int rank)
 {
     return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
 }
+
+/* Notes ranks that have gone, a bit for each: seen, or told by a peer. */
+static inline void coll_context_note_gone(coll_context *context, uint64_t ranks)
+{
+    const uint64_t own = UINT64_C(1) << context->rank;
+    context->gone |= ranks & ~own & UINT64_MAX >> (64 - context->size);
+}
+
+/* Whether the socket to a rank of this host, where there is one, has been closed there: its process
+ * has ended, or destroyed its context. Notes it. */
+bool coll_context_has_hung_up(coll_context *context, int rank);
 
 /* How many other ranks are on this rank's host. */
 static inline int coll_context_neighbours(const coll_context *context)

@@ -11,7 +11,7 @@
 #include "base/host.h"
 #include "ringfence/coll_error.h"
 
-enum { VERSION = 3 };
+enum { VERSION = 4 };
 
 void coll_identity_get(coll_identity *identity)
 {

@@ -12,7 +12,7 @@ local here = debug.getinfo(1, "S").source:match("^@(.*[/\\])") or "./"
 local S = dofile(here .. "ringfence_streams.lua")
 
 local HELLO_MAGIC, FRAME_MAGIC = 0x31546652, 0x32436652 -- RfT1, RfC2
-local HELLO_VERSION = 5
+local HELLO_VERSION = 6
 local HELLO_BYTES, PROOF_BYTES, HEAD_BYTES = 64, 32, 64
 local BODY_BYTES_MAX = 512 * 1024
 local FLAG, DATA, CREDIT, FAILED, WAITS = S.FLAG, S.DATA, S.CREDIT, S.FAILED, S.WAITS
@@ -90,6 +90,7 @@ local f = {
     failed_operation = field(U.uint64, "failed.operation", "Operation that failed (0: not about one)", D),
     status = field(U.int32, "failed.status", "Status", D, S.statuses),
     origin = field(U.uint32, "failed.origin", "1 + the rank that failed first (0: the sender)", D),
+    gone = field(U.uint64, "failed.gone", "Ranks that the sender knows to have gone, a bit each", H),
     text = field(U.string, "failed.text", "Message"),
     waits = field(U.uint64, "waits", "Ranks that the sender waits for, a bit each", H),
 }
@@ -312,7 +313,8 @@ local function show_failed(tree, body)
     tree:add_le(f.failed_operation, body(0, 8))
     tree:add_le(f.status, body(8, 4))
     tree:add_le(f.origin, body(12, 4))
-    local text = body:len() > 16 and body(16):string(ENC_UTF_8) or ""
+    tree:add_le(f.gone, body(16, 8))
+    local text = body:len() > 24 and body(24):string(ENC_UTF_8) or ""
     tree:add(f.text, body, text)
     return "failed: " .. text
 end
@@ -350,7 +352,7 @@ local function show_body(stream, tree, body, head, known)
         return show_flag(stream, tree, body, known)
     elseif head.kind == DATA and body then
         return show_data(stream, tree, body, head, known)
-    elseif head.kind == FAILED and body and body:len() >= 16 then
+    elseif head.kind == FAILED and body and body:len() >= 24 then
         return show_failed(tree, body)
     elseif head.kind == WAITS and body and body:len() == 8 then
         return show_waits(tree, body)

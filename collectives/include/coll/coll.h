@@ -260,6 +260,13 @@ coll_algorithm coll_context_algorithm(const coll_context *context);
 /* The communicator of all ranks; owned by the context. */
 coll_comm *coll_context_world(coll_context *context);
 
+/* Whether a rank of the context is known to have gone: its process has ended, it has destroyed its
+ * context, its host has not answered for host_timeout_ns, or a peer whose communicator failed has said
+ * so. It does not come back. Looks at what has come, and does not block. Ranks learn of a death in turn:
+ * within moments, but not at once. One that is stopped, or late, has not gone. False of this rank, and of
+ * a number that is no rank. */
+bool coll_context_rank_gone(coll_context *context, int rank);
+
 /* Collective over the ranks listed (context ranks, ascending order not needed, this rank among
  * them); position in the list is the rank in the new communicator. Destroyed by the caller before
  * the context. Meant are dozens; idle ones cost other calls no time, and each some memory
@@ -269,9 +276,10 @@ coll_comm *coll_context_world(coll_context *context);
  * included.
  *
  * It needs no other communicator to work. So ranks that have lost one can go on without it: those
- * that are left list themselves (shrink), and destroy the communicator that has failed. They have
- * to agree on the list by themselves: all errors name a rank that has gone, but not all ranks need
- * have the same error when several go. */
+ * that are left list themselves (shrink), and destroy the communicator that has failed.
+ * coll_context_rank_gone says who is not left. Where one rank knows of a death that another has yet to
+ * learn of, their lists differ, and both calls fail: so try again a moment later, with a new list
+ * (docs/COLLECTIVES.md, "Shrink"). */
 COLL_MUST_CHECK coll_status coll_comm_create(coll_context *context, const int *ranks, int count,
                                              coll_comm **comm, coll_error *reterr);
 /* Reports nothing: see coll_comm_finalize. What was made from it is destroyed before. An operation or
@@ -298,6 +306,16 @@ COLL_MUST_CHECK coll_status coll_comm_split(coll_comm *comm, int colour, int key
 /* This rank's number in comm, from 0, and how many ranks comm has. */
 int coll_comm_rank(const coll_comm *comm);
 int coll_comm_size(const coll_comm *comm);
+
+/* The context that comm was made in, and its ranks' numbers there: rank r of comm is ranks[r]. The list
+ * has coll_comm_size elements, and is there as long as comm. */
+coll_context *coll_comm_context(const coll_comm *comm);
+const int *coll_comm_ranks(const coll_comm *comm);
+
+/* COLL_OK as long as comm works; else the status of its first failure, or of an abort, with its
+ * message: comm is dead then. An error that a call returned has not killed it if this says COLL_OK.
+ * Local. */
+COLL_MUST_CHECK coll_status coll_comm_status(coll_comm *comm, coll_error *reterr);
 
 /* Collective: the same size_bytes on every rank of comm. Zero-filled, aligned to 4096 bytes. On a
  * transport without shared memory it is ordinary private memory, and every operation still works.
@@ -388,8 +406,9 @@ void coll_op_destroy(coll_op *op);
  * until it is done. Any number may be started; they begin in order, and every rank starts those of
  * one communicator in the same order (send and receive: those between the same two ranks and in
  * the same direction). Progress is made inside start, test and wait of any operation of the
- * context, and in coll_context_progress: nothing moves behind the caller's back. COLL_ERR_STATE: it
- * is under way already (on a stream it may be: what is started twice runs twice, in order). */
+ * context, and in coll_context_progress: nothing moves behind the caller's back. COLL_ERR_STATE: neither
+ * wait nor test has said that its last start is done (on a stream that need not be: what is started twice
+ * runs twice, in order). */
 COLL_MUST_CHECK coll_status coll_op_start(coll_op *op, coll_error *reterr);
 
 /* Moves everything started in the context on without blocking, then says whether this one is done.

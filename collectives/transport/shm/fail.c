@@ -21,7 +21,6 @@
  * buffers of a failed one. Nothing can prevent that, because the failed rank does not wait for it.
  * So coll.h gives such a buffer back only when its arena is destroyed. */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +42,7 @@ void coll_shm_send_failure(coll_comm *comm)
     }
     own->failure_notice.status = comm->failure.status;
     own->failure_notice.origin = (uint32_t)comm->origin;
+    own->failure_notice.gone = comm->context->gone;
     (void)snprintf(own->failure_notice.text, sizeof own->failure_notice.text, "%s",
                    comm->failure.message + comm->message_offset_bytes);
     atomic_store(&own->failure_notice.set, 1);
@@ -59,6 +59,7 @@ static void take_over(coll_comm *comm, int peer)
     char text[COLL_ERROR_MESSAGE_BYTES];
     memcpy(text, notice->text, sizeof text);
     text[sizeof text - 1] = '\0';
+    coll_context_note_gone(comm->context, notice->gone);
     coll_comm_fail_as(comm, peer, notice->origin, notice->status, text);
 }
 
@@ -156,12 +157,6 @@ uint64_t coll_shm_waits_of(const coll_comm *comm, int peer)
     return atomic_load(&shm->segments[peer]->waits.value);
 }
 
-static bool has_hung_up(int sock)
-{
-    struct pollfd item = {.fd = sock, .events = 0};
-    return sock >= 0 && poll(&item, 1, 0) > 0 && (item.revents & (POLLHUP | POLLERR)) != 0;
-}
-
 bool coll_shm_awaits(const coll_op *op, int peer)
 {
     const shm_comm *shm = op->comm->shm;
@@ -203,7 +198,7 @@ static void watch_op(const coll_op *op)
     coll_comm *comm = op->comm;
     for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
         if (peer == comm->rank || !coll_shm_awaits(op, peer) ||
-            !has_hung_up(comm->context->socks[comm->ranks[peer]])) {
+            !coll_context_has_hung_up(comm->context, comm->ranks[peer])) {
             continue;
         }
         /* Nothing more will come from it. Takes what it did and said before it ended. */

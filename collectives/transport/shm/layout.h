@@ -47,6 +47,7 @@ typedef struct shm_failure_notice {
     _Alignas(128) _Atomic uint32_t set; /* 1: the rest holds */
     int32_t status;
     uint32_t origin; /* 1 + the rank that failed first; 0: this one */
+    uint64_t gone;   /* bits of the context's ranks that this one knows to have gone */
     char text[COLL_ERROR_MESSAGE_BYTES];
 } shm_failure_notice;
 

@@ -78,6 +78,6 @@ void coll_net_receive_failure(coll_comm *comm, int peer, const uint8_t *body, si
  * another one meanwhile, of a list that this rank is in: then neither would come to the other's. */
 void coll_net_compare_lists(coll_op *op);
 /* Peer, a rank of the context, says nothing any more. */
-void coll_net_mark_left(coll_net *net, int peer);
+void coll_net_mark_left(coll_context *context, int peer);
 
 #endif

@@ -20,6 +20,7 @@ typedef struct reason_head {
     uint64_t sequence; /* of the operation that failed; 0: it is not about one */
     int32_t status;
     uint32_t origin; /* 1 + the rank that failed first; 0: the sender */
+    uint64_t gone;   /* bits of the context's ranks that the sender knows to have gone */
 } reason_head;
 
 _Static_assert(sizeof(reason_head) + COLL_ERROR_MESSAGE_BYTES <= COLL_FRAME_REASON_BYTES,
@@ -82,6 +83,7 @@ void coll_net_receive_failure(coll_comm *comm, int peer, const uint8_t *body, si
     coll_net_comm *link = comm->net;
     reason_head head;
     memcpy(&head, body, sizeof head);
+    coll_context_note_gone(comm->context, head.gone);
     if (head.sequence <= current(comm)) {
         take_failure(comm, peer, body, body_bytes);
         return;
@@ -201,8 +203,10 @@ void coll_net_look(coll_context *context)
     net->watchful = net->keeps_notices || net->left_count > 0;
 }
 
-void coll_net_mark_left(coll_net *net, int peer)
+void coll_net_mark_left(coll_context *context, int peer)
 {
+    coll_net *net = coll_net_of(context);
+    coll_context_note_gone(context, UINT64_C(1) << peer);
     if (!net->left[peer]) {
         net->left[peer] = true;
         net->watchful = true;
@@ -216,7 +220,7 @@ void coll_net_lost(coll_context *context, int peer, const char *how)
     if (net->left[peer]) {
         return;
     }
-    coll_net_mark_left(net, peer);
+    coll_net_mark_left(context, peer);
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         const int rank = coll_net_rank_in(comm, peer);
         if (rank >= 0) {
@@ -238,7 +242,8 @@ static void send_failure(coll_comm *comm)
     const reason_head reason = {.status = comm->failure.status,
                                 .sequence =
                                     link != NULL && link->failed_at != 0 ? link->failed_at : here,
-                                .origin = (uint32_t)comm->origin};
+                                .origin = (uint32_t)comm->origin,
+                                .gone = comm->context->gone};
     uint8_t body[COLL_FRAME_REASON_BYTES];
     const char *message = comm->failure.message + comm->message_offset_bytes;
     const size_t length = strlen(message);

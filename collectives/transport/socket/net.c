@@ -308,7 +308,7 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
     coll_net *net = coll_net_of(context);
     int rank = 0;
     if (head->kind == COLL_FRAME_GOODBYE) {
-        coll_net_mark_left(net, peer);
+        coll_net_mark_left(context, peer);
         return true;
     }
     const bool flag = head->kind == COLL_FRAME_FLAG;

@@ -29,7 +29,7 @@ enum {
     COLL_FRAME_HEAD_BYTES = 64,
     COLL_FRAME_MAGIC = 0x32436652, /* "RfC2", in this machine's byte order */
     COLL_FRAME_FLAG_BYTES = sizeof(uint64_t) + sizeof(coll_descriptor), /* then the payload */
-    COLL_FRAME_REASON_BYTES = 16 + COLL_ERROR_MESSAGE_BYTES, /* a reason_head, then text */
+    COLL_FRAME_REASON_BYTES = 24 + COLL_ERROR_MESSAGE_BYTES, /* a reason_head, then text */
     COLL_FRAME_BODY_BYTES_MAX = COLL_NET_CHUNK_BYTES_MAX,
     COLL_FRAME_BYTES_MAX = COLL_FRAME_HEAD_BYTES + COLL_FRAME_BODY_BYTES_MAX,
     COLL_FRAMES_AT_ONCE = COLL_NET_CREDITS,

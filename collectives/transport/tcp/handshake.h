@@ -24,7 +24,7 @@
 
 enum {
     COLL_HELLO_MAGIC = 0x31546652, /* "RfT1", in this machine's byte order */
-    COLL_HELLO_VERSION = 5,
+    COLL_HELLO_VERSION = 6,
     COLL_HELLO_NONCE_BYTES = 32,
     COLL_PROOF_BYTES = 32,
     COLL_JOB_KEY_BYTES = 32,

@@ -1,5 +1,6 @@
 /* Making communicators: again after a failure, many of them, and of those ranks that are left.
  * Ranks are threads, or processes where one of them dies. */
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -336,27 +337,64 @@ static void idle_communicators_are_left_alone(void **state)
 
 /* ---- shrink: a rank dies, and the others go on without it ---- */
 
-enum { RANKS = 8, VICTIM = 1 };
+enum { RANKS = 8, VICTIM = 1, SECOND = 5 };
 
 typedef struct shrink_job {
     coll_transport transport;
     bool retries; /* nobody knows of the victim yet when all make a communicator with it */
+    bool two;     /* another one dies at the same time */
 } shrink_job;
 
-static coll_status shrink(forked_rank *rank, coll_context *context, coll_error *error)
+/* Waits until this rank knows of all that have died, as the others do: so their lists are the same.
+ * False: it never learns it. */
+static bool learns(const shrink_job *j, coll_context *context)
 {
-    static const int left[RANKS - 1] = {0, 2, 3, 4, 5, 6, 7};
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    bool knows = false;
+    while (!knows && base_now_ns() < deadline_ns) {
+        knows = coll_context_rank_gone(context, VICTIM) &&
+                (!j->two || coll_context_rank_gone(context, SECOND));
+        (void)sched_yield();
+    }
+    return knows;
+}
+
+/* A communicator of those that have not gone. */
+static coll_status make_smaller(coll_context *context, coll_comm **comm, coll_error *error)
+{
+    int left[RANKS];
+    int count = 0;
+    for (int rank = 0; rank < RANKS; rank++) {
+        if (!coll_context_rank_gone(context, rank)) {
+            left[count++] = rank;
+        }
+    }
+    return coll_comm_create(context, left, count, comm, error);
+}
+
+static coll_status shrink(const shrink_job *j, coll_context *context, coll_error *error)
+{
     coll_comm *comm = NULL;
     int32_t values[RANKS] = {0};
-    const int32_t own = 10 + rank->rank;
-    coll_status status = coll_comm_create(context, left, RANKS - 1, &comm, error);
+    const int32_t own = 10 + coll_comm_rank(coll_context_world(context));
+    coll_status status = learns(j, context)
+                             ? make_smaller(context, &comm, error)
+                             : coll_fail(error, COLL_ERR_STATE, "nothing says who has gone");
     for (int i = 0; i < 100 && status == COLL_OK; i++) {
         status = coll_all_gather(comm, &own, values, 1, COLL_INT32, error);
     }
-    for (int i = 0; i < RANKS - 1 && status == COLL_OK; i++) {
-        if (values[i] != 10 + left[i]) {
+    if (status == COLL_OK &&
+        (coll_comm_size(comm) != RANKS - 1 - j->two || coll_comm_context(comm) != context)) {
+        status = coll_fail(error, COLL_ERR_STATE, "%d ranks are left", coll_comm_size(comm));
+    }
+    for (int i = 0; status == COLL_OK && i < coll_comm_size(comm); i++) {
+        const int rank = coll_comm_ranks(comm)[i];
+        if (values[i] != 10 + rank || rank == VICTIM || (j->two && rank == SECOND)) {
             status = coll_fail(error, COLL_ERR_STATE, "wrong values");
         }
+    }
+    if (status == COLL_OK) {
+        status = coll_comm_status(comm, error);
     }
     coll_comm_destroy(comm);
     return status;
@@ -382,15 +420,19 @@ static int shrink_body(forked_rank *rank, void *user)
     if (status == COLL_OK) {
         status = coll_barrier(coll_context_world(context), &error);
     }
-    if (rank->rank == VICTIM) {
+    if (rank->rank == VICTIM || (j->two && rank->rank == SECOND)) {
         (void)raise(SIGKILL);
     }
     if (status == COLL_OK) {
         status = find_out(j, context, &error);
     }
-    const bool lost = status == COLL_ERR_PEER && strstr(error.message, "rank 1 (host") != NULL;
+    const bool lost =
+        status == COLL_ERR_PEER &&
+        (strstr(error.message, "rank 1 (host") != NULL ||
+         (j->two && strstr(error.message, "rank 5 (host") != NULL)) &&
+        (j->retries || coll_comm_status(coll_context_world(context), NULL) == COLL_ERR_PEER);
     if (lost) {
-        status = shrink(rank, context, &error);
+        status = shrink(j, context, &error);
     }
     if (!lost || status != COLL_OK) {
         (void)fprintf(stderr, "rank %d: %s: %s\n", rank->rank, coll_status_name(status),
@@ -403,16 +445,17 @@ static int shrink_body(forked_rank *rank, void *user)
 static void the_others_go_on(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2 * TRANSPORTS; t++) {
-        shrink_job j = {.transport = transports[t / 2], .retries = t % 2 == 1};
+    for (int t = 0; t < 3 * TRANSPORTS; t++) {
+        shrink_job j = {.transport = transports[t / 3], .retries = t % 3 == 1, .two = t % 3 == 2};
         pid_t pids[RANKS];
         coll_error error;
         assert_ok(forked_start(RANKS, shrink_body, &j, pids, &error), &error);
         for (int r = 0; r < RANKS; r++) {
             int status = 0;
             assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
-            assert_true(r == VICTIM ? WIFSIGNALED(status) : WIFEXITED(status));
-            assert_int_equal(r == VICTIM ? 0 : WEXITSTATUS(status), 0);
+            const bool victim = r == VICTIM || (j.two && r == SECOND);
+            assert_true(victim ? WIFSIGNALED(status) : WIFEXITED(status));
+            assert_int_equal(victim ? 0 : WEXITSTATUS(status), 0);
         }
     }
 }

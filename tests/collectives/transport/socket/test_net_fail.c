@@ -12,7 +12,7 @@
 #include "transport/socket/comm.h"
 #include "transport/tcp/tcp.h"
 
-enum { REASON_BYTES = 16 }; /* before the message */
+enum { REASON_BYTES = 24 }; /* before the message */
 
 static bool no_memory; /* for libcoll */
 
@@ -151,6 +151,8 @@ static void messages_are_passed_on_as_they_were(void **state)
     for (size_t i = 0; i < sizeof speakers / sizeof speakers[0]; i++) {
         uint8_t body[REASON_BYTES + 2] = {0};
         const int32_t code = COLL_ERR_TIMEOUT;
+        const uint64_t told = UINT64_MAX; /* this rank knows that it has not gone, */
+        uint64_t gone = 0;
         const coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
                                       .kind = COLL_FRAME_FAILED,
                                       .comm_id = STAGE_COMM_ID,
@@ -159,6 +161,7 @@ static void messages_are_passed_on_as_they_were(void **state)
         stage *s = open_stage();
         memcpy(body + 8, &code, sizeof code);
         memcpy(body + 12, &speakers[i], sizeof speakers[i]);
+        memcpy(body + 16, &told, sizeof told);
         memcpy(body + REASON_BYTES, "it", 2);
         assert_true(coll_net_commit(&s->core.context, STAGE_PEER, &head, body));
         assert_string_equal(s->core.comm.failure.message, "rank 1 (host far, pid 0) says: it");
@@ -166,6 +169,8 @@ static void messages_are_passed_on_as_they_were(void **state)
         assert_int_equal(s->head.body_bytes, REASON_BYTES + 2);
         memcpy(&origin, s->body + 12, sizeof origin);
         assert_int_equal(origin, speakers[i] == 1 ? 1 : 1 + STAGE_PEER);
+        memcpy(&gone, s->body + 16, sizeof gone);
+        assert_int_equal(gone, 1U << STAGE_PEER); /* and passes on what it was told */
         assert_memory_equal(s->body + REASON_BYTES, "it", 2);
         close_stage(s);
     }
@@ -199,7 +204,7 @@ static void idle_communicators_are_not_looked_at(void **state)
     stage *s = open_stage();
     (void)state;
     assert_ok(coll_p2p_open(&s->core.comm, &error), &error);
-    coll_net_mark_left(&s->core.net, STAGE_PEER);
+    coll_net_mark_left(&s->core.context, STAGE_PEER);
     advanced = 0;
     coll_net_look(&s->core.context);
     assert_int_equal(advanced, 0);

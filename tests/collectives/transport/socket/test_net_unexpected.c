@@ -116,12 +116,12 @@ static void failures_wait_as_well(void **state)
     const coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
                                   .kind = COLL_FRAME_FAILED,
                                   .comm_id = FIRST_ID,
-                                  .body_bytes = 16 + sizeof message - 1};
+                                  .body_bytes = 24 + sizeof message - 1};
     coll_comm comm;
     net_stage *s = open_stage();
     (void)state;
     memcpy(body + 8, &status, sizeof status);
-    memcpy(body + 16, message, sizeof message - 1);
+    memcpy(body + 24, message, sizeof message - 1);
     assert_true(coll_net_commit(&s->context, STAGE_PEER, &head, body));
     assert_false(s->comm.failed);
     open_comm(s, &comm, FIRST_ID);
@@ -156,7 +156,7 @@ static void frames_that_cannot_be_are_refused(void **state)
         {.kind = COLL_FRAME_HELLO},
         {.kind = COLL_FRAME_FLAG, .body_bytes = COLL_FRAME_FLAG_BYTES - 1},
         {.kind = COLL_FRAME_FLAG, .body_bytes = COLL_FRAME_FLAG_BYTES + COLL_INLINE_BYTES_MAX + 1},
-        {.kind = COLL_FRAME_FAILED, .body_bytes = 16},
+        {.kind = COLL_FRAME_FAILED, .body_bytes = 24},
         {.kind = COLL_FRAME_WAITS, .body_bytes = 7},
         {.kind = COLL_FRAME_WAITS, .body_bytes = 9},
         {.kind = COLL_FRAME_FAILED, .body_bytes = COLL_FRAME_REASON_BYTES + 1},
