@@ -192,6 +192,12 @@ grep -q 'the two rings have the same bits' <<<"$rings" || {
     echo "a ring by hand is another one than the library's: $rings"
     exit 1
 }
+compile halo-shared c halo.c $(pkg-config --cflags --libs libcoll-launched) -lm
+plates=$("$prefix/bin/launcher" --ranks 4 --quiet -- "$scratch/halo-shared" 2>&1)
+grep -q '2 x 2 blocks, 300 steps: 0 cells differ' <<<"$plates" || {
+    echo "four ranks compute another plate than one: $plates"
+    exit 1
+}
 compile fork-shared c sum_fork.c -std=c11 $(pkg-config --cflags --libs libcoll)
 compile fork-static c sum_fork.c $(pkg-config --cflags --libs libcoll-static) -pthread
 compile fork-archives c sum_fork.c $(only_archives --cflags --libs libcoll) -pthread
