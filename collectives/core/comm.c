@@ -34,6 +34,10 @@ void coll_comm_destroy(coll_comm *comm)
         return;
     }
     coll_context *context = comm->context;
+    if (coll_context_is_forked(context)) {
+        comm->failed = true; /* peers are told nothing */
+        comm->device = NULL;
+    }
     coll_op_orphan(comm);
     coll_device_destroy(comm);
     coll_comm **link = &context->comms;

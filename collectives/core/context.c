@@ -118,7 +118,7 @@ bool coll_context_rank_gone(coll_context *context, int rank)
     if (rank < 0 || rank >= context->size || rank == context->rank) {
         return false;
     }
-    if (context->forks == coll_context_fork_count) { /* else the sockets are the parent's */
+    if (!coll_context_is_forked(context)) {
         (void)coll_progress(context);
         (void)coll_context_has_hung_up(context, rank);
     }

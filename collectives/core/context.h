@@ -72,6 +72,13 @@ struct coll_context {
  * Not to be changed but by context.c. */
 extern unsigned coll_context_fork_count;
 
+/* Whether this process is a child of the one that made the context: its sockets and its device are the
+ * parent's. */
+static inline bool coll_context_is_forked(const coll_context *context)
+{
+    return context->forks != coll_context_fork_count;
+}
+
 /* Whether a rank is on this rank's host. */
 static inline bool coll_context_is_here(const coll_context *context, int rank)
 {

@@ -250,7 +250,7 @@ void coll_device_op_destroy(coll_op *op)
     coll_device_op *made = op->device;
     op->queued = false;
     op->device = NULL;
-    if (made->op != NULL && coll_device_is_callable(op->comm)) {
+    if (made->op != NULL && op->comm->device != NULL && coll_device_is_callable(op->comm)) {
         op->comm->device->backend->op_free(made->op);
     }
     free(made);

@@ -17,7 +17,7 @@ enum { TEXT_BYTES = 160 };
 
 coll_status coll_abort_check(coll_context *context, coll_error *reterr)
 {
-    if (__builtin_expect(context->forks != coll_context_fork_count, 0)) {
+    if (__builtin_expect(coll_context_is_forked(context), 0)) {
         return coll_fail(reterr, COLL_ERR_STATE,
                          "this process was forked from rank %d, whose context it must not use",
                          context->rank);

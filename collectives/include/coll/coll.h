@@ -53,9 +53,10 @@
  *
  * Threads: a context, and what was made from it, is used by one thread at a time.
  * coll_context_abort, coll_context_describe and coll_context_dump may be called from any thread, at
- * any time until the context is destroyed. A child that was forked must not use its parent's context,
- * and must not destroy it: calls that begin something return COLL_ERR_STATE there. It holds the
- * parent's sockets until it executes a program or ends (docs/LIBCOLL.md).
+ * any time until the context is destroyed. A child that was forked must not use its parent's context:
+ * calls that begin something return COLL_ERR_STATE there. It may destroy what was made from it, and then
+ * the context. Nothing is sent, and the parent goes on. Over shm and tcp that closes the child's copies of
+ * the parent's sockets, which it holds else until it executes a program or ends (docs/LIBCOLL.md).
  *
  * Arguments: a handle, `desc`, `options` and the place of what a call makes or says must not be NULL
  * where nothing else is said. All other arguments that cannot be are COLL_ERR_INVALID. reterr may be

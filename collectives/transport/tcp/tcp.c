@@ -319,13 +319,16 @@ void coll_tcp_close(coll_context *context)
     if (tcp == NULL) {
         return;
     }
-    coll_net_farewell(context);
-    flush(context);
+    const bool own = !coll_context_is_forked(context); /* else they are only closed */
+    if (own) {
+        coll_net_farewell(context);
+        flush(context);
+    }
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         uint8_t rest[4096];
         /* Closing with bytes unread would cut off what was sent. */
-        if (conn->fd >= 0 && shutdown(conn->fd, SHUT_WR) == 0) {
+        if (own && conn->fd >= 0 && shutdown(conn->fd, SHUT_WR) == 0) {
             for (int reads = 0; reads < 256 && recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT) > 0;
                  reads++) {
             }

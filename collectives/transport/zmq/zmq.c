@@ -426,12 +426,9 @@ static coll_status net_open_context(coll_context *context, const coll_context_op
     return status;
 }
 
-static void net_close_context(coll_context *context)
+static void leave(coll_context *context)
 {
     zmq_state *state = state_of(context);
-    if (state == NULL) {
-        return;
-    }
     (void)net_poll_sockets(context); /* a rank that has said goodbye needs none */
     coll_net_farewell(context);
     /* No peer is waited for any more. */
@@ -442,6 +439,17 @@ static void net_close_context(coll_context *context)
     }
     /* Peers may need what was sent last, and why this rank goes. */
     coll_zmq_links_close(&state->links, state->net.left, doubted);
+}
+
+static void net_close_context(coll_context *context)
+{
+    zmq_state *state = state_of(context);
+    if (state == NULL) {
+        return;
+    }
+    if (!coll_context_is_forked(context)) { /* its threads are in the parent */
+        leave(context);
+    }
     coll_net_fini(&state->net);
     while (state->loans != NULL) {
         zmq_loan *next = state->loans->next;
