@@ -9,6 +9,7 @@
 #include "coll/backend.h"
 #include "common/sized.h"
 #include "core/comm.h"
+#include "core/rendezvous.h"
 #include "ringfence/coll_error.h"
 #include "transport/registry.h"
 
@@ -20,7 +21,8 @@ enum {
 #define ALGORITHM_VARIABLE "RINGFENCE_COLL_ALGORITHM"
 #define NO_BACKEND         "the algorithm native is a backend's, and there is none"
 
-static coll_status check_options(const coll_context_options *options, coll_error *reterr)
+/* What a rank needs to take part in the exchange at all. */
+static coll_status check_place(const coll_context_options *options, coll_error *reterr)
 {
     if (options->world_size < 1 || options->world_size > COLL_RANKS_MAX) {
         return coll_fail(reterr, COLL_ERR_INVALID, "%d ranks (1 to %d can be)", options->world_size,
@@ -30,8 +32,16 @@ static coll_status check_options(const coll_context_options *options, coll_error
         return coll_fail(reterr, COLL_ERR_INVALID, "rank %d of %d", options->rank,
                          options->world_size);
     }
-    if (options->exchange == NULL || options->timeout_ns < 0 || options->host_timeout_ns < 0) {
+    if (options->exchange == NULL || options->timeout_ns < 0) {
         return coll_fail(reterr, COLL_ERR_INVALID, "no exchange, or a negative timeout");
+    }
+    return COLL_OK;
+}
+
+static coll_status check_choices(const coll_context_options *options, coll_error *reterr)
+{
+    if (options->host_timeout_ns < 0) {
+        return coll_fail(reterr, COLL_ERR_INVALID, "a negative host timeout");
     }
     if (options->transport < COLL_TRANSPORT_AUTO || options->transport > COLL_TRANSPORT_LAST ||
         options->algorithm < COLL_ALGORITHM_AUTO ||
@@ -85,9 +95,9 @@ static coll_status check_identity(const coll_context *context, int rank,
     return COLL_OK;
 }
 
-/* Fills identities. */
+/* Fills identities. `status`, with *reterr: of what this rank did before. */
 static coll_status exchange_identities(coll_context *context, const coll_context_options *options,
-                                       int64_t deadline_ns, coll_error *reterr)
+                                       int64_t deadline_ns, coll_status status, coll_error *reterr)
 {
     uint8_t mine[COLL_IDENTITY_BYTES];
     coll_identity identity;
@@ -101,8 +111,8 @@ static coll_status exchange_identities(coll_context *context, const coll_context
     if (all == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
     }
-    coll_status status =
-        options->exchange(options->exchange_user, mine, all, sizeof mine, deadline_ns, reterr);
+    const coll_rendezvous_part part = {options, mine, all, sizeof mine, deadline_ns, status};
+    status = coll_rendezvous(context, &part, reterr);
     for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
         status = coll_identity_decode(all + (size_t)rank * COLL_IDENTITY_BYTES,
                                       &context->identities[rank], reterr);
@@ -211,7 +221,7 @@ coll_status coll_context_create(const coll_context_options *given, coll_context 
     coll_status status = coll_sized_read(&known, sizeof known, OPTIONS_BYTES_FIRST, given,
                                          "coll_context_options", reterr);
     if (status == COLL_OK) {
-        status = check_options(options, reterr);
+        status = check_place(options, reterr);
     }
     if (status != COLL_OK) {
         return status;
@@ -220,11 +230,6 @@ coll_status coll_context_create(const coll_context_options *given, coll_context 
     if (made == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
     }
-    status = forced_algorithm(made, reterr);
-    if (status != COLL_OK) {
-        coll_context_destroy(made);
-        return status;
-    }
     const int64_t deadline_ns = base_deadline_after_ns(made->timeout_ns);
     int ranks[COLL_RANKS_MAX];
     for (int rank = 0; rank < made->size; rank++) {
@@ -232,7 +237,11 @@ coll_status coll_context_create(const coll_context_options *given, coll_context 
     }
     /* What the caller's exchange fails with, unless it says more. */
     (void)coll_fail(reterr, COLL_ERR_PEER, "the exchange failed");
-    status = exchange_identities(made, options, deadline_ns, reterr);
+    status = check_choices(options, reterr);
+    if (status == COLL_OK) {
+        status = forced_algorithm(made, reterr);
+    }
+    status = exchange_identities(made, options, deadline_ns, status, reterr);
     if (status == COLL_OK) {
         status = choose_transport(made, options, reterr);
     }

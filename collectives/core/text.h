@@ -14,7 +14,7 @@ enum { COLL_COMM_TEXT_BYTES = 96 };
 void coll_of_comm_text(const coll_comm *comm, char *text, size_t size_bytes);
 /* That number, from a communicator's id. */
 int coll_comm_number(uint64_t id);
-/* "rank 1 (host h, pid 42)" for a rank of the context. */
+/* "rank 1 (host h, pid 42)" for a rank of the context; "rank 1" before the identities are known. */
 void coll_context_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes);
 /* The same for a rank of the communicator. Where the world has another number for it: "rank 1 (host h, pid 42, rank
  * 5 of the world)". */

@@ -152,6 +152,7 @@ static void options_that_cannot_be_are_refused(void **state)
         {.rank = 2, .world_size = 2, .exchange = never},
         {.world_size = 2},
         {.world_size = 2, .exchange = never, .timeout_ns = -1},
+        {.world_size = 2, .exchange = never, .host_timeout_ns = -1},
         {.world_size = 2, .exchange = never, .transport = (coll_transport)99},
         {.world_size = 2, .exchange = never, .algorithm = (coll_algorithm)99},
         {.world_size = 2, .exchange = never, .tcp_auth = (coll_tcp_auth)99},
@@ -164,8 +165,10 @@ static void options_that_cannot_be_are_refused(void **state)
     coll_error error;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        coll_context_options options = cases[i];
+        options.size = sizeof options;
         error.message[0] = '\0';
-        assert_status(coll_context_create(&cases[i], &context, &error), COLL_ERR_INVALID);
+        assert_status(coll_context_create(&options, &context, &error), COLL_ERR_INVALID);
         assert_true(error.message[0] != '\0');
         assert_null(context);
     }

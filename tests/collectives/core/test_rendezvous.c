@@ -1,5 +1,6 @@
 /* A rank that cannot connect tells the others why, and nobody waits for the deadline. Ranks are
  * threads. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -37,6 +38,35 @@ static void all_learn_why_one_cannot_connect(void **state)
         test_ranks_as_threads(&(test_ranks_options){.size = 3, .bare = true, .user = &over[i]},
                               one_fails_body);
     }
+}
+
+/* Rank 1's own options or environment are wrong: it knows before the first exchange. */
+static void wrong_options_body(test_rank *rank)
+{
+    const bool *by_environment = rank->user;
+    coll_context_options options = test_rank_options(rank);
+    options.algorithm = COLL_ALGORITHM_RING;
+    if (rank->rank == 1) {
+        options.algorithm = *by_environment ? COLL_ALGORITHM_AUTO : (coll_algorithm)99;
+    }
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
+    RANK_CHECK(rank, status == (rank->rank == 1 ? COLL_ERR_INVALID : COLL_ERR_PEER));
+    RANK_CHECK(rank, rank->rank == 1 || has(rank->error.message, "3 ranks: rank 1 failed: "));
+    RANK_CHECK(rank, has(rank->error.message, *by_environment ? "RINGFENCE_COLL_ALGORITHM: "
+                                                              : "unknown transport or algorithm"));
+}
+
+static void all_learn_of_wrong_options(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("RINGFENCE_COLL_ALGORITHM", "nosuch", 1), 0);
+    for (int i = 0; i < 2; i++) {
+        bool by_environment = i == 1;
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = 3, .bare = true, .user = &by_environment},
+            wrong_options_body);
+    }
+    assert_int_equal(unsetenv("RINGFENCE_COLL_ALGORITHM"), 0);
 }
 
 static _Thread_local uid_t users_above; /* its own user's number */
@@ -128,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_learn_why_one_cannot_connect),
+        cmocka_unit_test(all_learn_of_wrong_options),
         cmocka_unit_test(another_user_s_rank_is_named),
         cmocka_unit_test(zmq_refuses_another_job_key),
         cmocka_unit_test(too_few_descriptors_for_zmq_are_an_error),
