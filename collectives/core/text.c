@@ -15,7 +15,7 @@ void coll_text_clean(char *text)
 void coll_context_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes)
 {
     const coll_identity *identity = &context->identities[rank];
-    if (identity->pid == 0) { /* not known yet */
+    if (identity->host[0] == '\0') { /* not known yet */
         (void)snprintf(text, size_bytes, "rank %d", rank);
         return;
     }

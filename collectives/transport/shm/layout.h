@@ -2,7 +2,8 @@
  * functions that the files of this directory offer each other:
  *
  *     shm.c        opens and closes, moves frames of streams, sleeps and wakes
- *     fdpass.c     passes the descriptors of segments and arenas between ranks
+ *     fdpass.c     passes the descriptors of segments and arenas between ranks, which
+ *                  fdpass_open.c has connected
  *     swap.c       makes segments and arenas, and maps those of peers
  *     run.c        blocking calls, without the queue
  *     protocol.c   posts an operation, chooses its protocol, moves it on

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "core/descriptors.h"
 #include "core/failure.h"
+#include "core/missing.h"
 #include "core/rendezvous.h"
 #include "core/text.h"
 #include "transport/socket/interface.h"
@@ -60,9 +61,10 @@ typedef struct connecting {
     coll_tcp_auth auth;
     uint8_t job_key[COLL_JOB_KEY_BYTES];
     int listener;
-    int missing;
     int64_t began_ns;
-    int hung_up; /* the last rank that hung up before its answer; -1: none */
+    uint64_t missing;          /* a bit for each rank without a connection */
+    int socks[COLL_RANKS_MAX]; /* of those with one; else -1 */
+    int hung_up;               /* the last rank that hung up before its answer; -1: none */
     uint64_t accepted;
     /* By peer: how often this rank has tried, or the newest try that it has answered. */
     uint32_t attempts[COLL_RANKS_MAX];
@@ -207,7 +209,8 @@ static coll_status finish(connecting *m, handshake *g, bool listener, coll_error
         coll_conn_create(g->fd, g->peer, &in, &out, &m->connections[g->peer], reterr);
     coll_seal_wipe(&in);
     coll_seal_wipe(&out);
-    m->missing--;
+    m->missing &= ~(UINT64_C(1) << g->peer);
+    m->socks[g->peer] = g->fd;
     return status;
 }
 
@@ -342,21 +345,27 @@ static coll_status advance(connecting *m, handshake *g, coll_error *reterr)
     return COLL_OK;
 }
 
-static coll_status name_missing(const connecting *m, coll_error *reterr)
+/* Names the ranks that are missing. */
+static void list_text(const connecting *m, char text[LIST_BYTES])
 {
-    char text[LIST_BYTES] = "";
     size_t used = 0;
-    for (int rank = 0; rank < m->context->size && used + 1 < sizeof text; rank++) {
-        if (rank != m->context->rank && m->connections[rank] == NULL) {
-            char name[128];
-            m->context->unreached = used == 0 ? rank : m->context->unreached;
-            coll_context_rank_text(m->context, rank, name, sizeof name);
-            const int added = snprintf(text + used, sizeof text - used, "%s%s at %s",
-                                       used == 0 ? "" : ", ", name, m->all[rank].address);
-            used += added > 0 ? (size_t)added : 0;
-        }
+    text[0] = '\0';
+    for (uint64_t left = m->missing; left != 0 && used + 1 < LIST_BYTES; left &= left - 1) {
+        const int rank = __builtin_ctzll(left);
+        char name[128];
+        coll_context_rank_text(m->context, rank, name, sizeof name);
+        const int added = snprintf(text + used, LIST_BYTES - used, "%s%s at %s",
+                                   used == 0 ? "" : ", ", name, m->all[rank].address);
+        used += added > 0 ? (size_t)added : 0;
     }
-    if (m->hung_up >= 0 && m->connections[m->hung_up] == NULL) {
+}
+
+static coll_status fail_late(const connecting *m, coll_error *reterr)
+{
+    char text[LIST_BYTES];
+    list_text(m, text);
+    m->context->unreached = __builtin_ctzll(m->missing);
+    if (m->hung_up >= 0 && (m->missing >> m->hung_up & 1) != 0) {
         return coll_fail(reterr, COLL_ERR_TIMEOUT,
                          "no connection in time to %s (rank %d has hung up before its answer: "
                          "other job key?)",
@@ -365,7 +374,7 @@ static coll_status name_missing(const connecting *m, coll_error *reterr)
     return coll_fail(reterr, COLL_ERR_TIMEOUT, "no connection in time to %s", text);
 }
 
-/* One look at all sockets. */
+/* One look at all sockets. If nothing comes, the ranks that are missing may be gone. */
 static coll_status look(connecting *m, int64_t deadline_ns, coll_error *reterr)
 {
     struct pollfd items[HANDSHAKES_MAX + 1] = {{.fd = m->listener, .events = POLLIN}};
@@ -385,30 +394,31 @@ static coll_status look(connecting *m, int64_t deadline_ns, coll_error *reterr)
                 .fd = g->fd, .events = g->stage == HANDSHAKE_CONNECTING ? POLLOUT : POLLIN};
         }
     }
-    coll_status status = COLL_OK;
-    if (poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS)) > 0) {
-        for (nfds_t i = 1; status == COLL_OK && i < count; i++) {
-            status = items[i].revents != 0 ? advance(m, of[i], reterr) : COLL_OK;
-        }
-        if (status == COLL_OK && items[0].revents != 0) {
-            status = accept_all(m, reterr);
-        }
+    if (poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS)) <= 0) {
+        return coll_missing_check(m->context, m->missing, m->socks, reterr);
     }
-    return status;
+    coll_status status = COLL_OK;
+    for (nfds_t i = 1; status == COLL_OK && i < count; i++) {
+        status = items[i].revents != 0 ? advance(m, of[i], reterr) : COLL_OK;
+    }
+    return status == COLL_OK && items[0].revents != 0 ? accept_all(m, reterr) : status;
 }
 
 static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *reterr)
 {
     coll_status status = COLL_OK;
-    m->missing = m->context->size - 1;
     m->began_ns = base_now_ns();
+    for (int rank = 0; rank < m->context->size; rank++) {
+        m->missing |= (uint64_t)(rank != m->context->rank) << rank;
+        m->socks[rank] = -1;
+    }
     for (int rank = 0; status == COLL_OK && rank < m->context->rank; rank++) {
         status = start_connecting(m, &m->handshakes[rank], rank, reterr);
     }
-    while (status == COLL_OK && m->missing > 0) {
+    while (status == COLL_OK && m->missing != 0) {
         status = coll_abort_check(m->context, reterr);
         if (status == COLL_OK && base_now_ns() >= deadline_ns) {
-            status = name_missing(m, reterr);
+            status = fail_late(m, reterr);
         }
         if (status == COLL_OK) {
             status = look(m, deadline_ns, reterr);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "core/failure.h"
+#include "core/missing.h"
 #include "core/rendezvous.h"
 #include "core/text.h"
 #include "transport/socket/interface.h"
@@ -237,13 +238,13 @@ static bool is_hello(void *socket)
            head.kind == COLL_FRAME_HELLO;
 }
 
-static coll_status name_missing(coll_context *context, const link_record *all, const bool *here,
+static coll_status name_missing(coll_context *context, const link_record *all, uint64_t missing,
                                 coll_error *reterr)
 {
     char text[512] = "";
     size_t used = 0;
     for (int rank = 0; rank < context->size && used + 1 < sizeof text; rank++) {
-        if (!here[rank]) {
+        if ((missing >> rank & 1) != 0) {
             const coll_identity *identity = &context->identities[rank];
             context->unreached = used == 0 ? rank : context->unreached;
             const int added =
@@ -263,42 +264,45 @@ static coll_status exchange_hellos(coll_context *context, coll_zmq_links *links,
                                    const link_record *all, int64_t deadline_ns, coll_error *reterr)
 {
     const coll_frame_head hello = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_HELLO};
-    bool here[COLL_RANKS_MAX] = {false};
-    bool said[COLL_RANKS_MAX] = {false};
-    here[context->rank] = true;
-    for (int missing = 2 * (context->size - 1); missing > 0;) { /* to receive and to send */
+    const uint64_t all_ranks = UINT64_MAX >> (COLL_RANKS_MAX - context->size);
+    uint64_t missing = all_ranks & ~(UINT64_C(1) << context->rank); /* to receive from, */
+    uint64_t unsaid = missing;                                      /* and to send to */
+    for (;;) {
         zmq_pollitem_t items[COLL_RANKS_MAX + 1] = {{.socket = links->zap, .events = ZMQ_POLLIN}};
         int count = 1;
-        for (int rank = 0; rank < context->size; rank++) {
-            void *socket = links->sockets[rank];
-            if (socket != NULL && !said[rank] &&
+        for (uint64_t left = missing | unsaid; left != 0; left &= left - 1) {
+            const uint64_t bit = left & -left;
+            void *socket = links->sockets[__builtin_ctzll(left)];
+            if ((unsaid & bit) != 0 &&
                 zmq_send(socket, &hello, sizeof hello, ZMQ_DONTWAIT) == (int)sizeof hello) {
-                said[rank] = true;
-                missing--;
+                unsaid &= ~bit;
             }
-            if (socket != NULL && !here[rank] && is_hello(socket)) {
-                here[rank] = true;
-                missing--;
+            if ((missing & bit) != 0 && is_hello(socket)) {
+                missing &= ~bit;
             }
-            if (socket != NULL && (!here[rank] || !said[rank])) {
+            if (((missing | unsaid) & bit) != 0) {
                 items[count++] = (zmq_pollitem_t){
                     .socket = socket,
-                    .events = (short)(ZMQ_POLLIN | (said[rank] ? 0 : ZMQ_POLLOUT))};
+                    .events = (short)(ZMQ_POLLIN | ((unsaid & bit) != 0 ? ZMQ_POLLOUT : 0))};
             }
         }
-        const coll_status aborted = coll_abort_check(context, reterr);
-        if (missing == 0 || aborted != COLL_OK) {
-            return aborted;
+        coll_status status = coll_abort_check(context, reterr);
+        if ((missing | unsaid) == 0 || status != COLL_OK) {
+            return status;
         }
         if (base_now_ns() >= deadline_ns) {
-            return name_missing(context, all, here, reterr);
+            return name_missing(context, all, missing, reterr);
         }
-        if (zmq_poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS)) > 0 &&
-            (items[0].revents & ZMQ_POLLIN) != 0) {
+        const int ready = zmq_poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS));
+        if (ready > 0 && (items[0].revents & ZMQ_POLLIN) != 0) {
             answer_zap(context, links->zap, all);
         }
+        status =
+            ready == 0 ? coll_missing_check(context, missing, context->socks, reterr) : COLL_OK;
+        if (status != COLL_OK) {
+            return status;
+        }
     }
-    return COLL_OK;
 }
 
 static coll_status open_zmq(coll_zmq_links *links, bool plain, coll_error *reterr)

@@ -1,8 +1,11 @@
 /* A rank that cannot connect tells the others why, and nobody waits for the deadline. Ranks are
  * threads. */
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -107,6 +110,94 @@ static void another_user_s_rank_is_named(void **state)
     }
 }
 
+static _Thread_local pid_t said_pid; /* 0: its own */
+
+pid_t __real_getpid(void);
+pid_t __wrap_getpid(void);
+
+pid_t __wrap_getpid(void)
+{
+    return said_pid != 0 ? said_pid : __real_getpid();
+}
+
+/* What rank 1 does when it has been through the last exchange. */
+typedef struct ending {
+    coll_transport transport;
+    pid_t dead;       /* a process that has ended: rank 1 fails, and takes itself for that; 0: */
+    atomic_int going; /* it stays away until this is set */
+    coll_exchange exchange;
+    int calls;
+} ending;
+
+static coll_status last_exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                                 int64_t deadline_ns, coll_error *reterr)
+{
+    test_rank *rank = user;
+    ending *e = rank->user;
+    const coll_status status = e->exchange(user, mine, all, size_bytes, deadline_ns, reterr);
+    if (status != COLL_OK || ++e->calls < 2) {
+        return status;
+    }
+    while (e->dead == 0 && atomic_load(&e->going) == 0 && base_now_ns() < deadline_ns) {
+        (void)sched_yield();
+    }
+    return e->dead != 0 ? COLL_ERR_PEER : COLL_OK;
+}
+
+/* A rank that did not look would wait until the deadline, and get COLL_ERR_TIMEOUT. */
+static void ending_body(test_rank *rank)
+{
+    ending *e = rank->user;
+    coll_context_options options = test_rank_options(rank);
+    options.transport = e->transport;
+    if (rank->rank == 1) {
+        said_pid = e->dead;
+        e->exchange = options.exchange;
+        options.exchange = last_exchange;
+    }
+    if (rank->rank == 2) {
+        options.timeout_ns = BASE_NS_PER_S; /* it leaves, and hangs up */
+    }
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
+    RANK_CHECK(rank, status != COLL_OK);
+    if (rank->rank == 0) {
+        atomic_store(&e->going, 1);
+        RANK_CHECK(rank, status == COLL_ERR_PEER);
+        RANK_CHECK(rank, has(rank->error.message, "ranks: waiting for rank 1 (host "));
+        RANK_CHECK(rank, has(rank->error.message, " to connect: rank "));
+        RANK_CHECK(rank, has(rank->error.message, " has gone"));
+    }
+}
+
+static void a_rank_that_dies_late_is_named(void **state)
+{
+    (void)state;
+    const coll_transport over[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP, COLL_TRANSPORT_ZMQ};
+    const pid_t dead = fork();
+    if (dead == 0) {
+        _exit(0);
+    }
+    assert_true(dead > 0);
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        ending e = {.transport = over[i], .dead = dead};
+        test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true, .user = &e},
+                              ending_body);
+    }
+    assert_int_equal(waitpid(dead, NULL, 0), dead);
+}
+
+/* One that has gone because of another tells of it by that. */
+static void a_rank_that_hangs_up_is_seen(void **state)
+{
+    (void)state;
+    const coll_transport over[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP};
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        ending e = {.transport = over[i]};
+        test_ranks_as_threads(&(test_ranks_options){.size = 3, .bare = true, .user = &e},
+                              ending_body);
+    }
+}
+
 /* Over zmq, too, all have the same job key. */
 static void other_key_body(test_rank *rank)
 {
@@ -160,6 +251,8 @@ int main(void)
         cmocka_unit_test(all_learn_why_one_cannot_connect),
         cmocka_unit_test(all_learn_of_wrong_options),
         cmocka_unit_test(another_user_s_rank_is_named),
+        cmocka_unit_test(a_rank_that_dies_late_is_named),
+        cmocka_unit_test(a_rank_that_hangs_up_is_seen),
         cmocka_unit_test(zmq_refuses_another_job_key),
         cmocka_unit_test(too_few_descriptors_for_zmq_are_an_error),
     };
