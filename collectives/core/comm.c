@@ -21,6 +21,7 @@ coll_status coll_comm_finalize(coll_comm *comm, coll_error *reterr)
     }
     if (comm->size > 1) {
         comm->table->notices->finalize(comm);
+        coll_p2p_finalize(comm);
     }
     status = coll_comm_check(comm, reterr);
     return status == COLL_OK && comm->device != NULL

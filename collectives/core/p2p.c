@@ -344,6 +344,33 @@ bool coll_p2p_advance(coll_comm *comm)
     return moved;
 }
 
+void coll_p2p_finalize(coll_comm *comm)
+{
+    for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
+        const void *frame =
+            peer == comm->rank
+                ? NULL
+                : comm->table->receive_begin(comm, peer, COLL_CHANNEL_P2P, P2P_FIRST_BYTES);
+        if (frame == NULL) {
+            continue;
+        }
+        p2p_head head;
+        char sender[TEXT_BYTES];
+        char receiver[TEXT_BYTES];
+        char of_comm[COLL_COMM_TEXT_BYTES];
+        memcpy(&head, frame, sizeof head);
+        coll_rank_text(comm, peer, sender, sizeof sender);
+        coll_rank_text(comm, comm->rank, receiver, sizeof receiver);
+        coll_of_comm_text(comm, of_comm, sizeof of_comm);
+        (void)coll_comm_fail(comm, COLL_ERR_MISMATCH,
+                             "ranks disagree on message #%" PRIu64 "%s: %s calls send %s × %" PRIu64
+                             ", %s has not received it",
+                             (comm->p2p != NULL ? comm->p2p->receives[peer].sequence : 0) + 1,
+                             of_comm, sender, coll_type_name((coll_type)head.type), head.count,
+                             receiver);
+    }
+}
+
 bool coll_p2p_is_busy(const coll_comm *comm)
 {
     return (comm->p2p->sending | comm->p2p->receiving) != 0;

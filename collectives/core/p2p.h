@@ -11,6 +11,9 @@ void coll_p2p_start(coll_op *op);
 void coll_p2p_leave(coll_op *op);
 /* Moves all sends and receives of the communicator on. */
 bool coll_p2p_advance(coll_comm *comm);
+/* Called when none of them is under way, and none is to come. Fails the communicator if a message is
+ * here that nobody has received. */
+void coll_p2p_finalize(coll_comm *comm);
 /* Whether any of them is not done; the communicator's queues are there. */
 bool coll_p2p_is_busy(const coll_comm *comm);
 /* The first send to a peer, or receive from it, that is not done; NULL. */

@@ -291,7 +291,8 @@ void coll_comm_destroy(coll_comm *comm);
 
 /* The last call before a communicator is destroyed (the world: with its context), for programs that
  * may end with an operation which waits for nobody. Reports a mismatch that no other call is left
- * to report, else the communicator's first failure. Local: it waits for no peer's call, only until
+ * to report, as a message that is here and that nobody has received; else the communicator's first
+ * failure. Local: it waits for no peer's call, only until
  * what this rank has sent has arrived (the timeout at most), as coll_context_destroy does. If two
  * ranks disagree and both finalize, at least one gets the error, and the other gets it if it
  * finalizes after that. zmq does not say what has arrived: there the error comes only if the peer's

@@ -119,6 +119,44 @@ static void a_mismatch_is_notified(void **state)
     }
 }
 
+/* Rank 0 sends two messages, and rank 1 receives the first. */
+static void not_received_body(test_rank *rank)
+{
+    static atomic_int notified;
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t value = 7;
+    atomic_store(&notified, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    for (int i = 0; i < 2; i++) {
+        if (rank->rank == 0) {
+            RANK_OK(rank, coll_send(comm, &value, 1, COLL_INT32, 1, &rank->error));
+        } else if (i == 0) {
+            RANK_OK(rank, coll_receive(comm, &value, 1, COLL_INT32, 0, &rank->error));
+        }
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error)); /* the messages are there by then */
+    RANK_CHECK(rank, rank->rank == 1 || await(&notified, 1));
+    const int64_t deadline_ns = base_deadline_after_ns(PATIENCE_NS);
+    coll_status status = coll_comm_finalize(comm, &rank->error);
+    atomic_store(&notified, 1);
+    RANK_CHECK(rank, rank->rank == 0 || status == COLL_ERR_MISMATCH);
+    while (status == COLL_OK && base_now_ns() < deadline_ns) {
+        status = coll_comm_finalize(comm, &rank->error); /* the news may be on its way */
+    }
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, "ranks disagree on message #2: rank 0 (host "));
+    RANK_CHECK(rank, has(rank->error.message, ") calls send int32 × 1, rank 1 (host "));
+    RANK_CHECK(rank, has(rank->error.message, ") has not received it"));
+}
+
+static void a_message_that_nobody_receives_is_notified(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        run(transports[t], 0, NULL, not_received_body);
+    }
+}
+
 /* Ranks 1 and 2 disagree on an operation that rank 0 never comes to. */
 static void others_body(test_rank *rank)
 {
@@ -325,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mismatch_is_notified),
+        cmocka_unit_test(a_message_that_nobody_receives_is_notified),
         cmocka_unit_test(what_others_disagree_on_is_notified),
         cmocka_unit_test(nobody_is_waited_for),
         cmocka_unit_test(what_is_under_way_stays),
