@@ -49,13 +49,15 @@ struct coll_context {
     /* Bits of the ranks of communicators that have failed, and not by mismatch, unless one of them
      * was made since: what is still to reach these, they may never take. */
     uint64_t doubted;
-    uint64_t gone;               /* bits of the ranks that are known to have gone */
-    int64_t watched_ns;          /* when a test or send looked for peers that have failed */
-    unsigned yield_budget;       /* yields before sleeping, where ranks share processors */
-    unsigned spins;              /* pauses before yielding; 0 where ranks share processors */
-    unsigned idle_tests;         /* that found their operation not done */
-    void *shm;                   /* of transports that share memory (layout.h) */
-    void *net;                   /* of transports over sockets (net.h) */
+    uint64_t gone;         /* bits of the ranks that are known to have gone */
+    int64_t watched_ns;    /* when a test or send looked for peers that have failed */
+    unsigned yield_budget; /* yields before sleeping, where ranks share processors */
+    unsigned spins;        /* pauses before yielding; 0 where ranks share processors */
+    unsigned idle_tests;   /* that found their operation not done */
+    uint64_t moves;        /* tests that found something moving */
+    bool has_failed;       /* a communicator was dropped from `busy` with something under way */
+    void *shm;             /* of transports that share memory (layout.h) */
+    void *net;             /* of transports over sockets (net.h) */
     const coll_backend *backend; /* for operations on streams; NULL: none */
     void *backend_user;
     coll_algorithm device_algorithm; /* of operations on streams that name none */

@@ -14,10 +14,6 @@
 #include "core/wait.h"
 #include "ringfence/coll_error.h"
 
-enum {
-    TESTS_PER_LOOK = 8, /* at the clock, which takes half as long as a test */
-};
-
 /* The canonical order, rounded once, is the flags' own, so algorithms of another order send
  * tiny operands round, and so do all that round 16-bit sums per hop. */
 static bool has_own_bits(const coll_op *op)
@@ -224,17 +220,18 @@ coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr)
         return op->device != NULL ? coll_device_test(op, done, reterr) : refuse_idle(op, reterr);
     }
     coll_context *context = op->comm->context;
-    (void)coll_progress(context);
-    if (op->stage != COLL_STAGE_DONE && ++context->idle_tests % TESTS_PER_LOOK == 0 &&
-        coll_watch_is_due(context)) {
+    coll_status status = COLL_OK;
+    context->moves += coll_progress(context);
+    if (op->stage != COLL_STAGE_DONE && coll_test_has_to_look(context)) {
         op->comm->table->notices->watch(op);
+        status = coll_still_check(op, reterr);
     }
     if (op->stage == COLL_STAGE_DONE) {
         op->unreported = false;
         *done = true;
         return COLL_OK;
     }
-    return coll_comm_check(op->comm, reterr);
+    return status == COLL_OK ? coll_comm_check(op->comm, reterr) : status;
 }
 
 coll_status coll_op_wait(coll_op *op, coll_error *reterr)

@@ -105,6 +105,13 @@ typedef struct coll_op_p2p {
     const uint8_t *from; /* what the receiver reads; else NULL */
 } coll_op_p2p;
 
+/* Since when tests have found an operation not done, and nothing moving. */
+typedef struct coll_op_still {
+    uint64_t sequence; /* of the operation, */
+    uint64_t moves;    /* and how far context->moves was: of any other this says nothing */
+    int64_t since_ns;
+} coll_op_still;
+
 typedef struct coll_device_op coll_device_op;
 
 struct coll_op {
@@ -148,6 +155,7 @@ struct coll_op {
     coll_op_desc given; /* what desc was made from */
     coll_descriptor descriptor;
 
+    coll_op_still still;
     coll_op_p2p p2p;
     coll_op_staged staged;
     coll_op_plan plan;

@@ -376,7 +376,7 @@ bool coll_p2p_is_busy(const coll_comm *comm)
     return (comm->p2p->sending | comm->p2p->receiving) != 0;
 }
 
-const coll_op *coll_p2p_first(const coll_comm *comm, int peer)
+coll_op *coll_p2p_first(const coll_comm *comm, int peer)
 {
     const coll_p2p *p2p = comm->p2p;
     return p2p->receives[peer].head != NULL ? p2p->receives[peer].head : p2p->sends[peer].head;

@@ -17,6 +17,6 @@ void coll_p2p_finalize(coll_comm *comm);
 /* Whether any of them is not done; the communicator's queues are there. */
 bool coll_p2p_is_busy(const coll_comm *comm);
 /* The first send to a peer, or receive from it, that is not done; NULL. */
-const coll_op *coll_p2p_first(const coll_comm *comm, int peer);
+coll_op *coll_p2p_first(const coll_comm *comm, int peer);
 
 #endif

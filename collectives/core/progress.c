@@ -110,9 +110,14 @@ void coll_busy_remove(coll_comm *comm)
     comm->is_busy = false;
 }
 
+static bool has_operations(const coll_comm *comm)
+{
+    return comm->head != NULL || (comm->p2p != NULL && coll_p2p_is_busy(comm));
+}
+
 static bool is_idle(const coll_comm *comm)
 {
-    return comm->failed || (comm->head == NULL && (comm->p2p == NULL || !coll_p2p_is_busy(comm)));
+    return comm->failed || !has_operations(comm);
 }
 
 /* One that is taken out keeps its busy_next: whoever stands at it comes to those behind it. */
@@ -124,6 +129,7 @@ static void drop_idle(coll_context *context)
         if (is_idle(comm)) {
             *link = comm->busy_next;
             comm->is_busy = false;
+            context->has_failed = context->has_failed || has_operations(comm);
         } else {
             link = &comm->busy_next;
         }
@@ -168,11 +174,52 @@ bool coll_progress(coll_context *context)
     return coll_advance(context) || came;
 }
 
+/* An operation that is under way; NULL: none. */
+static coll_op *any_of(const coll_comm *comm)
+{
+    coll_op *op = comm->head;
+    for (int peer = 0; op == NULL && comm->p2p != NULL && peer < comm->size; peer++) {
+        op = coll_p2p_first(comm, peer);
+    }
+    return op;
+}
+
+/* As a test does, of all that is under way. Transports that share memory look at all of their
+ * communicators at once. */
+static void watch_all(coll_context *context)
+{
+    bool has_seen_memory = false;
+    for (coll_comm *comm = context->busy; comm != NULL; comm = comm->busy_next) {
+        coll_op *op = any_of(comm);
+        const bool shares = comm->table->memory != NULL;
+        if (op != NULL && !comm->failed && !(shares && has_seen_memory)) {
+            comm->table->notices->watch(op);
+            has_seen_memory = has_seen_memory || shares;
+        }
+    }
+}
+
+/* The failure of a communicator whose operations nobody has taken the result of. */
+static coll_status check_failed(coll_context *context, coll_error *reterr)
+{
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        if (comm->failed && has_operations(comm)) {
+            return coll_comm_check(comm, reterr);
+        }
+    }
+    context->has_failed = false;
+    return COLL_OK;
+}
+
 coll_status coll_context_progress(coll_context *context, coll_error *reterr)
 {
     const coll_status status = coll_abort_check(context, reterr);
-    if (status == COLL_OK) {
-        (void)coll_progress(context);
+    if (status != COLL_OK) {
+        return status;
     }
-    return status;
+    context->moves += coll_progress(context);
+    if (context->busy != NULL && coll_test_has_to_look(context)) {
+        watch_all(context);
+    }
+    return context->has_failed ? check_failed(context, reterr) : COLL_OK;
 }

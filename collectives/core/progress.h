@@ -2,7 +2,12 @@
 #ifndef COLL_SRC_PROGRESS_H
 #define COLL_SRC_PROGRESS_H
 
+#include "core/failure.h"
 #include "core/op.h"
+
+enum {
+    COLL_TESTS_PER_LOOK = 8, /* at the clock, which takes half as long as a test */
+};
 
 /* Moves all started operations of the context on, without blocking. True if anything moved.
  * Failures are stored in the communicators. */
@@ -10,6 +15,12 @@ bool coll_progress(coll_context *context);
 
 /* The same without reading the sockets. */
 bool coll_advance(coll_context *context);
+
+/* Whether a test without success has to look for failures: every eighth does, where that is due. */
+static inline bool coll_test_has_to_look(coll_context *context)
+{
+    return ++context->idle_tests % COLL_TESTS_PER_LOOK == 0 && coll_watch_is_due(context);
+}
 
 /* The context's list of communicators with something under way. A program may have thousands of
  * others, which cost a call nothing. One that has become idle, or has failed, stands there until

@@ -164,6 +164,18 @@ bool coll_is_late(const coll_context *context, int64_t *deadline_ns)
     return base_now_ns() >= *deadline_ns;
 }
 
+coll_status coll_still_check(coll_op *op, coll_error *reterr)
+{
+    const coll_context *context = op->comm->context;
+    if (op->still.sequence != op->sequence || op->still.moves != context->moves) {
+        op->still = (coll_op_still){op->sequence, context->moves, context->watched_ns};
+    }
+    return op->stage == COLL_STAGE_DONE || op->comm->failed ||
+                   context->watched_ns - op->still.since_ns < context->timeout_ns
+               ? COLL_OK
+               : coll_report_timeout(op, reterr);
+}
+
 /* After each turn with progress: nothing is idle, but the deadline holds all the same. */
 static coll_status busy_turn(waiter *w, coll_error *reterr)
 {

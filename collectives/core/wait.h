@@ -18,6 +18,9 @@ void coll_pause(void);
 bool coll_is_late(const coll_context *context, int64_t *deadline_ns);
 /* How long a rank waits before it shows its peers for whom. */
 int64_t coll_show_after_ns(const coll_context *context);
+/* Called where a test has looked for failures (coll_test_has_to_look). COLL_ERR_TIMEOUT: such looks have found op not
+ * done, and no test anything moving, for the timeout. */
+COLL_MUST_CHECK coll_status coll_still_check(coll_op *op, coll_error *reterr);
 /* Until op is done, the communicator has failed, or the timeout, counted from here if op has no
  * deadline, has passed. */
 COLL_MUST_CHECK coll_status coll_wait(coll_op *op, coll_error *reterr);

@@ -415,14 +415,18 @@ COLL_MUST_CHECK coll_status coll_op_start(coll_op *op, coll_error *reterr);
 
 /* Moves everything started in the context on without blocking, then says whether this one is done.
  * Every eighth test that finds its own not done looks for the failure or death of a peer that anything
- * under way waits for, at most once in some milliseconds. COLL_ERR_STATE: it has not been started. */
+ * under way waits for, at most once in some milliseconds. COLL_ERR_TIMEOUT: from such a look on, for
+ * the context's timeout, tests found this one not done, and nothing moving; not of operations on
+ * streams. COLL_ERR_STATE: it has not been started. */
 COLL_MUST_CHECK coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr);
 
 /* Waits until done; the context's timeout counts from here. COLL_ERR_STATE: it has not been
  * started. */
 COLL_MUST_CHECK coll_status coll_op_wait(coll_op *op, coll_error *reterr);
 
-/* Moves everything started in the context on without blocking. */
+/* Moves everything started in the context on without blocking, and looks for failures as tests do.
+ * Fails as a communicator has failed of whose operations one is still to be tested or waited for. It
+ * has no timeout. */
 COLL_MUST_CHECK coll_status coll_context_progress(coll_context *context, coll_error *reterr);
 
 /* One-shot operations: made and started at once. The request is released, and *request set to NULL,

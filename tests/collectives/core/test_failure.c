@@ -253,38 +253,72 @@ static void test_abort_wakes(void **state)
     abort_over(COLL_TRANSPORT_TCP);
 }
 
+typedef enum polled_end { LEAVES, IS_ABORTED, STAYS_AWAY } polled_end;
+
 typedef struct polled_job {
-    bool aborts; /* rank 1; else it leaves */
-    sem_t over;  /* rank 0 has its error: rank 1 may leave */
+    polled_end end;   /* of rank 1 */
+    bool by_progress; /* rank 0 calls coll_context_progress; else it tests */
+    sem_t over;       /* rank 0 has its error: rank 1 may leave */
 } polled_job;
 
-/* Rank 0 only polls, and learns that rank 1 leaves, or is aborted. */
+/* Until it fails. */
+static coll_status poll_until_failure(test_rank *rank, bool by_progress, coll_request **request)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    coll_status status = COLL_OK;
+    bool done = false;
+    while (status == COLL_OK && !done && base_now_ns() < deadline_ns) {
+        (void)sched_yield();
+        status = by_progress ? coll_context_progress(rank->context, &rank->error)
+                             : coll_request_test(request, &done, &rank->error);
+    }
+    return status;
+}
+
+/* Rank 0 only polls, and learns that rank 1 leaves, is aborted, or does not come. */
 static void polled_body(test_rank *rank)
 {
+    static const coll_status statuses[] = {COLL_ERR_PEER, COLL_ERR_ABORTED, COLL_ERR_TIMEOUT};
     polled_job *j = rank->user;
     coll_comm *comm = coll_context_world(rank->context);
     const coll_op_desc barrier = {.size = sizeof(coll_op_desc), .kind = COLL_BARRIER};
     coll_request *request = NULL;
-    bool done = false;
     if (rank->rank == 1) {
-        if (j->aborts) {
+        if (j->end == IS_ABORTED) {
             coll_context_abort(rank->context, "the test says so");
             RANK_CHECK(rank, coll_barrier(comm, &rank->error) == COLL_ERR_ABORTED);
-            while (sem_wait(&j->over) != 0) {
-            }
+        }
+        while (j->end != LEAVES && sem_wait(&j->over) != 0) {
         }
         return;
     }
     coll_status status = coll_start(comm, &barrier, &request, &rank->error);
-    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
-    while (status == COLL_OK && !done && base_now_ns() < deadline_ns) {
-        (void)sched_yield();
-        status = coll_request_test(&request, &done, &rank->error);
+    if (status == COLL_OK) {
+        status = poll_until_failure(rank, j->by_progress, &request);
     }
     (void)sem_post(&j->over);
-    RANK_CHECK(rank, status == (j->aborts ? COLL_ERR_ABORTED : COLL_ERR_PEER));
+    RANK_CHECK(rank, status == statuses[j->end]);
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
-    RANK_CHECK(rank, !j->aborts || has(rank->error.message, "the test says so"));
+    RANK_CHECK(rank, j->end != IS_ABORTED || has(rank->error.message, "the test says so"));
+    RANK_CHECK(rank, j->end != STAYS_AWAY || has(rank->error.message, "no end after 1 s"));
+    if (j->by_progress) {
+        coll_error error = {.message = ""};
+        RANK_CHECK(rank, coll_request_wait(&request, &error) == status);
+        RANK_CHECK(rank, strcmp(error.message, rank->error.message) == 0);
+        RANK_OK(rank, coll_context_progress(rank->context, &rank->error));
+    }
+}
+
+static void poll_over(coll_transport transport, polled_end end, bool by_progress)
+{
+    polled_job j = {.end = end, .by_progress = by_progress};
+    const test_ranks_options options = {.size = 2,
+                                        .transport = transport,
+                                        .timeout_ns = end == STAYS_AWAY ? BASE_NS_PER_S : 0,
+                                        .user = &j};
+    assert_int_equal(sem_init(&j.over, 0, 0), 0);
+    test_ranks_as_threads(&options, polled_body);
+    (void)sem_destroy(&j.over);
 }
 
 static void test_who_polls_learns_of_failures(void **state)
@@ -292,12 +326,12 @@ static void test_who_polls_learns_of_failures(void **state)
     (void)state;
     static const coll_transport over[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
                                           COLL_TRANSPORT_TCP};
-    for (size_t i = 0; i < 2 * sizeof over / sizeof over[0]; i++) {
-        polled_job j = {.aborts = i % 2 == 0};
-        assert_int_equal(sem_init(&j.over, 0, 0), 0);
-        test_ranks_as_threads(
-            &(test_ranks_options){.size = 2, .transport = over[i / 2], .user = &j}, polled_body);
-        (void)sem_destroy(&j.over);
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        for (int by_progress = 0; by_progress < 2; by_progress++) {
+            poll_over(over[i], LEAVES, by_progress == 1);
+            poll_over(over[i], IS_ABORTED, by_progress == 1);
+        }
+        poll_over(over[i], STAYS_AWAY, false);
     }
 }
 
