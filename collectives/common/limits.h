@@ -2,6 +2,8 @@
 #ifndef COLL_SRC_LIMITS_H
 #define COLL_SRC_LIMITS_H
 
+#include <stdint.h>
+
 #include "base/limits.h"
 
 enum {
@@ -23,14 +25,14 @@ enum {
     COLL_MOVES_PER_LOOK = 16,              /* and pieces of it between two at the clock */
     COLL_PAST_CACHE_BYTES = 16 << 20,      /* copies so long are not to stay in the cache */
     COLL_ARENAS_MAX = 64,                  /* living arenas of a communicator */
-    COLL_ARENAS_MADE_MAX = 0xfffe,         /* arenas that a communicator ever makes, */
-    COLL_COMMS_MADE_MAX = 0xffff, /* and communicators of one list: 16 bits of an id each */
-    COLL_COMM_LISTS = 16,         /* different lists of ranks in a context, at first */
-    COLL_REASON_BYTES = 256,      /* abort reason, with the final NUL */
-    COLL_SIZED_BYTES_MAX = 4096,  /* struct of a caller's that says its size */
-    COLL_HOST_BYTES = 64,         /* host name in messages, with the final NUL */
-    COLL_FAILED_TEXT_BYTES = 252, /* of why a rank cannot connect, with the final NUL */
-    COLL_DESCRIBE_BYTES = 512,    /* coll_context_describe keeps this much */
+    COLL_ARENAS_MADE_MAX = INT32_MAX,      /* arenas that a communicator ever makes, */
+    COLL_COMMS_MADE_MAX = INT32_MAX,       /* and communicators of one list: 31 bits of an id */
+    COLL_COMM_LISTS = 16,                  /* different lists of ranks in a context, at first */
+    COLL_REASON_BYTES = 256,               /* abort reason, with the final NUL */
+    COLL_SIZED_BYTES_MAX = 4096,           /* struct of a caller's that says its size */
+    COLL_HOST_BYTES = 64,                  /* host name in messages, with the final NUL */
+    COLL_FAILED_TEXT_BYTES = 252,          /* of why a rank cannot connect, with the final NUL */
+    COLL_DESCRIBE_BYTES = 512,             /* coll_context_describe keeps this much */
     COLL_UNEXPECTED_MAX = COLL_RANKS_MAX + 64, /* flags for communicators not made here yet */
     COLL_GONE_MAX = 64, /* closed communicators that are distinguished from those */
 };

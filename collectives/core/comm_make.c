@@ -40,8 +40,9 @@ static coll_comm_count *count_of(coll_context *context, uint64_t list_hash)
 }
 
 /* The same number on every rank of the list, and a new one each time: the upper half is the list's,
- * then how many were made of it. Arenas are counted in the lowest 16 bits (shm.c). A creation that
- * fails counts: it is the one that fails, or has failed, on the other ranks. */
+ * the lower half how many were made of it; the highest bit of that is set for operations on streams
+ * (device.c). A creation that fails counts: it is the one that fails, or has failed, on the other
+ * ranks. */
 static coll_status next_id(coll_context *context, const int *ranks, int count, uint64_t *id,
                            coll_error *reterr)
 {
@@ -55,7 +56,7 @@ static coll_status next_id(coll_context *context, const int *ranks, int count, u
             "%d communicators have been made of this list of ranks, and no more can be",
             COLL_COMMS_MADE_MAX);
     }
-    *id = (made->list_hash & ~UINT64_C(0xffffffff)) ^ ((uint64_t)++made->count << 16);
+    *id = (made->list_hash & ~UINT64_C(0xffffffff)) | ++made->count;
     return COLL_OK;
 }
 

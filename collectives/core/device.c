@@ -10,8 +10,8 @@
 #include "base/thread.h"
 #include "core/failure.h"
 
-enum { LOW_BITS = 0xffff }; /* of a communicator's id, where its arenas are counted */
-_Static_assert(COLL_ARENAS_MADE_MAX < (int)LOW_BITS, "an arena has the id of a device");
+#define DEVICE_BIT (UINT64_C(1) << 31) /* of a communicator's id */
+_Static_assert(COLL_COMMS_MADE_MAX < DEVICE_BIT, "a communicator has the id of a device");
 
 /* Abort or close in a thread. Whoever is last of thread and owner frees it. */
 struct coll_ending {
@@ -146,7 +146,7 @@ static coll_status await_ending(coll_device *device, coll_error *reterr)
 
 uint64_t coll_device_id(const coll_comm *comm)
 {
-    return comm->id | LOW_BITS;
+    return comm->id | DEVICE_BIT;
 }
 
 void coll_device_abort(coll_comm *comm)

@@ -25,7 +25,7 @@ void coll_context_rank_text(const coll_context *context, int rank, char *text, s
 
 int coll_comm_number(uint64_t id)
 {
-    return (int)(id >> 16 & 0xffff);
+    return (int)(id & INT32_MAX);
 }
 
 void coll_list_text(const int *ranks, int count, int number, char *text, size_t size_bytes)

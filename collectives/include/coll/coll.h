@@ -273,7 +273,7 @@ bool coll_context_rank_gone(coll_context *context, int rank);
  * the context. Meant are dozens; idle ones cost other calls no time, and each some memory
  * (docs/COLLECTIVES.md, "What a communicator costs"). Where it fails on one rank, the call that
  * belongs to it fails on the others, or what it made does with the next call; after that the same
- * list can be tried again. COLL_ERR_LIMIT: 65535 were made of this very list, those that failed
+ * list can be tried again. COLL_ERR_LIMIT: 2^31 - 1 were made of this very list, those that failed
  * included.
  *
  * It needs no other communicator to work. So ranks that have lost one can go on without it: those
@@ -325,7 +325,7 @@ COLL_MUST_CHECK coll_status coll_comm_status(coll_comm *comm, coll_error *reterr
  * it is undefined, and peers that come to that operation late may still write there, until the arena
  * is destroyed. A send buffer may be used again at once: a peer that reads it afterwards fails.
  * COLL_ERR_LIMIT: too long for any rank, too many arenas of comm are alive (64), or it has made
- * 65534; nothing is exchanged then, and comm goes on. Where a rank's system refuses the memory, comm fails. */
+ * 2^31 - 1; nothing is exchanged then, and comm goes on. Where a rank's system refuses the memory, comm fails. */
 COLL_MUST_CHECK coll_status coll_arena_create(coll_comm *comm, size_t size_bytes,
                                               coll_arena **arena, coll_error *reterr);
 /* Local. No operation on its memory may be under way. NULL is fine. */

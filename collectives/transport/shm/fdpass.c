@@ -116,8 +116,8 @@ static coll_status receive_one(coll_context *context, int rank, coll_fdpass_labe
     return coll_fail(reterr, COLL_ERR_PEER, "%s is gone", name);
 }
 
-/* The upper half of a tag is that of its list's hash, or inverted (hybrid.c). Then comes how many
- * communicators had been made of the list; arenas are counted in the rest. */
+/* The upper half of a tag is that of its list's hash, or inverted (hybrid.c). The lower half is how
+ * many communicators had been made of the list. */
 static bool is_of_list(uint64_t tag, uint64_t list_hash)
 {
     const uint32_t list = (uint32_t)(list_hash >> 32);
@@ -131,9 +131,9 @@ static bool is_stale(const coll_context *context, uint64_t tag, uint64_t wanted)
     bool begun = false;
     for (size_t i = 0; i < context->made_count; i++) {
         const coll_comm_count *made = &context->made[i];
-        begun = begun || (is_of_list(tag, made->list_hash) && (uint32_t)tag >> 16 <= made->count);
+        begun = begun || (is_of_list(tag, made->list_hash) && (uint32_t)tag <= made->count);
     }
-    return begun && tag >> 16 != wanted >> 16;
+    return begun && tag != wanted;
 }
 
 /* What a label stands on, as text. */
@@ -187,7 +187,7 @@ coll_status coll_fdpass_take(coll_context *context, int rank, const coll_fdpass_
     if (status != COLL_OK || !answer->has_come) {
         return status;
     }
-    if (got.tag != label->tag || got.size_bytes != label->size_bytes) {
+    if (got.tag != label->tag || got.arena != label->arena || got.size_bytes != label->size_bytes) {
         discard(&answer->fd);
         return fail_mismatch(context, rank, &got, label, reterr);
     }

@@ -22,7 +22,7 @@ void coll_fdpass_close(coll_context *context);
 
 /* What goes along with a descriptor, or in place of one. */
 typedef struct coll_fdpass_label {
-    uint64_t tag;
+    uint64_t tag; /* of the communicator: its id */
     uint64_t size_bytes;
     uint32_t arena;                      /* its number; 0: memory of a communicator itself */
     uint32_t rank_count;                 /* of that communicator; 0: it is not a communicator's */

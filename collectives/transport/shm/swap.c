@@ -38,7 +38,7 @@ typedef struct swap {
 
 coll_fdpass_label coll_shm_label(const coll_comm *comm, uint32_t arena, size_t size_bytes)
 {
-    coll_fdpass_label label = {.tag = comm->id + arena,
+    coll_fdpass_label label = {.tag = comm->id,
                                .size_bytes = size_bytes,
                                .arena = arena,
                                .rank_count = (uint32_t)comm->size};

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "core/comm.h"
 #include "core/progress.h"
+#include "core/text.h"
 #include "forked.h"
 #include "ranks.h"
 #include "support.h"
@@ -78,6 +79,7 @@ static void last_body(test_rank *rank)
         rank->context->made[i].count = COLL_COMMS_MADE_MAX - 1;
     }
     RANK_OK(rank, coll_comm_create(rank->context, both, 2, &comm, &rank->error));
+    RANK_CHECK(rank, coll_comm_number(comm->id) == COLL_COMMS_MADE_MAX);
     coll_comm *none = NULL;
     RANK_CHECK(rank,
                coll_comm_create(rank->context, both, 2, &none, &rank->error) == COLL_ERR_LIMIT);

@@ -278,13 +278,14 @@ static void what_is_agreed_on_arrives(void **state)
 static void another_label_is_a_mismatch(void **state)
 {
     static const coll_fdpass_label labels[] = {{.tag = TAG + 1, .size_bytes = BYTES},
-                                               {.tag = TAG, .size_bytes = BYTES + 1}};
+                                               {.tag = TAG, .size_bytes = BYTES + 1},
+                                               {.tag = TAG, .size_bytes = BYTES, .arena = 1}};
     pair p;
     coll_error error = {.message = ""};
     (void)state;
     open_pair(&p);
     const int before = test_open_descriptors();
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
         int fd = 0;
         assert_ok(coll_fdpass_send(&p.contexts[1], 0, STDIN_FILENO, &labels[i], &error), &error);
         assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error),
