@@ -75,6 +75,7 @@ struct coll_comm {
     void *hybrid;        /* of the hybrid transport, with several hosts */
     coll_error failure;
     bool failed;
+    bool told;  /* a call has returned its failure */
     int origin; /* 1 + the rank whose failure this rank has taken over; 0: its own */
     size_t message_offset_bytes; /* in the failure's message: where that rank's message begins */
     int failed_peer;             /* 1 + the rank of a peer that has sent a failure notice; 0 */

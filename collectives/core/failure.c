@@ -101,6 +101,7 @@ coll_status coll_comm_check(coll_comm *comm, coll_error *reterr)
         (void)coll_comm_fail(comm, status, "%s", error.message);
     }
     if (reterr != NULL) {
+        comm->told = true;
         *reterr = comm->failure;
     }
     return comm->failure.status;

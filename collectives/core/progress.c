@@ -199,11 +199,11 @@ static void watch_all(coll_context *context)
     }
 }
 
-/* The failure of a communicator whose operations nobody has taken the result of. */
+/* The failure of a communicator that has operations, and that no call has told of. */
 static coll_status check_failed(coll_context *context, coll_error *reterr)
 {
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
-        if (comm->failed && has_operations(comm)) {
+        if (comm->failed && !comm->told && has_operations(comm)) {
             return coll_comm_check(comm, reterr);
         }
     }
@@ -221,5 +221,6 @@ coll_status coll_context_progress(coll_context *context, coll_error *reterr)
     if (context->busy != NULL && coll_test_has_to_look(context)) {
         watch_all(context);
     }
-    return context->has_failed ? check_failed(context, reterr) : COLL_OK;
+    coll_error unread;
+    return context->has_failed ? check_failed(context, reterr != NULL ? reterr : &unread) : COLL_OK;
 }

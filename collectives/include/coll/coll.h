@@ -425,8 +425,8 @@ COLL_MUST_CHECK coll_status coll_op_test(coll_op *op, bool *done, coll_error *re
 COLL_MUST_CHECK coll_status coll_op_wait(coll_op *op, coll_error *reterr);
 
 /* Moves everything started in the context on without blocking, and looks for failures as tests do.
- * Fails as a communicator has failed of whose operations one is still to be tested or waited for. It
- * has no timeout. */
+ * Fails, once, as a communicator has failed with operations under way, unless another call has told of
+ * that. It has no timeout. */
 COLL_MUST_CHECK coll_status coll_context_progress(coll_context *context, coll_error *reterr);
 
 /* One-shot operations: made and started at once. The request is released, and *request set to NULL,

@@ -97,6 +97,7 @@ static int suffer(const job *j, coll_context *context)
     struct pollfd flooded = {.fd = j->flooded[0]};
     while (poll(&flooded, 1, j->reads ? 0 : -1) == 0) {
         if (coll_context_progress(context, &error) != COLL_OK) {
+            (void)fprintf(stderr, "progress: %s\n", error.message);
             return 1;
         }
     }
