@@ -291,7 +291,7 @@ static coll_status exchange_hellos(coll_context *context, coll_zmq_links *links,
             return status;
         }
         if (base_now_ns() >= deadline_ns) {
-            return name_missing(context, all, missing, reterr);
+            return name_missing(context, all, missing | unsaid, reterr);
         }
         const int ready = zmq_poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS));
         if (ready > 0 && (items[0].revents & ZMQ_POLLIN) != 0) {
