@@ -123,8 +123,9 @@ static void leave(coll_op *op)
 
 void coll_op_orphan(coll_comm *comm)
 {
-    while (comm->made != NULL) {
-        coll_op *op = comm->made;
+    coll_op *next = NULL;
+    for (coll_op *op = comm->made; op != NULL; op = next) {
+        next = op->made_next;
         leave(op);
         op->made_link = NULL;
         op->comm = NULL;
