@@ -245,6 +245,15 @@ refused '{}' "not as its documentation says"
 rm vendor/garbage-get-products
 echo '{"Images": [{"ImageId": "ami-0dl", "BlockDeviceMappings": [{"Ebs": {"VolumeSize": 8}}, {"Ebs": {"VolumeSize": 8}}]}]}' >vendor/garbage-describe-images
 refused '{}' "has 2 EBS volumes"
+# image FILTER: what describe-images answers, but for this.
+image() { jq -c ".Images[0] |= (. + {UsageOperation: \"RunInstances\", PlatformDetails: \"Linux/UNIX\", ProductCodes: []} + $1)" vendor/images >vendor/garbage-describe-images; }
+image '{UsageOperation: "RunInstances:0010", PlatformDetails: "Red Hat Enterprise Linux"}'
+refused '{}' "may cost more than plain Linux (platform Red Hat Enterprise Linux, 0 product codes): take one of Linux/UNIX that has no product code"
+image '{ProductCodes: [{ProductCodeId: "x", ProductCodeType: "marketplace"}]}'
+refused '{}' "plain Linux (platform Linux/UNIX, 1 product codes)"
+image '{}'
+order '{}'
+drive 0 check
 rm vendor/garbage-describe-images
 [ "$(made)" -eq 0 ] || fail "something was created that may not be"
 
