@@ -270,6 +270,10 @@ for garbage in '' '{}' '{"Instances": []}' '{"Instances": [{"InstanceId": 7}]}';
     drive 1 create
 done
 rm vendor/garbage-run-instances
+echo '{"Instances": []}' >vendor/garbage-dry-run
+drive 1 create
+err_has "it took a dry run for an order: look for rf-5f0c-1 there"
+rm vendor/garbage-dry-run
 touch vendor/lost
 drive 1 create
 err_has "Connect timeout"
