@@ -21,15 +21,20 @@ static const bill_csv_column columns[] = {
     {NULL, COLUMN_NONE},
 };
 
-/* A label among FOCUS's tags, {"ringfence-label": "…"}; cut to fit, empty when there is none. */
+/* A label among FOCUS's tags, {"ringfence-label": "…"}; cut to fit, empty when there is none. A vendor may
+ * say before the key where the tag comes from. */
 static void label_of_tags(const char *tags, char *label, size_t label_bytes)
 {
     json_error_t error;
     label[0] = '\0';
     json_t *root = tags != NULL ? json_loads(tags, JSON_REJECT_DUPLICATES, &error) : NULL;
-    const json_t *value = json_object_get(root, "ringfence-label");
-    if (json_is_string(value)) {
-        (void)snprintf(label, label_bytes, "%s", json_string_value(value));
+    static const char *const keys[] = {"ringfence-label", "user:ringfence-label",
+                                       "resourceTags/ringfence-label"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && label[0] == '\0'; i++) {
+        const json_t *value = json_object_get(root, keys[i]);
+        if (json_is_string(value)) {
+            (void)snprintf(label, label_bytes, "%s", json_string_value(value));
+        }
     }
     json_decref(root);
 }

@@ -179,9 +179,9 @@ static json_t *order_json(const rent_order *order)
     const budget_claims *claims = order->claims;
     budget_money_format(claims->max_price_usd_micro_per_hour, price);
     budget_time_format(order->until_s, until);
-    json_t *object = json_pack("{s:s, s:s, s:I, s:s, s:s}", "name", order->name, "instance_type",
-                               claims->instance_type, "gpus", (json_int_t)claims->gpus,
-                               "max_price_usd", price, "until", until);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s}", "name", order->name, "label",
+                               claims->label, "instance_type", claims->instance_type, "gpus",
+                               (json_int_t)claims->gpus, "max_price_usd", price, "until", until);
     set_text(object, "tier", claims->tier);
     set_text(object, "image", order->image);
     set_text(object, "ssh_public_key", order->ssh_public_key);

@@ -112,6 +112,20 @@ out_has 'differing          grows' '1 differing: a bill that says something new,
 budget 0 record-actual grows -0.05
 budget 0 account acknowledge lab/a
 
+echo "== a disk and an address are billed under ids of their own"
+run tagged 2.00
+now=$(now)
+cat >focus.csv <<CSV
+BilledCost,BillingCurrency,ResourceId,ChargePeriodStart,Tags
+1.006,USD,pod-tagged,$now,"{""Name"": ""rf-5f0c-1"", ""ringfence-label"": ""tagged""}"
+0.0083,USD,vol-01,$now,"{""user:ringfence-label"": ""tagged""}"
+0.005,USD,arn:aws:ec2:us-east-1:000000000000:network-interface/eni-01,$now,"{""resourceTags/ringfence-label"": ""tagged""}"
+CSV
+budget 0 reconcile --bill focus.csv --as-of "$later"
+out_has '1 matched, 0 missing in the bill, 0 missing in the ledger'
+budget 0 record-actual tagged 0
+out_has '$1.0193 in all'
+
 echo "== whose bill it is"
 run pod 1.00
 for text in '[]' '[{"gpuTypeId": "NVIDIA A40", "amount": 0.5, "time": "2026-01-02T00:00:00Z"}]' '{"results": []}'; do

@@ -226,8 +226,10 @@ static void test_an_answer_that_is_none(void **state)
 static void test_an_order_is_refused_or_unclear(void **state)
 {
     (void)state;
-    static const budget_claims claims = {
-        .instance_type = "small \"one\"", .gpus = 2, .max_price_usd_micro_per_hour = 690000};
+    static const budget_claims claims = {.label = "lab/run1",
+                                         .instance_type = "small \"one\"",
+                                         .gpus = 2,
+                                         .max_price_usd_micro_per_hour = 690000};
     const rent_order order = {.name = "rf-00-1", .claims = &claims, .until_s = 1000};
     rent_driver driver;
     rent_instance made;
@@ -240,11 +242,11 @@ static void test_an_order_is_refused_or_unclear(void **state)
     assert_int_equal(rent_driver_create(&driver, &order, &made, &error), RENT_UNCLEAR);
     write_driver("echo '{\"id\":\"i-1\"}'", &driver); /* made, perhaps, but under which id? */
     assert_int_equal(rent_driver_create(&driver, &order, &made, &error), RENT_UNCLEAR);
-    write_driver(
-        "jq -e '.name == \"rf-00-1\" and .instance_type == \"small \\\"one\\\"\" and .gpus == 2 "
-        "and .max_price_usd == \"0.69\" and .until == \"1970-01-01T00:16:40Z\" and "
-        "(has(\"image\") | not)' >&2 || exit 3; echo '{\"instance_id\":\"i-1\"}'",
-        &driver);
+    write_driver("jq -e '.name == \"rf-00-1\" and .label == \"lab/run1\" and .instance_type == "
+                 "\"small \\\"one\\\"\" and .gpus == 2 "
+                 "and .max_price_usd == \"0.69\" and .until == \"1970-01-01T00:16:40Z\" and "
+                 "(has(\"image\") | not)' >&2 || exit 3; echo '{\"instance_id\":\"i-1\"}'",
+                 &driver);
     assert_int_equal(rent_driver_create(&driver, &order, &made, &error), RENT_MADE);
     assert_string_equal(made.id, "i-1");
     assert_string_equal(made.name, "rf-00-1");

@@ -93,7 +93,7 @@ called() { grep -qF -- "$1" vendor/calls || fail "aws was not called with $1"; }
 made() { grep -c "run-instances --cli" vendor/calls || true; }
 request_is() { for what; do jq -e "$what" vendor/request >/dev/null || { cat vendor/request >out && fail "the request: $what"; }; done; }
 order() {
-    jq -n "{name: \"rf-5f0c-1\", instance_type: \"g5.xlarge\", gpus: 1, max_price_usd: \"1.02\",
+    jq -n "{name: \"rf-5f0c-1\", label: \"lab/run1\", instance_type: \"g5.xlarge\", gpus: 1, max_price_usd: \"1.02\",
         until: \"2099-01-01T00:00:00Z\", ssh_public_key: \"ssh-ed25519 AAAA me; \\\"x\\\"\"} + $1" >order
 }
 # refused ORDER WORDS: certainly nothing was created.
@@ -123,8 +123,8 @@ request_is '.ImageId == "ami-0dl"' '.InstanceType == "g5.xlarge"' '.MinCount == 
     '.InstanceInitiatedShutdownBehavior == "terminate"' '.MetadataOptions.HttpTokens == "required"' \
     '.NetworkInterfaces[0] | .Groups == ["sg-0ab"] and .AssociatePublicIpAddress and (has("SubnetId") | not)' \
     '.BlockDeviceMappings == [{DeviceName: "/dev/sda1", Ebs: {VolumeSize: 75, VolumeType: "gp3", DeleteOnTermination: true}}]' \
-    '[.TagSpecifications[] | .ResourceType, .Tags] == ["instance", [{Key: "Name", Value: "rf-5f0c-1"}],
-        "volume", [{Key: "Name", Value: "rf-5f0c-1"}], "network-interface", [{Key: "Name", Value: "rf-5f0c-1"}]]' \
+    '.TagSpecifications | map(.ResourceType) == ["instance", "volume", "network-interface"]' \
+    '.TagSpecifications | map(.Tags) | unique == [[{Key: "Name", Value: "rf-5f0c-1"}, {Key: "ringfence-label", Value: "lab/run1"}]]' \
     'has("CreditSpecification") | not' '.UserData | startswith("#cloud-config\n")' \
     '.UserData | ltrimstr("#cloud-config\n") | fromjson | .ssh_authorized_keys == ["ssh-ed25519 AAAA me; \"x\""] and .disable_root == false'
 drive 0 create
@@ -225,7 +225,7 @@ refused '{instance_type: "any"}' "any is no instance type of EC2"
 refused '{image: "--x"}' "--x is no image"
 refused '{tier: "spot"}' "there is no tier spot here"
 refused '{until: "2020-01-01T00:00:00Z"}' "has passed"
-for bad in '{until: "tomorrow"}' '{gpus: 1.5}' '{gpus: -1}' '{disk_gb: 0}' '{max_price_usd: "a lot"}' '{instance_type: null}'; do
+for bad in '{until: "tomorrow"}' '{gpus: 1.5}' '{gpus: -1}' '{disk_gb: 0}' '{max_price_usd: "a lot"}' '{instance_type: null}' '{label: null}'; do
     refused "$bad" "not the order"
 done
 (unset RINGFENCE_AWS_SECURITY_GROUP && refused '{}' "RINGFENCE_AWS_SECURITY_GROUP is not set")

@@ -99,7 +99,7 @@ err_has "the vendor says terminated" "all of good is ended, and proven"
 [ "$(budget-service list --json | jq -r '.entries[] | select(.label == "good") | .state')" = terminated-unbilled ] || fail "the ledger"
 jti=$(jq -r .jti good/instances.json)
 jq -e --arg name "rf-$jti-1" '[.Reservations[].Instances[]] | length == 1 and (.[0] | .State.Name == "running" and .ClientToken == $name
-    and .Tags == [{Key: "Name", Value: $name}] and .MetadataOptions.HttpTokens == "required" and .InstanceType == "g4dn.12xlarge")' \
+    and (.Tags | sort_by(.Key)) == [{Key: "Name", Value: $name}, {Key: "ringfence-label", Value: "good"}] and .MetadataOptions.HttpTokens == "required" and .InstanceType == "g4dn.12xlarge")' \
     shown >/dev/null || { cp shown out && fail "the instance"; }
 id=$(jq -r '.instances[0].instance_id' good/instances.json)
 aws ec2 describe-instance-attribute --instance-id "$id" --attribute instanceInitiatedShutdownBehavior >out 2>err
