@@ -14,6 +14,7 @@ M.MESSAGE_HEAD_BYTES = 64
 M.COUNTS_PAIRWISE = 2
 M.COMM_CREATE, M.DEVICE = 101, 200
 
+local RANKS_MAX = 64 -- of a job (BASE_COLL_RANKS_MAX)
 local MESSAGE_MAGIC, MESSAGE_FIRST_BYTES = 0x31744f50, 256 -- POt1
 local INLINE_BYTES_MAX = 16384
 local ALL_GATHER, BARRIER, GATHER, ALL_TO_ALL, KIND_LAST = 3, 4, 7, 9, 13
@@ -183,7 +184,7 @@ end
 -- Of a communicator's first operation, the payload is its list of ranks.
 local function learn_flag(way, id, d, body, from, to)
     local payload_bytes = body:len() - M.FLAG_BYTES
-    if d.kind == M.COMM_CREATE and d.sequence == 1 then
+    if d.kind == M.COMM_CREATE and d.sequence == 1 and payload_bytes <= RANKS_MAX then
         local ranks = {}
         for i = 0, payload_bytes - 1 do
             ranks[#ranks + 1] = body(M.FLAG_BYTES + i, 1):uint()
