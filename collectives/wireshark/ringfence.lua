@@ -202,7 +202,7 @@ local function show_payload(tree, range, type, first)
     local count = range:len() / bytes
     item:append_text(string.format(", %d × %s", count, types[type]))
     for i = 0, math.min(count, ringfence.prefs.elements) - 1 do
-        show(item, range(i * bytes, bytes)):prepend_text(string.format("[%d] ", first + i))
+        show(item, range(i * bytes, bytes)):prepend_text(string.format("[%.0f] ", first + i))
     end
     if count > ringfence.prefs.elements then
         item:add(string.format("and %d more (preference \"Elements shown\")", count - ringfence.prefs.elements))
@@ -264,9 +264,9 @@ local function show_message(tree, body, known)
     end
     tree:add(f.offset, body, UInt64(known.at)):set_generated()
     if data then
-        show_payload(tree, data, m.type, known.at / (type_bytes[m.type] or 1))
+        show_payload(tree, data, m.type, math.floor(known.at / (type_bytes[m.type] or 1)))
     end
-    return string.format("message #%d %s × %d: offset %d, %s", m.sequence, types[m.type] or "?", m.count, known.at,
+    return string.format("message #%.0f %s × %.0f: offset %.0f, %s", m.sequence, types[m.type] or "?", m.count, known.at,
         bytes_text(data and data:len() or 0))
 end
 
@@ -392,8 +392,11 @@ local function dissect_frame(stream, tvb, pinfo, tree)
             S.forget(way)
         end
         known = body and stream.auth ~= ENCRYPT and S.learn(way, head, body, from, to) or {}
-        known.gap = gap
+        known.gap, known.kind, known.bytes = gap, head.kind, head.bytes
         way.frames[head.number], way.next = known, head.number + 1
+    end
+    if known.kind ~= head.kind or known.bytes ~= head.bytes then -- another frame with the number of one before
+        known = {}
     end
     if from then
         tree:add(f.from, tvb(0, 0), from):set_generated()
@@ -404,7 +407,7 @@ local function dissect_frame(stream, tvb, pinfo, tree)
         tree:add_proto_expert_info(e.gap)
     end
     local text = show_body(stream, tree, body, head, known)
-    local tag = tag_bytes[stream.auth]
+    local tag = tag_bytes[stream.auth] or 0
     if tag > 0 then
         tree:add(f.tag, tvb(HEAD_BYTES + head.bytes, tag))
     end

@@ -3,6 +3,7 @@
 #   dissector.sh plans DUMP_PLANS FOLDER            what ranks send by every plan, and all names, are the same
 #   dissector.sh capture LAUNCHER WIRE_JOB FOLDER   jobs are captured in a network namespace of their own, and what
 #                                                   tshark shows is compared with what the ranks have sent
+#   dissector.sh hostile FOLDER                     frames that no libcoll writes are no error of the dissector's
 # FOLDER: of the dissector.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
@@ -24,6 +25,18 @@ plans)
     [ -s "$work/lua" ] || { cat "$work/log" && exit 1; }
     grep -c . "$work/c"
     cmp "$work/c" "$work/lua" || { diff "$work/c" "$work/lua" | head -20 && exit 1; }
+    ;;
+hostile)
+    command -v python3 >/dev/null || skip "there is no python3 here"
+    for auth in 2 77; do # off, and one that there is not
+        python3 "$here/hostile.py" "$work/pcap" "$auth"
+        tshark -X "lua_script:$2/ringfence.lua" -o tcp.try_heuristic_first:TRUE -r "$work/pcap" -Y ringfence -V \
+            -O ringfence >"$work/text" 2>"$work/log" || { cat "$work/log" && exit 1; }
+        ! grep -h -B 1 "Lua Error" "$work/text" "$work/log" || exit 1
+        [ "$(grep -c '^Ringfence' "$work/text")" -eq 15 ] || { grep '^Ringfence' "$work/text" && exit 1; }
+        # The last frame is of a communicator that is none.
+        ! tail -n 20 "$work/text" | grep "The flags before this frame announce no such bytes" || exit 1
+    done
     ;;
 capture)
     unshare --map-root-user --net true 2>/dev/null || skip "this user may not make a network namespace"
