@@ -40,6 +40,7 @@ hostile)
     ;;
 capture)
     unshare --map-root-user --net true 2>/dev/null || skip "this user may not make a network namespace"
+    unshare --map-root-user --net dumpcap -v >/dev/null 2>&1 || skip "this user may not run dumpcap"
     for job in "ring off" "halving_doubling mac" "tree encrypt"; do
         read -r algorithm auth <<<"$job"
         unshare --map-root-user --net "$here/capture.sh" "$work/pcap" "$2" --ranks 4 --transport tcp \
