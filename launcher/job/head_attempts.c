@@ -227,6 +227,7 @@ void launch_head_leave_attempt(launch_session *session)
                             .left = one->left,
                             .trust = trust_after(session, one),
                             .faults = one->faults,
+                            .cuts = one->cuts,
                             .sent_away = one->sent_away,
                             .returning = is_present(one),
                             .lost = !is_present(one)};

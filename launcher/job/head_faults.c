@@ -90,7 +90,10 @@ void launch_head_judge(launch_session *session)
     }
     for (int node = 1; node < head->node_count; node++) {
         launch_node *one = &head->nodes[node];
-        one->faults = one->ranks > 0 && head_has_come_further(session) ? 0 : one->faults;
+        if (one->ranks > 0 && head_has_come_further(session)) {
+            one->faults = 0;
+            one->cuts = 0;
+        }
     }
     const bool cut = is_cut(session);
     const int node = cut                                         ? worst_connected(session)
@@ -100,8 +103,9 @@ void launch_head_judge(launch_session *session)
         return;
     }
     launch_node *one = &head->nodes[node];
-    one->faults += cut && session->cause.waited ? FAULTS_MAX : 1;
-    if (one->faults < FAULTS_MAX || !session->options->tried_again) {
+    int *count = cut ? &one->cuts : &one->faults;
+    *count += cut && session->cause.waited ? FAULTS_MAX : 1;
+    if (*count < FAULTS_MAX || !session->options->tried_again) {
         return;
     }
     if (head_may_lose(session, node)) {

@@ -52,7 +52,9 @@ typedef struct launch_node {
     bool present; /* it was there when an attempt began to do with fewer hosts */
     bool left; /* its user has taken it out of the job, or it was awaited in vain: so it is not */
     launch_node_trust trust;
-    int faults; /* attempts that have failed by it, since one with it came past a checkpoint */
+    /* since an attempt with it came past a checkpoint: */
+    int faults; /* attempts that have failed by it, */
+    int cuts;   /* and those in which its ranks could not be connected */
     bool
         sent_away; /* its launcher ends with this attempt, if it is there, and the next begins without it */
     bool asked;  /* its user has asked for the end */

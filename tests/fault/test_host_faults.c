@@ -23,8 +23,10 @@ static int begin(void **state)
     job.train.save_every = 10;
     options = (launch_job_options){.min_hosts = 2, .tried_again = true};
     for (int node = 0; node < NODES; node++) {
-        nodes[node] =
-            (launch_node){.state = LAUNCH_NODE_BEGUN, .ranks = 1, .faults = nodes[node].faults};
+        nodes[node] = (launch_node){.state = LAUNCH_NODE_BEGUN,
+                                    .ranks = 1,
+                                    .faults = nodes[node].faults,
+                                    .cuts = nodes[node].cuts};
         (void)snprintf(nodes[node].hostname, sizeof nodes[node].hostname, "h%d", node);
         ranks[node] = (launch_rank){.node = node, .unreached = -1};
     }
@@ -178,6 +180,26 @@ static void a_link_that_is_needed_ends_the_job(void **state)
     assert_false(session.cause.fails_again);
 }
 
+/* "No route to host", in a job that needs all: it may come up. */
+static bool ends_by_refused(void **state)
+{
+    (void)begin(state);
+    options.min_hosts = 0;
+    not_connected(1, 2);
+    session.cause.waited = false;
+    assert_int_equal(judge(), 0);
+    return session.cause.fails_again;
+}
+
+static void a_cut_is_counted_apart(void **state)
+{
+    assert_int_equal(fail_at(state, 2), 0);
+    assert_int_equal(fail_at(state, 3), 0);
+    assert_false(ends_by_refused(state));
+    assert_int_equal(fail_at(state, 3), 3);
+    assert_true(ends_by_refused(state));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +212,7 @@ int main(void)
         cmocka_unit_test_setup(the_one_with_fewest_links_goes, begin_anew),
         cmocka_unit_test_setup(a_link_to_the_head_takes_the_other_host, begin_anew),
         cmocka_unit_test_setup(a_link_that_is_needed_ends_the_job, begin_anew),
+        cmocka_unit_test_setup(a_cut_is_counted_apart, begin_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
