@@ -435,7 +435,7 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns)
     head_ask_for_pause(session);
     const bool slept = now_ns - head->seen_ns > LAUNCH_SLEPT_MS * BASE_NS_PER_MS;
     head->seen_ns = now_ns;
-    head->slept |= slept;
+    head->slept_ns = slept ? now_ns : head->slept_ns;
     const bool room =
         launch_writer_has_room(STDOUT_FILENO) && launch_writer_has_room(STDERR_FILENO);
     for (int node = 1; node < head->node_count; node++) {

@@ -217,7 +217,6 @@ void launch_head_leave_attempt(launch_session *session)
     }
     launch_job_result *result = session->result;
     list_nodes(head, may_join, result->hosts_joining, sizeof result->hosts_joining);
-    head->slept = false;
     head_say_end(head, result->exit_status, describe_end(session), true);
     head_drop_incoming(head);
     for (int node = 1; node < head->node_count; node++) {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "job/head_impl.h"
 
 /* So many failures of one host, with no checkpoint between them, are no chance. */
@@ -26,14 +27,22 @@ static int unreached_node(const launch_session *session, int rank)
     return node != one->node ? node : -1;
 }
 
-/* The host that was lost, if it was that one which failed: the head did not stand still, and others are not lost, too. */
+/* Whether the host has gone because the head stood still. Its launcher gives up a head that says nothing for
+ * --host-timeout, which shows at once, or if the network has gone as well, once it has been silent as long. */
+static bool has_missed_head(const launch_head *head, const launch_node *lost)
+{
+    const int64_t heard_ns = lost->last_message_ns - head->slept_ns;
+    return head->slept_ns != 0 && heard_ns < head->options->host_timeout_ms * BASE_NS_PER_MS;
+}
+
+/* The host that was lost, if it was that one which failed: the head is not why, and others are not lost, too. */
 static int lost_node(const launch_session *session)
 {
     const launch_head *head = session->head;
     int lost = 0;
-    for (int node = 1; node < head->node_count && !head->slept; node++) {
+    for (int node = 1; node < head->node_count; node++) {
         if (head->nodes[node].state == LAUNCH_NODE_LOST) {
-            if (lost != 0) {
+            if (lost != 0 || has_missed_head(head, &head->nodes[node])) {
                 return 0;
             }
             lost = node;

@@ -78,7 +78,7 @@ struct launch_head {
     int ranks_per_node; /* of a job with all of them */
     launch_node *nodes; /* (node_count); nodes[0] is the head */
     int64_t seen_ns;    /* when the loop last came by */
-    bool slept;         /* in this attempt the head stood still for a time */
+    int64_t slept_ns;   /* when it last came by after the head had stood still; 0: never */
     int64_t show_files_ns;
     int64_t
         lost_until_ns; /* so long those are awaited that the attempt before has lost, if there are enough */

@@ -2,11 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "job/head_impl.h"
 #include "support.h"
 
-enum { NODES = 4 };
+enum { NODES = 4, HOST_TIMEOUT_S = 15 };
 
+static const launch_hosts_options hosts = {.host_timeout_ms = HOST_TIMEOUT_S * 1000};
 static launch_job_options options;
 static launch_job_result result;
 static launch_session session;
@@ -19,7 +21,7 @@ static proto_job job;
 static int begin(void **state)
 {
     (void)state;
-    head = (launch_head){.node_count = NODES, .nodes = nodes};
+    head = (launch_head){.options = &hosts, .node_count = NODES, .nodes = nodes};
     job.train.save_every = 10;
     options = (launch_job_options){.min_hosts = 2, .tried_again = true};
     for (int node = 0; node < NODES; node++) {
@@ -68,11 +70,13 @@ static int fail_at(void **state, int node)
     return judge();
 }
 
-/* The attempt fails because these are lost. */
-static int lose(void **state, int first, int second, bool slept)
+/* The attempt fails because these are lost. They were last heard so long after the head had stood still; -1: it never
+ * did. */
+static int lose(void **state, int first, int second, int heard_s)
 {
     (void)begin(state);
-    head.slept = slept;
+    head.slept_ns = heard_s >= 0 ? BASE_NS_PER_S : 0;
+    nodes[first].last_message_ns = nodes[second].last_message_ns = (1 + heard_s) * BASE_NS_PER_S;
     nodes[first].state = LAUNCH_NODE_LOST;
     nodes[second].state = LAUNCH_NODE_LOST;
     session.cause = (launch_cause){.blame = LAUNCH_BLAME_HOST, .rank = PROTO_NO_RANK};
@@ -129,8 +133,8 @@ static void other_failures_are_nobodys(void **state)
 /* One that is lost is not told to end: it may come back. */
 static void a_host_that_is_lost_again_is_not_awaited(void **state)
 {
-    assert_int_equal(lose(state, 1, 1, false), 0);
-    assert_int_equal(lose(state, 1, 1, false), 1);
+    assert_int_equal(lose(state, 1, 1, -1), 0);
+    assert_int_equal(lose(state, 1, 1, -1), 1);
     assert_non_null(strstr(session.cause.error.message, "is not awaited any more"));
 }
 
@@ -138,11 +142,17 @@ static void a_host_that_is_lost_again_is_not_awaited(void **state)
 static void hosts_that_are_lost_together_are_not_blamed(void **state)
 {
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(lose(state, 1, 2, false), 0);
+        assert_int_equal(lose(state, 1, 2, -1), 0);
     }
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(lose(state, 1, 1, true), 0);
+        assert_int_equal(lose(state, 1, 1, HOST_TIMEOUT_S - 1), 0);
     }
+}
+
+static void a_head_that_slept_earlier_is_no_excuse(void **state)
+{
+    assert_int_equal(lose(state, 1, 1, HOST_TIMEOUT_S), 0);
+    assert_int_equal(lose(state, 1, 1, HOST_TIMEOUT_S), 1);
 }
 
 /* Without host 2 all others are connected. */
@@ -209,6 +219,7 @@ int main(void)
         cmocka_unit_test_setup(other_failures_are_nobodys, begin_anew),
         cmocka_unit_test_setup(a_host_that_is_lost_again_is_not_awaited, begin_anew),
         cmocka_unit_test_setup(hosts_that_are_lost_together_are_not_blamed, begin_anew),
+        cmocka_unit_test_setup(a_head_that_slept_earlier_is_no_excuse, begin_anew),
         cmocka_unit_test_setup(the_one_with_fewest_links_goes, begin_anew),
         cmocka_unit_test_setup(a_link_to_the_head_takes_the_other_host, begin_anew),
         cmocka_unit_test_setup(a_link_that_is_needed_ends_the_job, begin_anew),
