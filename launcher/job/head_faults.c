@@ -51,12 +51,25 @@ static int lost_node(const launch_session *session)
     return lost;
 }
 
-/* Of all hosts but the head's, the one that most ranks of others could not be connected to, or the other way
- * round: without it, most links are whole. */
+/* Whether the rank that was waited for may hang instead. One that runs fails as well: it has waited as long, or finds that
+ * others have left. */
+static bool may_hang(const launch_session *session)
+{
+    const launch_cause *cause = &session->cause;
+    const int peer = session->ranks[cause->rank].unreached;
+    return cause->waited && !session->ranks[peer].failed_unasked;
+}
+
+/* Of all hosts but the head's, the one whose rank may hang; else the one that most ranks of others could not be
+ * connected to, or the other way round: without it, most links are whole. */
 static int worst_connected(const launch_session *session)
 {
     int links[PROTO_NODES_MAX] = {0};
     int worst = 0;
+    const int awaited = unreached_node(session, session->cause.rank);
+    if (awaited > 0 && may_hang(session)) {
+        return awaited;
+    }
     for (int rank = 0; rank < session->world_size; rank++) {
         const int peer = unreached_node(session, rank);
         if (peer >= 0) {
@@ -82,12 +95,18 @@ static bool is_cut(launch_session *session)
     }
     const int own = session->ranks[cause->rank].node;
     const bool with_head = own == 0 || peer == 0;
+    char hangs[32] = "";
+    if (may_hang(session)) {
+        (void)snprintf(hangs, sizeof hangs, ", or rank %d hangs",
+                       session->ranks[cause->rank].unreached);
+    }
     add_to_cause(session,
-                 "; %s" NODE_FORMAT " and " NODE_FORMAT " %s: check the network and the "
+                 "; %s" NODE_FORMAT " and " NODE_FORMAT " %s%s: check the network and the "
                  "firewall between these two (--interface, --listen-ports)",
                  with_head ? "the ranks of " : "", NODE_ARGS(head, own), NODE_ARGS(head, peer),
                  with_head ? "do not reach each other, though their launchers do"
-                           : "reach the head, but not each other");
+                           : "reach the head, but not each other",
+                 hangs);
     return true;
 }
 
@@ -113,7 +132,7 @@ void launch_head_judge(launch_session *session)
     }
     launch_node *one = &head->nodes[node];
     int *count = cut ? &one->cuts : &one->faults;
-    *count += cut && session->cause.waited ? FAULTS_MAX : 1;
+    *count += cut && session->cause.waited && !may_hang(session) ? FAULTS_MAX : 1;
     if (*count < FAULTS_MAX || !session->options->tried_again) {
         return;
     }

@@ -111,6 +111,7 @@ static void handle_failed(launch_session *session, int rank,
     const bool in_collective = failed->collective[0] != '\0';
     const launch_blame_class blame = blame_of(session, failed);
     failing->reported_exit_code = failed->exit_code != 0 ? failed->exit_code : BASE_EXIT_ERROR;
+    failing->failed_unasked |= session->abort_sent_ns == 0;
     failing->unreached =
         failed->unreached <= (uint32_t)session->world_size ? (int)failed->unreached - 1 : -1;
     const bool stopped = session->options->program != NULL && session->stop_signal != 0;

@@ -83,6 +83,7 @@ typedef struct launch_rank {
     launch_tail tail; /* of its output, with on_tail */
     int64_t steps_reported;
     int reported_exit_code; /* from its Failed message; -1: none */
+    bool failed_unasked;    /* it said that it fails before Abort was sent: it does not hang */
     int unreached;          /* from it, too: the rank that it could not be connected to; -1: none */
     int exit_code;          /* of a rank that exited by itself; 0 until then */
     bool link_ended;        /* no more messages come from it */

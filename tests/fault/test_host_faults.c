@@ -87,6 +87,7 @@ static int lose(void **state, int first, int second, int heard_s)
 static void not_connected(int rank, int peer)
 {
     ranks[rank].unreached = peer;
+    ranks[rank].failed_unasked = true;
     if (session.cause.blame == 0) {
         session.cause =
             (launch_cause){.blame = LAUNCH_BLAME_CONNECTING, .rank = rank, .waited = true};
@@ -171,6 +172,7 @@ static void a_link_to_the_head_takes_the_other_host(void **state)
 {
     (void)begin(state);
     not_connected(0, 3);
+    not_connected(3, 0);
     assert_int_equal(judge(), 3);
     assert_non_null(strstr(session.cause.error.message, "though their launchers do"));
 }
@@ -180,6 +182,7 @@ static void a_link_that_is_needed_ends_the_job(void **state)
     (void)begin(state);
     options.min_hosts = 0;
     not_connected(1, 2);
+    not_connected(2, 1);
     assert_int_equal(judge(), 0);
     assert_true(session.cause.fails_again);
     (void)begin_anew(state);
@@ -190,6 +193,30 @@ static void a_link_that_is_needed_ends_the_job(void **state)
     assert_false(session.cause.fails_again);
 }
 
+/* All others wait for rank 1, which says nothing, or leave when the first one has. */
+static int hang(void **state, bool all_say_so)
+{
+    (void)begin(state);
+    not_connected(2, 1);
+    if (all_say_so) {
+        not_connected(0, 1);
+        not_connected(3, 1);
+    }
+    return judge();
+}
+
+static void a_rank_that_may_hang_goes_the_second_time(void **state)
+{
+    assert_int_equal(hang(state, true), 0);
+    assert_non_null(strstr(session.cause.error.message, "not each other, or rank 1 hangs: check"));
+    assert_int_equal(hang(state, false), 1);
+    (void)begin_anew(state);
+    not_connected(1, 2);
+    not_connected(2, 1);
+    assert_int_equal(judge(), 2);
+    assert_null(strstr(session.cause.error.message, "hangs"));
+}
+
 /* "No route to host", in a job that needs all: it may come up. */
 static bool ends_by_refused(void **state)
 {
@@ -198,6 +225,7 @@ static bool ends_by_refused(void **state)
     not_connected(1, 2);
     session.cause.waited = false;
     assert_int_equal(judge(), 0);
+    assert_null(strstr(session.cause.error.message, "hangs"));
     return session.cause.fails_again;
 }
 
@@ -223,6 +251,7 @@ int main(void)
         cmocka_unit_test_setup(the_one_with_fewest_links_goes, begin_anew),
         cmocka_unit_test_setup(a_link_to_the_head_takes_the_other_host, begin_anew),
         cmocka_unit_test_setup(a_link_that_is_needed_ends_the_job, begin_anew),
+        cmocka_unit_test_setup(a_rank_that_may_hang_goes_the_second_time, begin_anew),
         cmocka_unit_test_setup(a_cut_is_counted_apart, begin_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
