@@ -87,7 +87,7 @@ void agent_refused_for_now(launch_agent *agent, const char *reason)
 {
     (void)base_fail(&agent->trouble, BASE_ERR_BUSY, "%s", reason);
     if (!agent->put_off) {
-        base_log(BASE_LOG_WARNING, "%s; trying again, in case that one is gone", reason);
+        base_log(BASE_LOG_WARNING, "%s; trying again", reason);
     }
     agent->put_off = true;
     agent->waits = true; /* the user was told */

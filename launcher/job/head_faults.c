@@ -1,5 +1,5 @@
 /* Which host an attempt has failed by, and whether the job goes on without that one. Called by result.c when an
- * attempt has ended. */
+ * attempt has ended, and by head_messages.c when that host comes again. */
 #include <stdio.h>
 #include <string.h>
 
@@ -151,4 +151,11 @@ void launch_head_judge(launch_session *session)
     } else if (cut) {
         session->cause.fails_again = true;
     }
+}
+
+bool head_keeps_away(const launch_session *session, int node)
+{
+    const launch_head *head = session->head;
+    return head->nodes[node].sent_away && head->gathering &&
+           (head_has_enough(session) || base_now_ns() < head->lost_until_ns);
 }

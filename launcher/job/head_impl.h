@@ -188,6 +188,11 @@ BASE_MUST_CHECK base_status head_send_leases(launch_session *session, int node, 
 /* Says what the loss of a host means for the money, if ranks ran there. */
 void head_say_unseen(launch_session *session, int node);
 
+/* ---- head_faults.c ---- */
+
+/* Whether a host that was sent away is not let in now: while hosts gather that are enough, or may be soon. */
+bool head_keeps_away(const launch_session *session, int node);
+
 /* ---- head_messages.c ---- */
 
 void head_handle(launch_session *session, int node, const envelope_type *envelope);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "job/head_impl.h"
+#include "proto/body.h"
 
 static void break_off(launch_session *session, int node, const envelope_type *envelope)
 {
@@ -190,6 +191,19 @@ static bool handle_any(launch_session *session, int node, const envelope_type *e
     }
 }
 
+/* It calls again every second. */
+static void put_off(launch_session *session, int node)
+{
+    char reason[] = "this host was sent away, and is not needed yet";
+    Ringfence__Control__Refuse refuse = RINGFENCE__CONTROL__REFUSE__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    refuse.reason = reason;
+    refuse.for_now = true;
+    proto_set_body(&envelope.base, &refuse.base);
+    head_send(session->head, node, &envelope);
+    session->sent = true;
+}
+
 /* Of a node that is not in this attempt: it comes, or its user has ended the job when the attempt before had
  * just ended. */
 static void handle_absent(launch_session *session, int node, const envelope_type *envelope)
@@ -197,9 +211,9 @@ static void handle_absent(launch_session *session, int node, const envelope_type
     launch_head *head = session->head;
     const bool enrolls = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
     const bool asks = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED;
-    const bool away =
-        head->nodes[node].sent_away && head->gathering; /* what it fails by is not mended */
-    if (enrolls && !away && (head->gathering || head->nodes[node].ranks == 0)) {
+    if (enrolls && head_keeps_away(session, node)) {
+        put_off(session, node);
+    } else if (enrolls && (head->gathering || head->nodes[node].ranks == 0)) {
         head_enroll(session, node, envelope->enroll);
         return;
     }

@@ -193,6 +193,29 @@ static void a_link_that_is_needed_ends_the_job(void **state)
     assert_false(session.cause.fails_again);
 }
 
+/* Host 1 was sent away, and comes again while hosts gather. Host 3 is there, and the job needs one more. */
+static bool is_kept_away(void **state, bool with_second, int64_t lost_until_ns)
+{
+    (void)begin(state);
+    options.min_hosts = 3;
+    head.gathering = true;
+    head.lost_until_ns = lost_until_ns;
+    nodes[1].sent_away = true;
+    nodes[1].state = LAUNCH_NODE_ABSENT;
+    nodes[2].state = with_second ? LAUNCH_NODE_PREPARED : LAUNCH_NODE_ABSENT;
+    return head_keeps_away(&session, 1);
+}
+
+static void who_was_sent_away_comes_back_if_it_is_needed(void **state)
+{
+    assert_true(is_kept_away(state, true, 0));
+    assert_true(is_kept_away(state, false, BASE_NO_DEADLINE));
+    assert_false(is_kept_away(state, false, 0));
+    (void)is_kept_away(state, true, BASE_NO_DEADLINE);
+    head.gathering = false; /* it waits for the next attempt */
+    assert_false(head_keeps_away(&session, 1));
+}
+
 /* All others wait for rank 1, which says nothing, or leave when the first one has. */
 static int hang(void **state, bool all_say_so)
 {
@@ -251,6 +274,7 @@ int main(void)
         cmocka_unit_test_setup(the_one_with_fewest_links_goes, begin_anew),
         cmocka_unit_test_setup(a_link_to_the_head_takes_the_other_host, begin_anew),
         cmocka_unit_test_setup(a_link_that_is_needed_ends_the_job, begin_anew),
+        cmocka_unit_test_setup(who_was_sent_away_comes_back_if_it_is_needed, begin_anew),
         cmocka_unit_test_setup(a_rank_that_may_hang_goes_the_second_time, begin_anew),
         cmocka_unit_test_setup(a_cut_is_counted_apart, begin_anew),
     };
