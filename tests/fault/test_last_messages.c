@@ -27,7 +27,8 @@ base_status __wrap_proto_bus_recv(proto_bus *bus, int *rank, Ringfence__Control_
 bool __wrap_proto_bus_next_event(proto_bus *bus, proto_bus_event *event);
 base_status __wrap_proto_bus_send(proto_bus *bus, int rank, Ringfence__Control__Envelope *envelope,
                                   base_error *reterr);
-void __wrap_launch_screen_say(launch_screen *screen, const char *format, ...);
+void __wrap_launch_screen_say(launch_screen *screen, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 base_status __wrap_proto_bus_recv(proto_bus *bus, int *rank, Ringfence__Control__Envelope **got,
                                   base_error *reterr)
