@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/failure.h"
 #include "core/text.h"
-#include "ringfence/coll_error.h"
 #include "transport/shm/fdpass.h"
 
 enum {

@@ -16,7 +16,6 @@
 #include "core/missing.h"
 #include "core/rendezvous.h"
 #include "core/text.h"
-#include "ringfence/coll_error.h"
 #include "transport/shm/fdpass.h"
 
 enum {
