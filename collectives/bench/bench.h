@@ -17,7 +17,7 @@
 
 enum {
     BENCH_TYPES = COLL_TYPE_LAST,
-    BENCH_REDUCES = COLL_REDUCE_LAST,
+    BENCH_REDUCES = COLL_REDUCE_OP_LAST,
     BENCH_ALGORITHMS = COLL_ALGORITHM_LAST,
     BENCH_LOOP_BYTES_MAX = 64,
     BENCH_ROWS_MAX = 4096,
@@ -37,10 +37,10 @@ typedef struct bench_options {
     size_t factor;
     int iterations; /* 0: as many as a fixed time holds */
     int warm_up;
-    int checks;         /* iterations whose result is checked; 0: none */
-    coll_type type;     /* 0: all */
-    coll_reduce reduce; /* 0: all */
-    int root;           /* or BENCH_ROOT_ALL */
+    int checks;            /* iterations whose result is checked; 0: none */
+    coll_type type;        /* 0: all */
+    coll_reduce_op reduce; /* 0: all */
+    int root;              /* or BENCH_ROOT_ALL */
     coll_transport transport;
     coll_algorithm algorithm;
     coll_tcp_auth tcp_auth;
@@ -67,7 +67,7 @@ typedef struct bench_row {
     size_t size_bytes;
     size_t count;
     coll_type type;
-    coll_reduce reduce;      /* 0: none */
+    coll_reduce_op reduce;   /* 0: none */
     int root;                /* -1: none */
     bench_column columns[2]; /* out of place, in place */
 } bench_row;

@@ -15,7 +15,7 @@ static_assert(4 * FORKED_RANKS_MAX <= 256, "sums of bfloat16 are exact up to 256
 struct bench_data {
     int ranks;
     coll_type type;
-    coll_reduce reduce;
+    coll_reduce_op reduce;
     size_t element_bytes;
     uint8_t *periods; /* one of each rank, and the result's */
 };
@@ -73,7 +73,7 @@ static int64_t wrap(const bench_data *data, int64_t number)
     }
 }
 
-static int64_t combine(coll_reduce reduce, int64_t a, int64_t b)
+static int64_t combine(coll_reduce_op reduce, int64_t a, int64_t b)
 {
     switch (reduce) {
     case COLL_MIN:
@@ -157,7 +157,7 @@ int bench_data_operands(coll_kind kind, int ranks, int rank)
     return kind == COLL_SCAN ? rank + 1 : kind == COLL_EXSCAN ? rank : ranks;
 }
 
-bench_data *bench_data_create(int ranks, coll_type type, coll_reduce reduce, int operands)
+bench_data *bench_data_create(int ranks, coll_type type, coll_reduce_op reduce, int operands)
 {
     BASE_ASSERT(ranks >= 1);
     bench_data *data = calloc(1, sizeof *data);

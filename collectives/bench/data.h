@@ -14,7 +14,7 @@ typedef struct bench_data bench_data;
 
 /* For one type and operation among so many ranks; reduce 0: none. The result is of the first `operands` ranks: all
  * of them, but in scans. NULL: out of memory. */
-bench_data *bench_data_create(int ranks, coll_type type, coll_reduce reduce, int operands);
+bench_data *bench_data_create(int ranks, coll_type type, coll_reduce_op reduce, int operands);
 /* How many that are in the results of a rank. */
 int bench_data_operands(coll_kind kind, int ranks, int rank);
 void bench_data_destroy(bench_data *data);

@@ -30,8 +30,8 @@ static json_t *row_json(const bench_row *row)
 {
     return json_pack("{s:I, s:I, s:s, s:s, s:i, s:o, s:o}", "size", (json_int_t)row->size_bytes,
                      "count", (json_int_t)row->count, "type", coll_type_name(row->type), "redop",
-                     row->reduce != 0 ? coll_reduce_name(row->reduce) : "none", "root", row->root,
-                     "out_of_place", column_json(&row->columns[0]), "in_place",
+                     row->reduce != 0 ? coll_reduce_op_name(row->reduce) : "none", "root",
+                     row->root, "out_of_place", column_json(&row->columns[0]), "in_place",
                      column_json(&row->columns[1]));
 }
 

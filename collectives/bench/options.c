@@ -27,7 +27,7 @@ static const char *type_name(int value)
 static const char *reduce_name(int value)
 {
     return value == 0               ? "all"
-           : value <= BENCH_REDUCES ? coll_reduce_name((coll_reduce)value)
+           : value <= BENCH_REDUCES ? coll_reduce_op_name((coll_reduce_op)value)
                                     : NULL;
 }
 
@@ -356,9 +356,9 @@ static base_status check_together(bench_options *options, base_error *reterr)
                          "--op, --algorithm or --counts");
     }
     if (coll_kind_reduces(options->kind) && options->type != 0 &&
-        !coll_reduce_takes(options->reduce, options->type)) {
+        !coll_reduce_op_takes(options->reduce, options->type)) {
         return base_fail(reterr, BASE_ERR_INVALID, "--op %s is for integers, not --datatype %s",
-                         coll_reduce_name(options->reduce), coll_type_name(options->type));
+                         coll_reduce_op_name(options->reduce), coll_type_name(options->type));
     }
     if (!coll_kind_takes(options->kind, options->reduce)) {
         return base_fail(reterr, BASE_ERR_INVALID, "--op avg is not for %s",
@@ -372,13 +372,14 @@ static base_status check_together(bench_options *options, base_error *reterr)
 
 base_status bench_options_check_nccl(const bench_options *options, base_error *reterr)
 {
-    const char *name = options->tune        ? "--tune"
-                       : options->by_counts ? "--counts"
-                       : options->kind == COLL_SEND || coll_kind_is_scan(options->kind)
-                           ? bench_kind_name(options->kind)
-                       : coll_kind_reduces(options->kind) && coll_reduce_is_bitwise(options->reduce)
-                           ? "--op and, or or xor"
-                           : NULL;
+    const char *name =
+        options->tune        ? "--tune"
+        : options->by_counts ? "--counts"
+        : options->kind == COLL_SEND || coll_kind_is_scan(options->kind)
+            ? bench_kind_name(options->kind)
+        : coll_kind_reduces(options->kind) && coll_reduce_op_is_bitwise(options->reduce)
+            ? "--op and, or or xor"
+            : NULL;
     return name != NULL
                ? base_fail(reterr, BASE_ERR_INVALID, "%s is not for --transport nccl", name)
                : BASE_OK;

@@ -31,7 +31,7 @@ static void name_series(const bench_row *row, int place, char name[CHART_NAME_BY
     }
     (void)snprintf(name, CHART_NAME_BYTES, "%s%s%s%s, %s", coll_type_name(row->type),
                    row->reduce != 0 ? " " : "",
-                   row->reduce != 0 ? coll_reduce_name(row->reduce) : "", root,
+                   row->reduce != 0 ? coll_reduce_op_name(row->reduce) : "", root,
                    place == 0 ? "out of place" : "in place");
 }
 

@@ -162,13 +162,13 @@ static coll_status measure_all(state *s)
     coll_status status = COLL_OK;
     for (int type = type_first; type <= type_last; type++) {
         for (int reduce = reduce_first; reduce <= reduce_last; reduce++) {
-            if (!coll_reduce_takes((coll_reduce)reduce, (coll_type)type) ||
-                !coll_kind_takes(options->kind, (coll_reduce)reduce)) {
+            if (!coll_reduce_op_takes((coll_reduce_op)reduce, (coll_type)type) ||
+                !coll_kind_takes(options->kind, (coll_reduce_op)reduce)) {
                 continue;
             }
             for (int root = root_first; status == COLL_OK && root <= root_last; root++) {
                 status = measure_series(s, (bench_row){.type = (coll_type)type,
-                                                       .reduce = (coll_reduce)reduce,
+                                                       .reduce = (coll_reduce_op)reduce,
                                                        .root = root});
             }
         }

@@ -104,7 +104,7 @@ void bench_table_row_begin(FILE *out, const bench_row *row)
 {
     (void)fprintf(out, "%12zu  %12zu  %8s  %6s  %6d", row->size_bytes, row->count,
                   coll_type_name(row->type),
-                  row->reduce != 0 ? coll_reduce_name(row->reduce) : "none", row->root);
+                  row->reduce != 0 ? coll_reduce_op_name(row->reduce) : "none", row->root);
 }
 
 void bench_table_column(FILE *out, const bench_column *column)

@@ -65,15 +65,15 @@ static inline bool coll_type_is_float(coll_type type)
 }
 
 /* Whether it works bit by bit. */
-static inline bool coll_reduce_is_bitwise(coll_reduce reduce)
+static inline bool coll_reduce_op_is_bitwise(coll_reduce_op reduce)
 {
     return reduce >= COLL_AND && reduce <= COLL_XOR;
 }
 
 /* Whether values of this type can be combined so. */
-static inline bool coll_reduce_takes(coll_reduce reduce, coll_type type)
+static inline bool coll_reduce_op_takes(coll_reduce_op reduce, coll_type type)
 {
-    return !coll_reduce_is_bitwise(reduce) || !coll_type_is_float(type);
+    return !coll_reduce_op_is_bitwise(reduce) || !coll_type_is_float(type);
 }
 
 /* Whether the name of a reduction of the program's own may have it. */
@@ -84,7 +84,7 @@ static inline bool coll_reduction_char(char c)
 }
 
 /* Whether the kind has such a reduction. Scans would divide each prefix by another number. */
-static inline bool coll_kind_takes(coll_kind kind, coll_reduce reduce)
+static inline bool coll_kind_takes(coll_kind kind, coll_reduce_op reduce)
 {
     return !coll_kind_is_scan(kind) || reduce != COLL_AVERAGE;
 }

@@ -22,7 +22,7 @@ static const char *const reduce_names[] = {"?",   "sum", "min", "max", "prod",
                                            "avg", "and", "or",  "xor"};
 _Static_assert(LENGTH(type_names) == COLL_TYPE_LAST + 1 && LENGTH(type_sizes) == COLL_TYPE_LAST + 1,
                "a name and a size for each type");
-_Static_assert(LENGTH(reduce_names) == COLL_REDUCE_LAST + 1, "a name for each reduction");
+_Static_assert(LENGTH(reduce_names) == COLL_REDUCE_OP_LAST + 1, "a name for each reduction");
 static const char *const algorithm_names[] = {"auto",
                                               "ring",
                                               "tree",
@@ -73,7 +73,7 @@ const char *coll_type_name(coll_type type)
     return name_of(type_names, LENGTH(type_names), (int)type);
 }
 
-const char *coll_reduce_name(coll_reduce reduce)
+const char *coll_reduce_op_name(coll_reduce_op reduce)
 {
     return name_of(reduce_names, LENGTH(reduce_names), (int)reduce);
 }
@@ -110,7 +110,7 @@ size_t coll_type_size_bytes(coll_type type)
 
 PARSE(coll_kind, "collective", kind_names)
 PARSE(coll_type, "type", type_names)
-PARSE(coll_reduce, "operation", reduce_names)
+PARSE(coll_reduce_op, "operation", reduce_names)
 PARSE(coll_algorithm, "algorithm", algorithm_names)
 PARSE(coll_transport, "transport", transport_names)
 PARSE(coll_tcp_auth, "tcp authentication", auth_names)

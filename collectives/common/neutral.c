@@ -26,7 +26,7 @@ static const constants of_type[COLL_TYPE_LAST + 1] = {
     [COLL_UINT32] = {1, UINT32_MAX, 0},
 };
 
-static uint64_t bits_of(coll_type type, coll_reduce reduce)
+static uint64_t bits_of(coll_type type, coll_reduce_op reduce)
 {
     switch (reduce) {
     case COLL_PRODUCT:
@@ -42,7 +42,7 @@ static uint64_t bits_of(coll_type type, coll_reduce reduce)
     }
 }
 
-void coll_neutral_fill(void *out, coll_type type, coll_reduce reduce, size_t count)
+void coll_neutral_fill(void *out, coll_type type, coll_reduce_op reduce, size_t count)
 {
     const size_t element_bytes = coll_type_size_bytes(type);
     const uint64_t bits = bits_of(type, reduce);

@@ -8,6 +8,6 @@
 
 /* Stores `count` of them at out: 0 of sums, or and xor; 1 of products; all bits of and; of min the largest value
  * of the type, of max the smallest (infinities of floats). The type takes the reduction. */
-void coll_neutral_fill(void *out, coll_type type, coll_reduce reduce, size_t count);
+void coll_neutral_fill(void *out, coll_type type, coll_reduce_op reduce, size_t count);
 
 #endif

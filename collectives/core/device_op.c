@@ -136,7 +136,7 @@ static coll_status check_support(const coll_comm *comm, const coll_op_desc *desc
         return coll_fail(reterr, COLL_ERR_UNSUPPORTED, "%s does not have %s%s of %s%s%s on streams",
                          backend->name, coll_kind_name(desc->kind), counted ? " with counts" : "",
                          coll_type_name(desc->type), coll_kind_reduces(desc->kind) ? ", " : "",
-                         coll_kind_reduces(desc->kind) ? coll_reduce_name(desc->reduce) : "");
+                         coll_kind_reduces(desc->kind) ? coll_reduce_op_name(desc->reduce) : "");
     }
     if (desc->algorithm != COLL_ALGORITHM_AUTO && desc->algorithm != COLL_ALGORITHM_DIRECT &&
         desc->algorithm != COLL_ALGORITHM_NATIVE) {

@@ -108,7 +108,8 @@ static void write_text(const coll_descriptor *given, bool as_called, char *text,
         (void)snprintf(type, sizeof type, "%" PRIu32 "-byte", d->element_bytes);
         own_name(d, reduce);
     } else if (d->reduce != 0) {
-        (void)snprintf(reduce, sizeof reduce, " %s", coll_reduce_name((coll_reduce)d->reduce));
+        (void)snprintf(reduce, sizeof reduce, " %s",
+                       coll_reduce_op_name((coll_reduce_op)d->reduce));
     }
     if (coll_kind_has_root((coll_kind)d->kind)) {
         (void)snprintf(root, sizeof root, " root %d", d->root);

@@ -39,12 +39,12 @@ static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown element type %d", (int)desc->type);
     }
     if (coll_kind_reduces(desc->kind) && !own &&
-        (desc->reduce < COLL_SUM || desc->reduce > COLL_REDUCE_LAST)) {
+        (desc->reduce < COLL_SUM || desc->reduce > COLL_REDUCE_OP_LAST)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown reduction %d", (int)desc->reduce);
     }
-    if (coll_kind_reduces(desc->kind) && !own && !coll_reduce_takes(desc->reduce, desc->type)) {
+    if (coll_kind_reduces(desc->kind) && !own && !coll_reduce_op_takes(desc->reduce, desc->type)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "%s is for integers, not %s",
-                         coll_reduce_name(desc->reduce), coll_type_name(desc->type));
+                         coll_reduce_op_name(desc->reduce), coll_type_name(desc->type));
     }
     if (!coll_kind_takes(desc->kind, desc->reduce)) {
         return coll_fail(reterr, COLL_ERR_INVALID,

@@ -17,7 +17,7 @@ __attribute__((always_inline)) static inline void begin(coll_op *op, uint64_t co
                                        .bytes = op->whole_bytes,
                                        .kind = desc->kind,
                                        .type = (coll_type)op->descriptor.type,
-                                       .reduce = (coll_reduce)op->descriptor.reduce,
+                                       .reduce = (coll_reduce_op)op->descriptor.reduce,
                                        .algorithm = desc->algorithm,
                                        .root = coll_kind_is_p2p(desc->kind) ? desc->root
                                                                             : op->descriptor.root,

@@ -96,7 +96,7 @@ coll_status coll_request_wait_all(coll_request **requests, size_t count, coll_er
     coll_run(comm, &(const coll_op_desc){.size = sizeof(coll_op_desc), __VA_ARGS__}, reterr)
 
 coll_status coll_all_reduce(coll_comm *comm, const void *send, void *recv, size_t count,
-                            coll_type type, coll_reduce reduce, coll_error *reterr)
+                            coll_type type, coll_reduce_op reduce, coll_error *reterr)
 {
     return RUN(.kind = COLL_ALL_REDUCE, .send = send, .recv = recv, .count = count, .type = type,
                .reduce = reduce);
@@ -121,21 +121,21 @@ coll_status coll_barrier(coll_comm *comm, coll_error *reterr)
 }
 
 coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, size_t count,
-                                coll_type type, coll_reduce reduce, coll_error *reterr)
+                                coll_type type, coll_reduce_op reduce, coll_error *reterr)
 {
     return RUN(.kind = COLL_REDUCE_SCATTER, .send = send, .recv = recv, .count = count,
                .type = type, .reduce = reduce);
 }
 
 coll_status coll_scan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
-                      coll_reduce reduce, coll_error *reterr)
+                      coll_reduce_op reduce, coll_error *reterr)
 {
     return RUN(.kind = COLL_SCAN, .send = send, .recv = recv, .count = count, .type = type,
                .reduce = reduce);
 }
 
 coll_status coll_exscan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
-                        coll_reduce reduce, coll_error *reterr)
+                        coll_reduce_op reduce, coll_error *reterr)
 {
     return RUN(.kind = COLL_EXSCAN, .send = send, .recv = recv, .count = count, .type = type,
                .reduce = reduce);

@@ -122,7 +122,7 @@ static void end_kept(coll_flight *flight, uint64_t number)
 }
 
 /* How `what` is packed. */
-_Static_assert((int)COLL_TYPE_LAST < (int)OWN_TYPE && COLL_REDUCE_LAST < 16 &&
+_Static_assert((int)COLL_TYPE_LAST < (int)OWN_TYPE && COLL_REDUCE_OP_LAST < 16 &&
                    COLL_RANKS_MAX <= 256,
                "type, reduce, root");
 
@@ -257,7 +257,7 @@ static void say_entry(flight_writer *writer, const seen_entry *seen, bool first)
 {
     const coll_kind kind = (coll_kind)(seen->what & 0xff);
     const coll_type type = (coll_type)(seen->what >> 8 & 0xf);
-    const coll_reduce reduce = (coll_reduce)(seen->what >> 12 & 0xf);
+    const coll_reduce_op reduce = (coll_reduce_op)(seen->what >> 12 & 0xf);
     const unsigned root = (unsigned)(seen->what >> 16 & 0xff);
     const coll_algorithm algorithm = (coll_algorithm)(seen->what >> 24 & 0xff);
     const uint32_t counts = (uint32_t)(seen->what >> 32);
@@ -268,7 +268,7 @@ static void say_entry(flight_writer *writer, const seen_entry *seen, bool first)
             (int)sizeof seen->name, seen->name);
     } else {
         say_name(writer, "type", (int)type, coll_type_name(type));
-        say_name(writer, "reduce", (int)reduce, coll_reduce_name(reduce));
+        say_name(writer, "reduce", (int)reduce, coll_reduce_op_name(reduce));
     }
     if (counts == COLL_COUNTS_PAIRWISE) {
         say(writer, "\"counts\":\"pairwise\",");

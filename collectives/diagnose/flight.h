@@ -60,7 +60,7 @@ typedef struct coll_flight_record {
     uint64_t bytes;
     coll_kind kind;
     coll_type type;         /* 0: the operation has none, */
-    coll_reduce reduce;     /* nor this */
+    coll_reduce_op reduce;  /* nor this */
     uint32_t element_bytes; /* of the program's own reduction; else 0, */
     const char *name;       /* and its name, COLL_REDUCTION_NAME_BYTES */
     coll_algorithm algorithm;

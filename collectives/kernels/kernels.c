@@ -55,20 +55,20 @@ static int list_sets(instruction_set *sets)
     return count;
 }
 
-static bool is_known(coll_type type, coll_reduce reduce)
+static bool is_known(coll_type type, coll_reduce_op reduce)
 {
     return type >= COLL_FLOAT32 && type <= COLL_TYPE_LAST && reduce >= COLL_SUM &&
-           reduce <= COLL_REDUCE_LAST && coll_reduce_takes(reduce, type);
+           reduce <= COLL_REDUCE_OP_LAST && coll_reduce_op_takes(reduce, type);
 }
 
-const coll_kernel *coll_kernel_find(coll_type type, coll_reduce reduce)
+const coll_kernel *coll_kernel_find(coll_type type, coll_reduce_op reduce)
 {
     instruction_set sets[SETS_MAX];
     const int count = list_sets(sets);
     return is_known(type, reduce) ? &(*sets[count - 1].table)[type][reduce] : NULL;
 }
 
-const coll_kernel *coll_kernel_find_in(int index, coll_type type, coll_reduce reduce,
+const coll_kernel *coll_kernel_find_in(int index, coll_type type, coll_reduce_op reduce,
                                        const char **name)
 {
     instruction_set sets[SETS_MAX];

@@ -55,11 +55,11 @@ static inline void coll_kernel_combine(const coll_kernel *kernel, void *out, con
 
 /* The kernel for this processor; NULL for a type or reduction that does not exist, or
  * for floats bit by bit. */
-const coll_kernel *coll_kernel_find(coll_type type, coll_reduce reduce);
+const coll_kernel *coll_kernel_find(coll_type type, coll_reduce_op reduce);
 
 /* The same of one instruction set, `index` 0 (baseline), 1, …, with its name; NULL past the last
  * that this processor has. For tests. */
-const coll_kernel *coll_kernel_find_in(int index, coll_type type, coll_reduce reduce,
+const coll_kernel *coll_kernel_find_in(int index, coll_type type, coll_reduce_op reduce,
                                        const char **name);
 
 /* "avx512f", "avx2" or "baseline": what coll_kernel_find chooses from here. */

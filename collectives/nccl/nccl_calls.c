@@ -14,7 +14,7 @@ static ncclDataType_t type_of(coll_type type)
     return types[type];
 }
 
-static ncclRedOp_t reduce_of(coll_reduce reduce)
+static ncclRedOp_t reduce_of(coll_reduce_op reduce)
 {
     static const ncclRedOp_t reduces[] = {
         [COLL_SUM] = ncclSum,      [COLL_MIN] = ncclMin,     [COLL_MAX] = ncclMax,

@@ -21,7 +21,7 @@ typedef struct coll_nccl_tree {
     size_t count;
     int ranks;
     coll_type type;
-    coll_reduce reduce;
+    coll_reduce_op reduce;
     int divisor; /* of AVERAGE: the ranks */
 } coll_nccl_tree;
 

@@ -4,7 +4,7 @@
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
-static void reduce(rank_pipeline *pipeline, float *at, size_t count, coll_reduce how)
+static void reduce(rank_pipeline *pipeline, float *at, size_t count, coll_reduce_op how)
 {
     coll_error error;
     pipeline_exchange *exchange = &pipeline->exchange;

@@ -138,7 +138,7 @@ static coll_op_desc draw(stage *s, input *in)
     coll_op_desc desc = {.size = sizeof(coll_op_desc),
                          .kind = (coll_kind)(COLL_ALL_REDUCE + shape % 9),
                          .type = (coll_type)(COLL_FLOAT32 + (shape >> 4) % 9),
-                         .reduce = (coll_reduce)(COLL_SUM + (shape >> 8) % 5),
+                         .reduce = (coll_reduce_op)(COLL_SUM + (shape >> 8) % 5),
                          .count = (size_t)(shape >> 12) % 1024,
                          .root = (int)((shape >> 22) % RANKS)};
     desc.send = (shape >> 30 & 1) != 0 ? s->arena.data : s->heap;

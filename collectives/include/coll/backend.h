@@ -61,7 +61,7 @@ struct coll_backend {
     const char *name; /* in messages: "nccl" */
     uint32_t kinds;   /* what it can do: sets of COLL_BIT(coll_kind), */
     uint32_t types;   /* coll_type */
-    uint32_t reduces; /* and coll_reduce */
+    uint32_t reduces; /* and coll_reduce_op */
 
     /* Begins a communicator. The others' records come through the exchange. Not ready yet: poll. */
     coll_status (*open)(const coll_backend_open_args *args, void **comm, coll_error *reterr);

@@ -136,7 +136,7 @@ typedef enum coll_type {
     COLL_TYPE_LAST = COLL_UINT32,
 } coll_type;
 
-typedef enum coll_reduce {
+typedef enum coll_reduce_op {
     COLL_SUM = 1,
     COLL_MIN = 2,
     COLL_MAX = 3,
@@ -145,8 +145,8 @@ typedef enum coll_reduce {
     COLL_AND = 6,     /* bit by bit, as the next two; integers only, on CPU only */
     COLL_OR = 7,
     COLL_XOR = 8,
-    COLL_REDUCE_LAST = COLL_XOR,
-} coll_reduce;
+    COLL_REDUCE_OP_LAST = COLL_XOR,
+} coll_reduce_op;
 
 typedef enum coll_algorithm {
     COLL_ALGORITHM_AUTO = 0,
@@ -379,8 +379,8 @@ typedef struct coll_op_desc {
      * coll_op_create only; may be 0; blocks lie one after the other. NULL: `count` each. */
     const size_t *counts;
     coll_type type;
-    coll_reduce reduce; /* all-reduce, reduce, reduce-scatter, scans */
-    int root;           /* rank in the communicator; send and receive: the other side */
+    coll_reduce_op reduce; /* all-reduce, reduce, reduce-scatter, scans */
+    int root;              /* rank in the communicator; send and receive: the other side */
     coll_algorithm algorithm;
     void *stream; /* of the context's backend (backend.h); NULL on CPU */
     /* An all-to-all with counts only. In place, they are equal to counts. */
@@ -451,7 +451,7 @@ COLL_MUST_CHECK coll_status coll_run(coll_comm *comm, const coll_op_desc *desc, 
  * elements of each rank. `root` and `peer` are ranks of comm. broadcast works in place. Statuses as
  * of coll_op_create and coll_op_wait. */
 COLL_MUST_CHECK coll_status coll_all_reduce(coll_comm *comm, const void *send, void *recv,
-                                            size_t count, coll_type type, coll_reduce reduce,
+                                            size_t count, coll_type type, coll_reduce_op reduce,
                                             coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_broadcast(coll_comm *comm, void *data, size_t count,
                                            coll_type type, int root, coll_error *reterr);
@@ -459,12 +459,12 @@ COLL_MUST_CHECK coll_status coll_all_gather(coll_comm *comm, const void *send, v
                                             size_t count, coll_type type, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_barrier(coll_comm *comm, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv,
-                                                size_t count, coll_type type, coll_reduce reduce,
+                                                size_t count, coll_type type, coll_reduce_op reduce,
                                                 coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_scan(coll_comm *comm, const void *send, void *recv, size_t count,
-                                      coll_type type, coll_reduce reduce, coll_error *reterr);
+                                      coll_type type, coll_reduce_op reduce, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_exscan(coll_comm *comm, const void *send, void *recv, size_t count,
-                                        coll_type type, coll_reduce reduce, coll_error *reterr);
+                                        coll_type type, coll_reduce_op reduce, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv,
                                             size_t count, coll_type type, coll_error *reterr);
 /* With counts for each rank: see coll_op_desc. */
@@ -511,11 +511,12 @@ COLL_MUST_CHECK coll_status coll_transport_parse(const char *name, coll_transpor
                                                  coll_error *reterr);
 const char *coll_kind_name(coll_kind kind); /* "all_reduce", "alltoall", …: as in nccl-tests */
 const char *coll_type_name(coll_type type); /* "float", "double", "half", "bfloat16", "int8", … */
-const char *coll_reduce_name(coll_reduce reduce); /* "sum", "prod", "min", "max", "avg", "and", … */
+const char *
+coll_reduce_op_name(coll_reduce_op reduce); /* "sum", "prod", "min", "max", "avg", "and", … */
 COLL_MUST_CHECK coll_status coll_kind_parse(const char *name, coll_kind *kind, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_type_parse(const char *name, coll_type *type, coll_error *reterr);
-COLL_MUST_CHECK coll_status coll_reduce_parse(const char *name, coll_reduce *reduce,
-                                              coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_reduce_op_parse(const char *name, coll_reduce_op *reduce,
+                                                 coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth,
                                                 coll_error *reterr);
 size_t coll_type_size_bytes(coll_type type);

@@ -59,7 +59,8 @@ static void test_results(void **state)
     float a[8];
     float b[8];
     float wanted[8];
-    static const coll_reduce reduces[] = {COLL_SUM, COLL_MIN, COLL_MAX, COLL_PRODUCT, COLL_AVERAGE};
+    static const coll_reduce_op reduces[] = {COLL_SUM, COLL_MIN, COLL_MAX, COLL_PRODUCT,
+                                             COLL_AVERAGE};
     for (size_t k = 0; k < sizeof reduces / sizeof reduces[0]; k++) {
         bench_data *data = bench_data_create(2, COLL_FLOAT32, reduces[k], 2);
         assert_non_null(data);
@@ -78,7 +79,7 @@ static void test_results(void **state)
 /* A scan's results are of the first ranks; of none of them, what changes nothing. */
 static void test_prefixes(void **state)
 {
-    static const coll_reduce reduces[] = {COLL_SUM, COLL_MIN, COLL_MAX, COLL_PRODUCT};
+    static const coll_reduce_op reduces[] = {COLL_SUM, COLL_MIN, COLL_MAX, COLL_PRODUCT};
     static const float neutral[] = {0, INFINITY, -INFINITY, 1};
     (void)state;
     assert_int_equal(bench_data_operands(COLL_SCAN, 4, 2), 3);
@@ -121,7 +122,7 @@ static void test_integers_wrap(void **state)
 
 static void test_bits(void **state)
 {
-    static const coll_reduce reduces[] = {COLL_AND, COLL_OR, COLL_XOR};
+    static const coll_reduce_op reduces[] = {COLL_AND, COLL_OR, COLL_XOR};
     uint32_t own[3][BENCH_PERIOD];
     uint32_t wanted[BENCH_PERIOD];
     (void)state;

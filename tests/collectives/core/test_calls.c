@@ -100,7 +100,7 @@ static void alike_body(test_rank *rank)
 {
     static const struct {
         coll_type type;
-        coll_reduce reduce;
+        coll_reduce_op reduce;
         uint8_t expected; /* of 0x10 and 0xf0 */
     } calls[] = {{COLL_UINT8, COLL_MAX, 0xf0},
                  {COLL_INT8, COLL_MAX, 0x10},
@@ -308,7 +308,7 @@ static void again_body(test_rank *rank)
     desc.algorithm = (coll_algorithm)99;
     RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == COLL_ERR_INVALID);
     desc.algorithm = COLL_ALGORITHM_AUTO;
-    desc.reduce = (coll_reduce)(COLL_REDUCE_LAST + 1);
+    desc.reduce = (coll_reduce_op)(COLL_REDUCE_OP_LAST + 1);
     RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == COLL_ERR_INVALID);
     desc.reduce = COLL_XOR;
     desc.type = COLL_FLOAT32;
@@ -520,9 +520,9 @@ static void names_lead_back(void **state)
         assert_ok(coll_type_parse(coll_type_name(type), &back, &error), &error);
         assert_int_equal(back, type);
     }
-    for (coll_reduce reduce = COLL_SUM; reduce <= COLL_REDUCE_LAST; reduce++) {
-        coll_reduce back = (coll_reduce)-1;
-        assert_ok(coll_reduce_parse(coll_reduce_name(reduce), &back, &error), &error);
+    for (coll_reduce_op reduce = COLL_SUM; reduce <= COLL_REDUCE_OP_LAST; reduce++) {
+        coll_reduce_op back = (coll_reduce_op)-1;
+        assert_ok(coll_reduce_op_parse(coll_reduce_op_name(reduce), &back, &error), &error);
         assert_int_equal(back, reduce);
     }
     coll_kind kept = COLL_GATHER;

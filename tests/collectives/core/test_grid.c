@@ -105,7 +105,7 @@ static grid_case case_of(const pair_row *row, int ranks)
     return with_type((grid_case){.kind = kind.kind,
                                  .varies = kind.varies,
                                  .count = count_at(row->levels[FACTOR_COUNT], ranks),
-                                 .reduce = (coll_reduce)(COLL_SUM + row->levels[FACTOR_REDUCE]),
+                                 .reduce = (coll_reduce_op)(COLL_SUM + row->levels[FACTOR_REDUCE]),
                                  .root = roots[row->levels[FACTOR_ROOT]],
                                  .algorithm = algorithms[row->levels[FACTOR_ALGORITHM]],
                                  .placement = (grid_placement)row->levels[FACTOR_PLACEMENT]},
@@ -113,12 +113,12 @@ static grid_case case_of(const pair_row *row, int ranks)
 }
 
 /* Scans have no averages, and floats no bits. */
-static bool takes(coll_kind kind, coll_reduce reduce, coll_type type)
+static bool takes(coll_kind kind, coll_reduce_op reduce, coll_type type)
 {
     if (type > COLL_TYPE_LAST) {
         return reduce == COLL_SUM && coll_kind_reduces(kind);
     }
-    return coll_reduce_takes(reduce, type) && coll_kind_takes(kind, reduce);
+    return coll_reduce_op_takes(reduce, type) && coll_kind_takes(kind, reduce);
 }
 
 /* A million elements for each of 16 ranks are for the long version. */
@@ -131,7 +131,7 @@ static bool is_allowed(const pair_row *row, int factors)
     const int kind = row->levels[FACTOR_KIND];
     if ((reduce >= 0 || type >= COLL_TYPE_LAST) &&
         !takes(kind >= 0 ? kinds[kind].kind : COLL_ALL_REDUCE,
-               (coll_reduce)(COLL_SUM + (reduce >= 0 ? reduce : 0)),
+               (coll_reduce_op)(COLL_SUM + (reduce >= 0 ? reduce : 0)),
                type >= 0 ? (coll_type)(COLL_FLOAT32 + type) : COLL_INT32)) {
         return false;
     }
@@ -202,7 +202,7 @@ static void test_pairs(void **state)
         [FACTOR_KIND] = LENGTH(kinds),
         [FACTOR_COUNT] = COUNTS,
         [FACTOR_TYPE] = TYPE_LEVELS,
-        [FACTOR_REDUCE] = COLL_REDUCE_LAST,
+        [FACTOR_REDUCE] = COLL_REDUCE_OP_LAST,
         [FACTOR_ROOT] = 3,
         [FACTOR_PLACEMENT] = GRID_PLACEMENTS,
         [FACTOR_ALGORITHM] = LENGTH(algorithms),
@@ -272,7 +272,7 @@ static void sample_body(test_rank *rank)
         grid_case c = {
             .kind = kind.kind, .varies = kind.varies, .algorithm = COLL_ALGORITHM_DIRECT};
         c = with_type(c, (int)(next_random(&state) % TYPE_LEVELS));
-        c.reduce = (coll_reduce)(COLL_SUM + next_random(&state) % COLL_REDUCE_LAST);
+        c.reduce = (coll_reduce_op)(COLL_SUM + next_random(&state) % COLL_REDUCE_OP_LAST);
         c.reduce =
             takes(c.kind, c.reduce, COLL_INT32) && c.type <= COLL_TYPE_LAST ? c.reduce : COLL_SUM;
         c = takes(c.kind, c.reduce, c.type) ? c : with_type(c, COLL_UINT32 - COLL_FLOAT32);
@@ -338,12 +338,12 @@ static bool run_block(grid_rank *g, grid_case c)
 static bool run_types(grid_rank *g, int kind, size_t count)
 {
     for (int type = 0; type < TYPE_LEVELS; type++) {
-        for (int reduce = COLL_SUM; reduce <= (kind < REDUCING_KINDS ? COLL_REDUCE_LAST : COLL_SUM);
-             reduce++) {
+        for (int reduce = COLL_SUM;
+             reduce <= (kind < REDUCING_KINDS ? COLL_REDUCE_OP_LAST : COLL_SUM); reduce++) {
             const grid_case c = {.kind = kinds[kind].kind,
                                  .varies = kinds[kind].varies,
                                  .count = count,
-                                 .reduce = (coll_reduce)reduce};
+                                 .reduce = (coll_reduce_op)reduce};
             if (takes(c.kind, c.reduce, (coll_type)(COLL_FLOAT32 + type)) &&
                 !run_block(g, with_type(c, type))) {
                 return false;

@@ -234,7 +234,7 @@ static void test_communicators(void **state)
 typedef struct special {
     uint32_t bits[8][64]; /* each rank's result */
     size_t count;
-    coll_reduce reduce;
+    coll_reduce_op reduce;
     coll_algorithm algorithm;
 } special;
 
@@ -274,7 +274,7 @@ static void test_special_values(void **state)
         for (int algorithm = COLL_ALGORITHM_RING; algorithm <= COLL_ALGORITHM_DIRECT; algorithm++) {
             for (int tiny = 0; tiny < 2; tiny++) {
                 s = (special){.count = tiny ? 13 : 64,
-                              .reduce = (coll_reduce)reduce,
+                              .reduce = (coll_reduce_op)reduce,
                               .algorithm = (coll_algorithm)algorithm};
                 test_ranks_as_threads(
                     &(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_SHM, .user = &s},

@@ -30,7 +30,7 @@ static int32_t element(unsigned round, int rank, size_t i)
 typedef struct call {
     coll_kind kind;
     size_t count;
-    coll_reduce reduce;
+    coll_reduce_op reduce;
     int root;
     coll_algorithm algorithm;
 } call;

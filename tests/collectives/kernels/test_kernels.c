@@ -44,7 +44,7 @@ typedef struct operands {
     uint8_t also[BYTES];
 } operands;
 
-static void fill(operands *o, coll_type type, coll_reduce reduce, size_t count, bool special)
+static void fill(operands *o, coll_type type, coll_reduce_op reduce, size_t count, bool special)
 {
     const size_t size = coll_type_size_bytes(type);
     memset(o, 0, sizeof *o);
@@ -107,7 +107,7 @@ static void check_guards(const uint8_t *buffer, size_t bytes)
     }
 }
 
-static void check_kernel(const coll_kernel *kernel, coll_type type, coll_reduce reduce,
+static void check_kernel(const coll_kernel *kernel, coll_type type, coll_reduce_op reduce,
                          size_t count, bool special)
 {
     static operands o;
@@ -136,18 +136,18 @@ static void check_set(int set)
     static const size_t counts[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 130, 300};
     const char *name = "";
     for (int type = COLL_FLOAT32; type <= COLL_TYPE_LAST; type++) {
-        for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_LAST; reduce++) {
+        for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_OP_LAST; reduce++) {
             const coll_kernel *kernel =
-                coll_kernel_find_in(set, (coll_type)type, (coll_reduce)reduce, &name);
-            if (!coll_reduce_takes((coll_reduce)reduce, (coll_type)type)) {
+                coll_kernel_find_in(set, (coll_type)type, (coll_reduce_op)reduce, &name);
+            if (!coll_reduce_op_takes((coll_reduce_op)reduce, (coll_type)type)) {
                 assert_null(kernel);
                 continue;
             }
             for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-                check_kernel(kernel, (coll_type)type, (coll_reduce)reduce, counts[c], false);
+                check_kernel(kernel, (coll_type)type, (coll_reduce_op)reduce, counts[c], false);
             }
-            check_kernel(kernel, (coll_type)type, (coll_reduce)reduce, (size_t)SPECIALS * SPECIALS,
-                         true);
+            check_kernel(kernel, (coll_type)type, (coll_reduce_op)reduce,
+                         (size_t)SPECIALS * SPECIALS, true);
         }
     }
 }
@@ -162,7 +162,7 @@ static void test_against_reference(void **state)
     }
     assert_null(coll_kernel_find((coll_type)0, COLL_SUM));
     assert_null(coll_kernel_find((coll_type)11, COLL_SUM));
-    assert_null(coll_kernel_find(COLL_INT8, (coll_reduce)9));
+    assert_null(coll_kernel_find(COLL_INT8, (coll_reduce_op)9));
 }
 
 /* Hosts of one job may differ in their instruction sets: also which of two NaNs a result has must
@@ -177,10 +177,10 @@ static void test_sets_agree(void **state)
     (void)state;
     for (int type = COLL_FLOAT32; type <= COLL_TYPE_LAST; type++) {
         const size_t size = coll_type_size_bytes((coll_type)type);
-        for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_LAST; reduce++) {
-            fill(&o, (coll_type)type, (coll_reduce)reduce, COUNT, true);
+        for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_OP_LAST; reduce++) {
+            fill(&o, (coll_type)type, (coll_reduce_op)reduce, COUNT, true);
             for (int set = 0; (kernel = coll_kernel_find_in(set, (coll_type)type,
-                                                            (coll_reduce)reduce, &name)) != NULL;
+                                                            (coll_reduce_op)reduce, &name)) != NULL;
                  set++) {
                 for (size_t at = 0; at < COUNT; at += 37) { /* the loops' rests too */
                     const size_t n = COUNT - at < 37 ? COUNT - at : 37;
@@ -191,14 +191,14 @@ static void test_sets_agree(void **state)
                     memcpy(first, o.out, sizeof first);
                 }
                 if (memcmp(first, o.out, COUNT * size) != 0) {
-                    fail_msg("%s of %s differs: %s", coll_reduce_name((coll_reduce)reduce),
+                    fail_msg("%s of %s differs: %s", coll_reduce_op_name((coll_reduce_op)reduce),
                              coll_type_name((coll_type)type), name);
                 }
                 kernel->combine_twice(o.out, o.also, o.left + 1, o.right + 1, COUNT);
                 if (memcmp(first, o.out, COUNT * size) != 0) {
                     fail_msg("%s of %s differs in one go: %s",
-                             coll_reduce_name((coll_reduce)reduce), coll_type_name((coll_type)type),
-                             name);
+                             coll_reduce_op_name((coll_reduce_op)reduce),
+                             coll_type_name((coll_type)type), name);
                 }
             }
         }
@@ -250,7 +250,7 @@ static void test_conversions(void **state)
 enum { RANKS = 13, TREE_COUNT = 5000 };
 static uint8_t inputs[RANKS][TREE_COUNT * 8];
 
-static void check_tree(coll_type type, coll_reduce reduce, int n)
+static void check_tree(coll_type type, coll_reduce_op reduce, int n)
 {
     static uint8_t out[TREE_COUNT * 8];
     const size_t size = coll_type_size_bytes(type);
@@ -288,8 +288,8 @@ static void test_tree_order(void **state)
             }
         }
         for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-            for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_LAST; reduce++) {
-                check_tree((coll_type)type, (coll_reduce)reduce, counts[c]);
+            for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_OP_LAST; reduce++) {
+                check_tree((coll_type)type, (coll_reduce_op)reduce, counts[c]);
             }
         }
     }
@@ -322,9 +322,9 @@ static void test_many_agree(void **state)
                 memcpy(parts[r] + i * size, from, size);
             }
         }
-        for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_LAST; reduce++) {
+        for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_OP_LAST; reduce++) {
             for (int set = 0; (kernel = coll_kernel_find_in(set, (coll_type)type,
-                                                            (coll_reduce)reduce, &name)) != NULL;
+                                                            (coll_reduce_op)reduce, &name)) != NULL;
                  set++) {
                 for (size_t at = 0; at < COUNT; at += 37) {
                     const size_t n = COUNT - at < 37 ? COUNT - at : 37;
@@ -426,9 +426,9 @@ static void test_spread(void **state)
     const char *name = "";
     (void)state;
     for (int type = COLL_FLOAT32; type <= COLL_TYPE_LAST; type++) {
-        for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_LAST; reduce++) {
+        for (int reduce = COLL_SUM; reduce <= COLL_REDUCE_OP_LAST; reduce++) {
             for (int set = 0; (kernel = coll_kernel_find_in(set, (coll_type)type,
-                                                            (coll_reduce)reduce, &name)) != NULL;
+                                                            (coll_reduce_op)reduce, &name)) != NULL;
                  set++) {
                 for (size_t i = 0; kernel->wide == NULL && i < 7 * 8; i++) {
                     check_spread(kernel, (coll_type)type, sizes[i % 7], counts[i / 7]);

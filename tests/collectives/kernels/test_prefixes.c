@@ -11,7 +11,7 @@ enum { RANKS = 13, COUNT = 4200 };
 static uint8_t inputs[RANKS][COUNT * 8];
 
 /* Prefixes of n operands, of more than a block, apart or each written over its operand. */
-static void check_prefixes(const coll_kernel *kernel, coll_type type, coll_reduce reduce, int n,
+static void check_prefixes(const coll_kernel *kernel, coll_type type, coll_reduce_op reduce, int n,
                            bool exclusive, bool in_place)
 {
     static uint8_t results[RANKS][COUNT * 8];
@@ -44,11 +44,11 @@ static void test_prefixes(void **state)
     static const int counts[] = {1, 2, 3, 8, 13};
     const char *name = "";
     (void)state;
-    for (int i = 0; i < COLL_TYPE_LAST * COLL_REDUCE_LAST * 5; i++) {
-        const coll_type type = (coll_type)(COLL_FLOAT32 + i / 5 / COLL_REDUCE_LAST);
-        const coll_reduce reduce = (coll_reduce)(COLL_SUM + i / 5 % COLL_REDUCE_LAST);
+    for (int i = 0; i < COLL_TYPE_LAST * COLL_REDUCE_OP_LAST * 5; i++) {
+        const coll_type type = (coll_type)(COLL_FLOAT32 + i / 5 / COLL_REDUCE_OP_LAST);
+        const coll_reduce_op reduce = (coll_reduce_op)(COLL_SUM + i / 5 % COLL_REDUCE_OP_LAST);
         const size_t size = coll_type_size_bytes(type);
-        for (int r = 0; r < RANKS && i % (5 * COLL_REDUCE_LAST) == 0; r++) {
+        for (int r = 0; r < RANKS && i % (5 * COLL_REDUCE_OP_LAST) == 0; r++) {
             for (size_t at = 0; at < COUNT; at++) {
                 reference_input(inputs[r] + at * size, type, r, at, 3);
             }
@@ -95,9 +95,9 @@ static void test_any_bits(void **state)
         random = random * 1664525 + 1013904223;
         (&inputs[0][0])[i] = (uint8_t)(random >> 24);
     }
-    for (int i = 0; i < COLL_TYPE_LAST * COLL_REDUCE_LAST; i++) {
-        const coll_type type = (coll_type)(COLL_FLOAT32 + i / COLL_REDUCE_LAST);
-        const coll_reduce reduce = (coll_reduce)(COLL_SUM + i % COLL_REDUCE_LAST);
+    for (int i = 0; i < COLL_TYPE_LAST * COLL_REDUCE_OP_LAST; i++) {
+        const coll_type type = (coll_type)(COLL_FLOAT32 + i / COLL_REDUCE_OP_LAST);
+        const coll_reduce_op reduce = (coll_reduce_op)(COLL_SUM + i % COLL_REDUCE_OP_LAST);
         const coll_kernel *kernel = NULL;
         for (int set = 0; reduce != COLL_AVERAGE &&
                           (kernel = coll_kernel_find_in(set, type, reduce, &name)) != NULL;
@@ -113,9 +113,9 @@ static void test_neutral_elements(void **state)
     uint8_t filled[3 * 8];
     uint8_t expected[8];
     (void)state;
-    for (int i = 0; i < COLL_TYPE_LAST * COLL_REDUCE_LAST; i++) {
-        const coll_type type = (coll_type)(COLL_FLOAT32 + i / COLL_REDUCE_LAST);
-        const coll_reduce reduce = (coll_reduce)(COLL_SUM + i % COLL_REDUCE_LAST);
+    for (int i = 0; i < COLL_TYPE_LAST * COLL_REDUCE_OP_LAST; i++) {
+        const coll_type type = (coll_type)(COLL_FLOAT32 + i / COLL_REDUCE_OP_LAST);
+        const coll_reduce_op reduce = (coll_reduce_op)(COLL_SUM + i % COLL_REDUCE_OP_LAST);
         const size_t size = coll_type_size_bytes(type);
         memset(filled, 0xa5, sizeof filled);
         if (coll_kernel_find(type, reduce) != NULL) {

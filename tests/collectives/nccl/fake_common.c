@@ -58,7 +58,7 @@ bool fake_tree_can(const coll_nccl_tree *tree)
     return tree->type == COLL_FLOAT32 && tree->ranks <= FAKE_NCCL_RANKS_MAX;
 }
 
-static float combine(float a, float b, coll_reduce reduce)
+static float combine(float a, float b, coll_reduce_op reduce)
 {
     return reduce == COLL_PRODUCT ? a * b : a + b;
 }

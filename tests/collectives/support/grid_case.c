@@ -479,7 +479,7 @@ bool grid_case_run(grid_rank *g, const grid_case *c)
     if (!good) {
         test_rank_fail(g->rank, "%s: %s%s %s %s (%zu) × %zu root %d %s placement %d: element %zu",
                        what, coll_kind_name(c->kind), c->varies ? " (varying)" : "",
-                       coll_reduce_name(c->reduce), coll_type_name(c->type), v.group, c->count,
+                       coll_reduce_op_name(c->reduce), coll_type_name(c->type), v.group, c->count,
                        c->root, coll_algorithm_name(c->algorithm), (int)c->placement, at);
     }
     return good;

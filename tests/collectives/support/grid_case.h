@@ -23,7 +23,7 @@ typedef struct grid_case {
     size_t count;
     coll_type type; /* also REFERENCE_MAPS: then of a reduction of the program's own, */
     size_t group;   /* and so many maps are an element; 0: one */
-    coll_reduce reduce;
+    coll_reduce_op reduce;
     int root;
     coll_algorithm algorithm;
     grid_placement placement;

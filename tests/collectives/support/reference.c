@@ -161,7 +161,7 @@ static element input(coll_type type, int rank, size_t index, unsigned salt)
      : (reduce) == COLL_XOR                           ? (type)((uint64_t)(a) ^ (uint64_t)(b))      \
                                                       : (type)CHOOSE(a, b, reduce))
 
-static element combine_half(coll_type type, coll_reduce reduce, element a, element b)
+static element combine_half(coll_type type, coll_reduce_op reduce, element a, element b)
 {
     const float x = reference_widen(type, a.half);
     const float y = reference_widen(type, b.half);
@@ -171,7 +171,7 @@ static element combine_half(coll_type type, coll_reduce reduce, element a, eleme
     return (element){.half = reference_narrow(type, reduce == COLL_PRODUCT ? x * y : x + y)};
 }
 
-static element combine(coll_type type, coll_reduce reduce, element a, element b)
+static element combine(coll_type type, coll_reduce_op reduce, element a, element b)
 {
     element e = {.u64 = 0};
     if (type == REFERENCE_MAPS) {
@@ -247,7 +247,7 @@ static element divide(coll_type type, element e, int divisor)
 }
 
 /* Neighbours in pairs, level by level; the one left over goes up as it is. */
-static element in_tree_order(coll_type type, coll_reduce reduce, element *values, int count)
+static element in_tree_order(coll_type type, coll_reduce_op reduce, element *values, int count)
 {
     while (count > 1) {
         for (int i = 0; i < count / 2; i++) {
@@ -264,7 +264,7 @@ static element in_tree_order(coll_type type, coll_reduce reduce, element *values
 /* Combines a subtree of the double tree: left, own, right. The subtree of a position reaches
  * `reach` positions to each side. Position 0 is the top, and has all others in its right
  * subtree. */
-static element in_order(coll_type type, coll_reduce reduce, const element *values, int count,
+static element in_order(coll_type type, coll_reduce_op reduce, const element *values, int count,
                         int position, int reach)
 {
     element sum = values[position];
@@ -284,7 +284,7 @@ static element in_order(coll_type type, coll_reduce reduce, const element *value
 
 /* The first half of the vector (the longer one) has the ranks in order; the second in reverse, or
  * moved on by one where their number is odd. */
-static element in_double_tree_order(coll_type type, coll_reduce reduce, const element *values,
+static element in_double_tree_order(coll_type type, coll_reduce_op reduce, const element *values,
                                     int ranks, size_t index, size_t count)
 {
     element positions[RANKS_MAX];
@@ -302,7 +302,7 @@ static element in_double_tree_order(coll_type type, coll_reduce reduce, const el
 }
 
 /* The tree in float32, divided there, and rounded once. */
-static element in_wide_tree_order(coll_type type, coll_reduce reduce, element *values, int count)
+static element in_wide_tree_order(coll_type type, coll_reduce_op reduce, element *values, int count)
 {
     for (int i = 0; i < count; i++) {
         values[i].f32 = reference_widen(type, values[i].half);
@@ -315,8 +315,8 @@ static element in_wide_tree_order(coll_type type, coll_reduce reduce, element *v
 }
 
 /* Blocks as equal as can be, the longer ones first; block b starts at rank b + 1 and ends at b. */
-static element in_ring_order(coll_type type, coll_reduce reduce, const element *values, int ranks,
-                             size_t index, size_t count)
+static element in_ring_order(coll_type type, coll_reduce_op reduce, const element *values,
+                             int ranks, size_t index, size_t count)
 {
     size_t begin = 0;
     int block = 0;
@@ -361,7 +361,7 @@ void reference_input(void *out, coll_type type, int rank, size_t index, unsigned
     store(out, type, input(type, rank, index, salt));
 }
 
-void reference_combine(void *out, coll_type type, coll_reduce reduce, const void *left,
+void reference_combine(void *out, coll_type type, coll_reduce_op reduce, const void *left,
                        const void *right)
 {
     element a = {.map = {0}};
@@ -393,7 +393,7 @@ static element extreme(coll_type type, bool largest)
     }
 }
 
-void reference_neutral(void *out, coll_type type, coll_reduce reduce)
+void reference_neutral(void *out, coll_type type, coll_reduce_op reduce)
 {
     const bool chooses = reduce == COLL_MIN || reduce == COLL_MAX;
     const element e = type == REFERENCE_MAPS ? (element){.map = {1}}
@@ -406,7 +406,7 @@ void reference_neutral(void *out, coll_type type, coll_reduce reduce)
 void reference_all_reduce(const reference_reduction *r, size_t index, void *out)
 {
     const coll_type type = r->type;
-    const coll_reduce reduce = r->reduce;
+    const coll_reduce_op reduce = r->reduce;
     const coll_algorithm algorithm = r->algorithm;
     const int ranks = r->ranks;
     const bool rounds = is_half(type) && reduce != COLL_MIN && reduce != COLL_MAX;

@@ -26,7 +26,7 @@ void reference_input(void *out, coll_type type, int rank, size_t index, unsigned
 /* An all-reduce of `count` elements over `ranks` ranks with the inputs of that salt. */
 typedef struct reference_reduction {
     coll_type type;
-    coll_reduce reduce;
+    coll_reduce_op reduce;
     coll_algorithm algorithm;
     int ranks;
     size_t count;
@@ -37,11 +37,11 @@ typedef struct reference_reduction {
 void reference_all_reduce(const reference_reduction *r, size_t index, void *out);
 
 /* out = left · right, one element, as an algorithm does that rounds at every hop. */
-void reference_combine(void *out, coll_type type, coll_reduce reduce, const void *left,
+void reference_combine(void *out, coll_type type, coll_reduce_op reduce, const void *left,
                        const void *right);
 
 /* out = what leaves every value as it is, one element. */
-void reference_neutral(void *out, coll_type type, coll_reduce reduce);
+void reference_neutral(void *out, coll_type type, coll_reduce_op reduce);
 
 /* IEEE binary16 and bfloat16 by their definition: exact values, nearest with ties to even. */
 float reference_widen(coll_type type, uint16_t half);

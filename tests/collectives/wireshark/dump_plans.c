@@ -72,8 +72,8 @@ static void dump_names(void)
         printf("name types %d %s\n", type, coll_type_name((coll_type)type));
         printf("name type_bytes %d %zu\n", type, coll_type_size_bytes((coll_type)type));
     }
-    for (int reduce = 1; reduce <= (int)COLL_REDUCE_LAST; reduce++) {
-        printf("name reductions %d %s\n", reduce, coll_reduce_name((coll_reduce)reduce));
+    for (int reduce = 1; reduce <= (int)COLL_REDUCE_OP_LAST; reduce++) {
+        printf("name reductions %d %s\n", reduce, coll_reduce_op_name((coll_reduce_op)reduce));
     }
     for (int algorithm = 0; algorithm <= (int)COLL_ALGORITHM_LAST; algorithm++) {
         printf("name algorithms %d %s\n", algorithm,
