@@ -127,6 +127,27 @@ coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, s
                .type = type, .reduce = reduce);
 }
 
+coll_status coll_reduce(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
+                        coll_reduce_op reduce, int root, coll_error *reterr)
+{
+    return RUN(.kind = COLL_REDUCE, .send = send, .recv = recv, .count = count, .type = type,
+               .reduce = reduce, .root = root);
+}
+
+coll_status coll_gather(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
+                        int root, coll_error *reterr)
+{
+    return RUN(.kind = COLL_GATHER, .send = send, .recv = recv, .count = count, .type = type,
+               .root = root);
+}
+
+coll_status coll_scatter(coll_comm *comm, const void *send, void *recv, size_t count,
+                         coll_type type, int root, coll_error *reterr)
+{
+    return RUN(.kind = COLL_SCATTER, .send = send, .recv = recv, .count = count, .type = type,
+               .root = root);
+}
+
 coll_status coll_scan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                       coll_reduce_op reduce, coll_error *reterr)
 {
@@ -147,13 +168,56 @@ coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv, size_
     return RUN(.kind = COLL_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .type = type);
 }
 
+/* With NULL it would be the form without counts, of no elements. */
+static coll_status check_counts(coll_kind kind, const char *name, const size_t *counts,
+                                coll_error *reterr)
+{
+    return counts != NULL ? COLL_OK
+                          : coll_fail(reterr, COLL_ERR_INVALID, "%s with counts has no %s",
+                                      coll_kind_name(kind), name);
+}
+
+/* The same of a kind whose counts are one list. */
+#define RUN_V(kind_, ...)                                                                          \
+    check_counts(kind_, "counts", counts, reterr) != COLL_OK                                       \
+        ? COLL_ERR_INVALID                                                                         \
+        : RUN(.kind = kind_, .counts = counts, __VA_ARGS__)
+
+coll_status coll_all_gather_v(coll_comm *comm, const void *send, void *recv, const size_t *counts,
+                              coll_type type, coll_error *reterr)
+{
+    return RUN_V(COLL_ALL_GATHER, .send = send, .recv = recv, .type = type);
+}
+
+coll_status coll_reduce_scatter_v(coll_comm *comm, const void *send, void *recv,
+                                  const size_t *counts, coll_type type, coll_reduce_op reduce,
+                                  coll_error *reterr)
+{
+    return RUN_V(COLL_REDUCE_SCATTER, .send = send, .recv = recv, .type = type, .reduce = reduce);
+}
+
+coll_status coll_gather_v(coll_comm *comm, const void *send, void *recv, const size_t *counts,
+                          coll_type type, int root, coll_error *reterr)
+{
+    return RUN_V(COLL_GATHER, .send = send, .recv = recv, .type = type, .root = root);
+}
+
+coll_status coll_scatter_v(coll_comm *comm, const void *send, void *recv, const size_t *counts,
+                           coll_type type, int root, coll_error *reterr)
+{
+    return RUN_V(COLL_SCATTER, .send = send, .recv = recv, .type = type, .root = root);
+}
+
 coll_status coll_all_to_all_v(coll_comm *comm, const void *send, const size_t *send_counts,
                               void *recv, const size_t *recv_counts, coll_type type,
                               coll_error *reterr)
 {
-    if (send_counts == NULL || recv_counts == NULL) {
-        return coll_fail(reterr, COLL_ERR_INVALID, "alltoall with counts has no %s",
-                         send_counts == NULL ? "send_counts" : "recv_counts");
+    coll_status status = check_counts(COLL_ALL_TO_ALL, "send_counts", send_counts, reterr);
+    if (status == COLL_OK) {
+        status = check_counts(COLL_ALL_TO_ALL, "recv_counts", recv_counts, reterr);
+    }
+    if (status != COLL_OK) {
+        return status;
     }
     return RUN(.kind = COLL_ALL_TO_ALL, .send = send, .counts = send_counts, .recv = recv,
                .recv_counts = recv_counts, .type = type);

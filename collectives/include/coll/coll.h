@@ -1,4 +1,5 @@
-/* libcoll: collective operations between the ranks of a job, on CPU.
+/* libcoll: collective operations between the ranks of a job, on CPU. docs/LIBCOLL.md begins with
+ * whole programs. types.h has the kinds of operations, and what each reads and writes.
  *
  * A process makes one coll_context: it knows its rank, its peers and how to reach them. A coll_comm
  * is an ordered subset of a context's ranks. A coll_op describes one operation on one communicator;
@@ -67,9 +68,9 @@
  * Numbers in messages: "all_reduce #5" is the fifth operation of its communicator. The library's own
  * count as well: #1 makes the communicator, and each arena is one. Messages (send, receive) are
  * counted apart, from 1 between two ranks in each direction. "of communicator 2 of ranks 0-2 5" is
- * the second one that was made of this list of the context's ranks; where none is named, it is the
- * world, which is the first of its list. The second is the library's own where it has measured the
- * cost model (tune.h). */
+ * the second one that was made of this list of the context's ranks. Where none is named, it is the
+ * world, which is the first of all ranks; their second is the library's own, where it has measured
+ * the cost model (tune.h). */
 #ifndef COLL_COLL_H
 #define COLL_COLL_H
 
@@ -78,6 +79,7 @@
 #include <stdint.h>
 
 #include "coll/status.h"
+#include "coll/types.h"
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
@@ -94,94 +96,8 @@ typedef struct coll_op coll_op;
 typedef struct coll_request coll_request;
 typedef struct coll_backend coll_backend; /* backend.h */
 
-/* n: ranks of the communicator; count: elements. An operation is in place where send is the place
- * in recv (or recv the place in send) at which this rank's own elements stand. A buffer that a rank
- * has no use for is neither read nor written, and may be NULL. Kinds with n × count have a variable
- * form, in which ranks have counts of their own: coll_op_desc.counts. */
-typedef enum coll_kind {
-    COLL_ALL_REDUCE = 1, /* send count, recv count; in place: send == recv */
-    /* send count, at root only; recv count, at the root too: written there as well, unless it is
-     * NULL or send */
-    COLL_BROADCAST = 2,
-    COLL_ALL_GATHER = 3, /* send count, recv n × count; in place: send == recv + rank × count */
-    COLL_BARRIER = 4,    /* no buffers */
-    COLL_REDUCE = 5,     /* send count; recv count, at root only; in place: send == recv */
-    COLL_REDUCE_SCATTER = 6, /* send n × count, recv count; in place: recv == send + rank × count */
-    COLL_GATHER = 7,         /* send count; recv n × count, at root only */
-    COLL_SCATTER = 8,        /* send n × count, at root only; recv count */
-    COLL_ALL_TO_ALL = 9,     /* send n × count, recv n × count; in place: send == recv */
-    COLL_SEND = 10,          /* send count to `root`; matched by its COLL_RECEIVE in order */
-    COLL_RECEIVE = 11,       /* recv count from `root` */
-    /* Prefixes: rank r gets what an all-reduce of ranks 0 ... r gives, exclusive of ranks
-     * 0 ... r - 1, in the canonical order; by ring and tree added up from the left, ((r0+r1)+r2)+r3.
-     * send count, recv count; in place: send == recv. No averages. An exclusive one gives rank 0 the
-     * operation's neutral element: 0, of products 1, of and all bits, of min the largest value
-     * (infinity of floats), of max the smallest. */
-    COLL_SCAN = 12,
-    COLL_EXSCAN = 13,
-    COLL_KIND_LAST = COLL_EXSCAN,
-} coll_kind;
-
-typedef enum coll_type {
-    COLL_FLOAT32 = 1,
-    COLL_FLOAT64 = 2,
-    COLL_INT32 = 3,
-    COLL_INT64 = 4,
-    COLL_UINT8 = 5,
-    COLL_FLOAT16 = 6,  /* IEEE binary16 */
-    COLL_BFLOAT16 = 7, /* the upper half of a float32 */
-    COLL_INT8 = 8,
-    COLL_UINT64 = 9,
-    COLL_UINT32 = 10,
-    COLL_TYPE_LAST = COLL_UINT32,
-} coll_type;
-
-typedef enum coll_reduce_op {
-    COLL_SUM = 1,
-    COLL_MIN = 2,
-    COLL_MAX = 3,
-    COLL_PRODUCT = 4,
-    COLL_AVERAGE = 5, /* the sum divided by n, once, at the end; integers truncate toward zero */
-    COLL_AND = 6,     /* bit by bit, as the next two; integers only, on CPU only */
-    COLL_OR = 7,
-    COLL_XOR = 8,
-    COLL_REDUCE_OP_LAST = COLL_XOR,
-} coll_reduce_op;
-
-typedef enum coll_algorithm {
-    COLL_ALGORITHM_AUTO = 0,
-    COLL_ALGORITHM_RING = 1,
-    COLL_ALGORITHM_TREE = 2,
-    COLL_ALGORITHM_DIRECT = 3,
-    COLL_ALGORITHM_RECURSIVE_DOUBLING = 4,
-    COLL_ALGORITHM_HALVING_DOUBLING = 5,
-    COLL_ALGORITHM_TWO_LEVEL = 6,
-    COLL_ALGORITHM_LAST = COLL_ALGORITHM_TWO_LEVEL, /* of those that run on CPU */
-    /* The backend's own, whatever its order of combining; for operations on streams only. These
-     * have NATIVE, and DIRECT: sums, products and averages in the canonical order. AUTO is DIRECT
-     * for what combines, else NATIVE. Its number leaves room for those that run on CPU. */
-    COLL_ALGORITHM_NATIVE = 64,
-} coll_algorithm;
-
-typedef enum coll_transport {
-    COLL_TRANSPORT_AUTO = 0, /* shm between ranks of one host, tcp between hosts */
-    COLL_TRANSPORT_SHM = 1,
-    COLL_TRANSPORT_ZMQ = 2,
-    COLL_TRANSPORT_TCP = 3,
-    COLL_TRANSPORT_LAST = COLL_TRANSPORT_TCP,
-} coll_transport;
-
-/* What a frame of the tcp transport carries beside its bytes. The zmq transport knows two of these:
- * with OFF its bytes are plain and whoever connects is let in; else, and so by default, they are
- * encrypted with CURVE and only the job's ranks get in. */
-typedef enum coll_tcp_auth {
-    COLL_TCP_AUTH_MAC = 0,     /* a MAC over contents and sequence, keyed per connection */
-    COLL_TCP_AUTH_ENCRYPT = 1, /* authenticated encryption */
-    COLL_TCP_AUTH_OFF = 2,     /* checked for order and length only */
-} coll_tcp_auth;
-
-/* A collective all-gather of small byte strings that the caller already has (the launcher's roster,
- * MPI, a file): puts size_bytes from every rank, in rank order, into all (world_size × size_bytes).
+/* A collective all-gather of small byte strings, with which ranks find each other. bootstrap.h has one
+ * for programs that have none of their own (MPI's, say). Puts size_bytes from every rank, in rank order, into all (world_size × size_bytes).
  * Called by coll_context_create only, a few times, in the same order on every rank, with at most
  * COLL_EXCHANGE_BYTES_MAX bytes. It should give up with COLL_ERR_TIMEOUT when CLOCK_MONOTONIC has
  * come to deadline_ns: a rank may have died before. May say why it fails in *reterr, where that is
@@ -239,8 +155,8 @@ typedef struct coll_context_options {
  * returns. */
 COLL_MUST_CHECK coll_status coll_context_create(const coll_context_options *options,
                                                 coll_context **context, coll_error *reterr);
-/* Frees it and its world. The caller has destroyed before what else was made from it. Ranks need not
- * call it together: what this one has sent gets the time to leave it, the timeout at most (over zmq,
+/* Frees it and its world. What else was made from it is destroyed before. Ranks need not call it
+ * together: what this one has sent gets the time to leave it, the timeout at most (over zmq,
  * and after a failure, 10 s), and next to none if it is for a rank of a communicator that has failed,
  * unless one with that rank was made since. When a rank dies, the world fails, and so this is of all
  * ranks. NULL is fine. */
@@ -268,10 +184,10 @@ coll_comm *coll_context_world(coll_context *context);
  * a number that is no rank. */
 bool coll_context_rank_gone(coll_context *context, int rank);
 
-/* Collective over the ranks listed (context ranks, ascending order not needed, this rank among
- * them); position in the list is the rank in the new communicator. Destroyed by the caller before
- * the context. Meant are dozens; idle ones cost other calls no time, and each some memory
- * (docs/COLLECTIVES.md, "What a communicator costs"). Where it fails on one rank, the call that
+/* Makes a communicator of the ranks listed, which all call this with the same list: numbers of the
+ * context, this rank's among them, in any order. The place in the list is the rank in the new
+ * communicator. The caller destroys it before the context. Dozens are meant; idle ones cost other
+ * calls no time, and each some memory (docs/COLLECTIVES.md, "What a communicator costs"). Where it fails on one rank, the call that
  * belongs to it fails on the others, or what it made does with the next call; after that the same
  * list can be tried again. COLL_ERR_LIMIT: 2^31 - 1 were made of this very list, those that failed
  * included.
@@ -401,7 +317,7 @@ COLL_MUST_CHECK coll_status coll_op_create(coll_comm *comm, const coll_op_desc *
 /* The algorithm that it runs, after AUTO was decided for its kind and size. */
 coll_algorithm coll_op_algorithm(const coll_op *op);
 
-/* Of an operation under way: its communicator fails with COLL_ERR_STATE. NULL is fine. */
+/* If it is under way, its communicator fails with COLL_ERR_STATE. NULL is fine. */
 void coll_op_destroy(coll_op *op);
 
 /* Starts the operation and returns at once; the send buffer must not change, nor recv be touched,
@@ -425,13 +341,14 @@ COLL_MUST_CHECK coll_status coll_op_test(coll_op *op, bool *done, coll_error *re
 COLL_MUST_CHECK coll_status coll_op_wait(coll_op *op, coll_error *reterr);
 
 /* Moves everything started in the context on without blocking, and looks for failures as tests do.
- * Fails, once, as a communicator has failed with operations under way, unless another call has told of
- * that. It has no timeout. */
+ * Where a communicator has failed with operations under way, and no call has said so yet, it returns
+ * that failure, once. It has no timeout. */
 COLL_MUST_CHECK coll_status coll_context_progress(coll_context *context, coll_error *reterr);
 
 /* One-shot operations: made and started at once. The request is released, and *request set to NULL,
  * by the test that finds it done or by wait, also when they fail. Until then buffers must stay
- * valid. A request that is NULL is done, its address must not be NULL. Statuses as of coll_op_create, start, test and wait. */
+ * valid. A NULL request is done; its address must not be NULL. Statuses as of coll_op_create, start,
+ * test and wait. */
 COLL_MUST_CHECK coll_status coll_start(coll_comm *comm, const coll_op_desc *desc,
                                        coll_request **request, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_request_test(coll_request **request, bool *done,
@@ -446,36 +363,57 @@ COLL_MUST_CHECK coll_status coll_request_wait_all(coll_request **requests, size_
  * request. */
 COLL_MUST_CHECK coll_status coll_run(coll_comm *comm, const coll_op_desc *desc, coll_error *reterr);
 
-/* Blocking forms of the most used; algorithm as in the context. Buffers, and what `count` elements
- * are counted in, are as with the kind of the same name (coll_kind): all_gather's recv has count
- * elements of each rank. `root` and `peer` are ranks of comm. broadcast works in place. Statuses as
- * of coll_op_create and coll_op_wait. */
+/* Blocking forms of all kinds; algorithm as in the context. Buffers, and what `count` elements are
+ * counted in, are as with the kind of the same name (coll_kind): all_gather's recv has count elements
+ * of each rank. `root` and `peer` are ranks of comm. broadcast works in place. Statuses as of
+ * coll_op_create and coll_op_wait. */
 COLL_MUST_CHECK coll_status coll_all_reduce(coll_comm *comm, const void *send, void *recv,
                                             size_t count, coll_type type, coll_reduce_op reduce,
                                             coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_reduce(coll_comm *comm, const void *send, void *recv, size_t count,
+                                        coll_type type, coll_reduce_op reduce, int root,
+                                        coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_broadcast(coll_comm *comm, void *data, size_t count,
                                            coll_type type, int root, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_all_gather(coll_comm *comm, const void *send, void *recv,
                                             size_t count, coll_type type, coll_error *reterr);
-COLL_MUST_CHECK coll_status coll_barrier(coll_comm *comm, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_gather(coll_comm *comm, const void *send, void *recv, size_t count,
+                                        coll_type type, int root, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_scatter(coll_comm *comm, const void *send, void *recv,
+                                         size_t count, coll_type type, int root,
+                                         coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv,
                                                 size_t count, coll_type type, coll_reduce_op reduce,
                                                 coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv,
+                                            size_t count, coll_type type, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_scan(coll_comm *comm, const void *send, void *recv, size_t count,
                                       coll_type type, coll_reduce_op reduce, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_exscan(coll_comm *comm, const void *send, void *recv, size_t count,
                                         coll_type type, coll_reduce_op reduce, coll_error *reterr);
-COLL_MUST_CHECK coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv,
-                                            size_t count, coll_type type, coll_error *reterr);
-/* With counts for each rank: see coll_op_desc. */
-COLL_MUST_CHECK coll_status coll_all_to_all_v(coll_comm *comm, const void *send,
-                                              const size_t *send_counts, void *recv,
-                                              const size_t *recv_counts, coll_type type,
-                                              coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_barrier(coll_comm *comm, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_send(coll_comm *comm, const void *data, size_t count,
                                       coll_type type, int peer, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type,
                                          int peer, coll_error *reterr);
+
+/* With a count for each rank, which is not NULL: see coll_op_desc. */
+COLL_MUST_CHECK coll_status coll_all_gather_v(coll_comm *comm, const void *send, void *recv,
+                                              const size_t *counts, coll_type type,
+                                              coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_gather_v(coll_comm *comm, const void *send, void *recv,
+                                          const size_t *counts, coll_type type, int root,
+                                          coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_scatter_v(coll_comm *comm, const void *send, void *recv,
+                                           const size_t *counts, coll_type type, int root,
+                                           coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_reduce_scatter_v(coll_comm *comm, const void *send, void *recv,
+                                                  const size_t *counts, coll_type type,
+                                                  coll_reduce_op reduce, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_all_to_all_v(coll_comm *comm, const void *send,
+                                              const size_t *send_counts, void *recv,
+                                              const size_t *recv_counts, coll_type type,
+                                              coll_error *reterr);
 
 /* Bytes of operands and results that this rank has sent since the context was made: over the wire,
  * or through memory that it shares with a peer, whichever of the two copies or reads them there. */
@@ -499,27 +437,6 @@ void coll_context_describe(const coll_context *context, char *text, size_t size_
  * as one JSON object (docs/COLLECTIVES.md) to a descriptor. `reason` may be NULL. Any thread. */
 COLL_MUST_CHECK coll_status coll_context_dump(coll_context *context, int fd, const char *reason,
                                               coll_error *reterr);
-
-/* Names as on command lines: "ring", "shm", …; parse gives COLL_ERR_INVALID for an unknown name and
- * lists the known ones. size is in bytes per element. */
-const char *coll_algorithm_name(coll_algorithm algorithm);
-const char *coll_transport_name(coll_transport transport);
-const char *coll_tcp_auth_name(coll_tcp_auth auth); /* "mac", "encrypt", "off" */
-COLL_MUST_CHECK coll_status coll_algorithm_parse(const char *name, coll_algorithm *algorithm,
-                                                 coll_error *reterr);
-COLL_MUST_CHECK coll_status coll_transport_parse(const char *name, coll_transport *transport,
-                                                 coll_error *reterr);
-const char *coll_kind_name(coll_kind kind); /* "all_reduce", "alltoall", …: as in nccl-tests */
-const char *coll_type_name(coll_type type); /* "float", "double", "half", "bfloat16", "int8", … */
-const char *
-coll_reduce_op_name(coll_reduce_op reduce); /* "sum", "prod", "min", "max", "avg", "and", … */
-COLL_MUST_CHECK coll_status coll_kind_parse(const char *name, coll_kind *kind, coll_error *reterr);
-COLL_MUST_CHECK coll_status coll_type_parse(const char *name, coll_type *type, coll_error *reterr);
-COLL_MUST_CHECK coll_status coll_reduce_op_parse(const char *name, coll_reduce_op *reduce,
-                                                 coll_error *reterr);
-COLL_MUST_CHECK coll_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth,
-                                                coll_error *reterr);
-size_t coll_type_size_bytes(coll_type type);
 
 #ifdef __cplusplus
 }

@@ -231,7 +231,7 @@ PKG_CONFIG_LIBDIR=$PKG_CONFIG_PATH pkg-config --cflags --libs libcoll-launched >
 # Each header by itself, as strictly as can be, in C and in C++; and the example is C++, too. What a
 # header declares, the library has.
 headers=$(cd "$prefix/include/ringfence" && find . -name '*.h' | sed 's|^\./||' | sort)
-[ "$headers" = "$(printf 'coll/%s.h\n' backend coll launched status tensor_parallel tune version)" ] || {
+[ "$headers" = "$(printf 'coll/%s.h\n' backend coll launched status tensor_parallel tune types version)" ] || {
     echo "these headers are installed:" $headers
     exit 1
 }
