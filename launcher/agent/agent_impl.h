@@ -74,7 +74,7 @@ typedef struct launch_agent {
     int signal_fd;
     /* the head */
     launch_bootstrap bootstrap;
-    char head_address[LAUNCH_NUMERIC_BYTES]; /* numeric, of this attempt or connection */
+    char head_address[BASE_NUMERIC_BYTES]; /* numeric, of this attempt or connection */
     int attempt;
     proto_bus *bus; /* NULL between two attempts */
     bool connected;

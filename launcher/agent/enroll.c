@@ -49,7 +49,7 @@ static base_status connect_next(launch_agent *agent, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    const launch_addresses *found = &bootstrap->addresses;
+    const base_addresses *found = &bootstrap->addresses;
     const char *numeric = found->numeric[agent->attempt++ % found->count];
     (void)snprintf(agent->head_address, sizeof agent->head_address, "%s", numeric);
     launch_address_endpoint(numeric, bootstrap->port, endpoint);

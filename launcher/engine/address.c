@@ -56,21 +56,11 @@ base_status launch_address_parse(const char *text, launch_address *address, base
     return BASE_OK;
 }
 
-bool launch_addresses_have(const launch_addresses *addresses, const char *numeric)
-{
-    for (int i = 0; i < addresses->count; i++) {
-        if (strcmp(addresses->numeric[i], numeric) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Adds the addresses of one family that other hosts may know. */
-static void add_own(const struct ifaddrs *all, int family, launch_addresses *addresses)
+static void add_own(const struct ifaddrs *all, int family, base_addresses *addresses)
 {
     for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
-        char numeric[LAUNCH_NUMERIC_BYTES];
+        char numeric[BASE_NUMERIC_BYTES];
         const bool inet6 = family == AF_INET6;
         const socklen_t length = inet6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
         if (one->ifa_addr == NULL || one->ifa_addr->sa_family != family ||
@@ -79,15 +69,14 @@ static void add_own(const struct ifaddrs *all, int family, launch_addresses *add
                 0 ||
             launch_address_is_loopback(numeric) ||
             strchr(numeric, '%') != NULL || /* of this link alone */
-            launch_addresses_have(addresses, numeric) ||
-            addresses->count + 1 == LAUNCH_ADDRESSES_MAX) {
+            base_addresses_have(addresses, numeric) || addresses->count + 1 == BASE_ADDRESSES_MAX) {
             continue;
         }
         memcpy(addresses->numeric[addresses->count++], numeric, sizeof numeric);
     }
 }
 
-void launch_address_own(launch_addresses *addresses)
+void launch_address_own(base_addresses *addresses)
 {
     struct ifaddrs *all = NULL;
     addresses->count = 0;
@@ -97,7 +86,7 @@ void launch_address_own(launch_addresses *addresses)
         freeifaddrs(all);
     }
     /* launchers of the same host, where it has no other address */
-    (void)snprintf(addresses->numeric[addresses->count++], LAUNCH_NUMERIC_BYTES, "127.0.0.1");
+    (void)snprintf(addresses->numeric[addresses->count++], BASE_NUMERIC_BYTES, "127.0.0.1");
 }
 
 bool launch_address_is_loopback(const char *numeric)

@@ -39,20 +39,20 @@ static base_status resolve(launch_bootstrap *bootstrap, const launch_wait *wait,
     launch_address address;
     base_status status = launch_address_parse(bootstrap->hosts->rendezvous, &address, reterr);
     if (status == BASE_OK && bootstrap->question == NULL) {
-        status = launch_question_ask(address.host, &bootstrap->question, reterr);
+        status = base_question_ask(address.host, &bootstrap->question, reterr);
     }
     if (status != BASE_OK) {
         return status;
     }
-    status = launch_store_wait(launch_question_fd(bootstrap->question), wait, reterr);
+    status = launch_store_wait(base_question_fd(bootstrap->question), wait, reterr);
     if (status == BASE_ERR_TIMEOUT) {
         return base_fail(reterr, status, "cannot resolve %s: no name server has answered yet",
                          address.host);
     }
     if (status == BASE_OK) {
         bootstrap->port = address.port;
-        status = launch_question_answer(bootstrap->question, &bootstrap->addresses, reterr);
-        launch_question_drop(bootstrap->question);
+        status = base_question_answer(bootstrap->question, &bootstrap->addresses, reterr);
+        base_question_drop(bootstrap->question);
         bootstrap->question = NULL;
     }
     return status;
@@ -90,10 +90,10 @@ static base_status take_head(launch_bootstrap *bootstrap, const char *text, base
     char *end = NULL;
     const long port = strtol(text, &end, 10);
     bootstrap->addresses.count = 0;
-    while (*end == ',' && bootstrap->addresses.count < LAUNCH_ADDRESSES_MAX) {
+    while (*end == ',' && bootstrap->addresses.count < BASE_ADDRESSES_MAX) {
         const char *at = end + 1;
         const size_t length = strcspn(at, ",");
-        if (length == 0 || length >= LAUNCH_NUMERIC_BYTES) {
+        if (length == 0 || length >= BASE_NUMERIC_BYTES) {
             break;
         }
         char *numeric = bootstrap->addresses.numeric[bootstrap->addresses.count++];
@@ -269,7 +269,7 @@ void launch_bootstrap_close(launch_bootstrap *bootstrap)
 {
     launch_bootstrap_withdraw(bootstrap);
     close_store(bootstrap);
-    launch_question_drop(bootstrap->question);
+    base_question_drop(bootstrap->question);
     free(bootstrap->public_keys);
     proto_wipe(bootstrap, sizeof *bootstrap);
 }

@@ -22,9 +22,9 @@ typedef struct launch_bootstrap {
     proto_keypair own;
     uint8_t (*public_keys)[PROTO_KEY_BYTES]; /* (hosts->nodes); an agent has the head's alone */
     /* where the head is: numeric */
-    launch_addresses addresses;
+    base_addresses addresses;
     int port;
-    launch_question *question;     /* for the addresses of --rendezvous; NULL: none is open */
+    base_question *question;       /* for the addresses of --rendezvous; NULL: none is open */
     const launch_store_kind *kind; /* NULL: no store */
     void *store;                   /* NULL: not open any more */
     proto_job_key key;             /* of the file */

@@ -42,7 +42,7 @@ static base_status listen_everywhere(launch_head *head, int port, base_error *re
 /* A name may mean an IPv6 and an IPv4 address, and another host look up the second one alone. */
 static void note_others(launch_head *head, int bound)
 {
-    const launch_addresses *found = &head->bootstrap.addresses;
+    const base_addresses *found = &head->bootstrap.addresses;
     size_t used = 0;
     for (int i = 0; i < found->count; i++) {
         if (i != bound && !launch_address_is_loopback(found->numeric[i]) &&
@@ -58,7 +58,7 @@ static void note_others(launch_head *head, int bound)
 static base_status listen_somewhere(launch_head *head, const launch_wait *wait, base_error *reterr)
 {
     launch_address address;
-    const launch_addresses *found = &head->bootstrap.addresses;
+    const base_addresses *found = &head->bootstrap.addresses;
     base_status status = launch_address_parse(head->options->rendezvous, &address, reterr);
     if (status == BASE_OK && head->options->place.engine == LAUNCH_ENGINE_KUBERNETES) {
         return listen_everywhere(head, address.port, reterr); /* its name may come later */

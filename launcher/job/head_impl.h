@@ -36,7 +36,7 @@ typedef struct launch_node {
     uint64_t pid_namespace;
     uint64_t net_namespace;
     int64_t pid;
-    char head_address[LAUNCH_NUMERIC_BYTES]; /* by which it knows the head */
+    char head_address[BASE_NUMERIC_BYTES]; /* by which it knows the head */
     int first_rank;
     int ranks; /* 0: this attempt goes on without it */
     uint8_t seed[PROTO_KEY_BYTES];
@@ -72,8 +72,8 @@ struct launch_head {
     const launch_hosts_options *options;
     launch_bootstrap bootstrap;
     proto_bus *bus;
-    char address[LAUNCH_NUMERIC_BYTES]; /* bound; "*": all */
-    char others[256];                   /* that the name means as well: ", not at …"; "": none */
+    char address[BASE_NUMERIC_BYTES]; /* bound; "*": all */
+    char others[256];                 /* that the name means as well: ", not at …"; "": none */
     int node_count;
     int ranks_per_node; /* of a job with all of them */
     launch_node *nodes; /* (node_count); nodes[0] is the head */

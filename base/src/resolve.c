@@ -1,6 +1,8 @@
-/* Resolves the head's name, on a thread of its own: a name server that does not answer may hold up the
- * system's resolver for half a minute. Called by engine/bootstrap.c for the head and for agents, which
- * have a user to listen to. */
+/* Resolves a host's name on a thread of its own: a name server that does not answer may hold up the
+ * system's resolver for half a minute. Called by launchers, which have a user to listen to, and by
+ * libcoll's bootstrap, which has a deadline. */
+#include "base/resolve.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -13,33 +15,43 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/limits.h"
 #include "base/thread.h"
-#include "engine/address.h"
 
 /* The thread that asks may outlive its asker's patience: the last of the two frees this. */
-struct launch_question {
+struct base_question {
     atomic_int owners;
     atomic_bool answered; /* what is below is the thread's before, and the asker's after */
     int answered_fd;
     char host[BASE_HOSTNAME_BYTES];
     int failed; /* getaddrinfo's */
-    launch_addresses addresses;
+    base_addresses addresses;
 };
 
-static void keep(const struct addrinfo *found, launch_addresses *addresses)
+bool base_addresses_have(const base_addresses *addresses, const char *numeric)
 {
-    for (const struct addrinfo *one = found; one != NULL && addresses->count < LAUNCH_ADDRESSES_MAX;
+    for (int i = 0; i < addresses->count; i++) {
+        if (strcmp(addresses->numeric[i], numeric) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void keep(const struct addrinfo *found, base_addresses *addresses)
+{
+    for (const struct addrinfo *one = found; one != NULL && addresses->count < BASE_ADDRESSES_MAX;
          one = one->ai_next) {
-        char numeric[LAUNCH_NUMERIC_BYTES];
+        char numeric[BASE_NUMERIC_BYTES];
         if (getnameinfo(one->ai_addr, one->ai_addrlen, numeric, sizeof numeric, NULL, 0,
                         NI_NUMERICHOST) == 0 &&
-            !launch_addresses_have(addresses, numeric)) {
+            !base_addresses_have(addresses, numeric)) {
             memcpy(addresses->numeric[addresses->count++], numeric, sizeof numeric);
         }
     }
 }
 
-void launch_question_drop(launch_question *question)
+void base_question_drop(base_question *question)
 {
     if (question != NULL && atomic_fetch_sub(&question->owners, 1) == 1) {
         (void)close(question->answered_fd);
@@ -49,7 +61,7 @@ void launch_question_drop(launch_question *question)
 
 static void *ask(void *argument)
 {
-    launch_question *question = argument;
+    base_question *question = argument;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     question->failed = getaddrinfo(question->host, NULL, &hints, &found);
@@ -59,14 +71,14 @@ static void *ask(void *argument)
     }
     atomic_store(&question->answered, true);
     (void)eventfd_write(question->answered_fd, 1);
-    launch_question_drop(question);
+    base_question_drop(question);
     return NULL;
 }
 
-base_status launch_question_ask(const char *host, launch_question **question, base_error *reterr)
+base_status base_question_ask(const char *host, base_question **question, base_error *reterr)
 {
     pthread_t thread;
-    launch_question *made = calloc(1, sizeof *made);
+    base_question *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to resolve %s", host);
     }
@@ -79,7 +91,7 @@ base_status launch_question_ask(const char *host, launch_question **question, ba
             : base_fail_errno(reterr, errno, "cannot make an eventfd to resolve %s", host);
     if (status != BASE_OK) {
         made->owners = 1;
-        launch_question_drop(made);
+        base_question_drop(made);
         return status;
     }
     (void)pthread_detach(thread);
@@ -87,13 +99,13 @@ base_status launch_question_ask(const char *host, launch_question **question, ba
     return BASE_OK;
 }
 
-int launch_question_fd(const launch_question *question)
+int base_question_fd(const base_question *question)
 {
     return question->answered_fd;
 }
 
-base_status launch_question_answer(const launch_question *question, launch_addresses *addresses,
-                                   base_error *reterr)
+base_status base_question_answer(const base_question *question, base_addresses *addresses,
+                                 base_error *reterr)
 {
     BASE_ASSERT(atomic_load(&question->answered));
     if (question->failed != 0) {
