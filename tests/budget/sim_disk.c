@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/splitmix.h"
+
 enum { FILES = 4, NAME_BYTES = 512 };
 
 /* What a write overwrote, so that it can be taken back. */
@@ -391,7 +393,7 @@ void sim_disk_crash(uint64_t random)
             }
         }
         forget_undos(data);
-        random = random * UINT64_C(6364136223846793005) + 1442695040888963407U;
+        (void)base_splitmix_next(&random);
     }
     no_faults();
 }

@@ -7,6 +7,7 @@
 #include <zmq.h>
 
 #include "budget/wire.h"
+#include "random.h"
 #include "service_raw.h"
 
 enum { CLIENTS = 64, ROUNDS_DEFAULT = 24, SOCKETS_MAX = 4 * CLIENTS };
@@ -20,14 +21,6 @@ typedef struct race {
     void *sockets[CLIENTS];
     budget_client *admin;
 } race_test;
-
-static uint64_t next_random(uint64_t *state) /* SplitMix64 */
-{
-    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
 
 static int setup(void **state)
 {
@@ -97,14 +90,14 @@ static void run_round(race_test *race, int round)
     char names[3][64];
     int64_t caps[3];
     base_error why;
-    const int64_t amount = 1 + (int64_t)(next_random(&random) % 100000);
+    const int64_t amount = 1 + (int64_t)(test_random(&random) % 100000);
     int64_t least = INT64_MAX;
     for (int i = 0; i < 3; i++) {
-        caps[i] = (int64_t)(next_random(&random) % (uint64_t)(amount * (CLIENTS + 16)));
+        caps[i] = (int64_t)(test_random(&random) % (uint64_t)(amount * (CLIENTS + 16)));
         least = caps[i] < least ? caps[i] : least;
     }
     make_accounts(race, round, caps, names);
-    const unsigned first = (unsigned)next_random(&random);
+    const unsigned first = (unsigned)test_random(&random);
     for (unsigned i = 0; i < CLIENTS; i++) {
         char label[64];
         (void)snprintf(label, sizeof label, "round-%d-%u", round, i);

@@ -10,18 +10,16 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/splitmix.h"
 
 enum { INPUT_BYTES_MAX = 1 << 20, MUTANTS = 300, EDITS_MAX = 4, RUN_BYTES_MAX = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
-/* A random number in 0 .. below - 1: splitmix64. */
+/* A random number in 0 .. below - 1. */
 static size_t draw(uint64_t *state, size_t below)
 {
-    uint64_t bits = *state += UINT64_C(0x9e3779b97f4a7c15);
-    bits = (bits ^ (bits >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    bits = (bits ^ (bits >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (size_t)((bits ^ (bits >> 31)) % below);
+    return (size_t)(base_splitmix_next(state) % below);
 }
 
 /* Edits one place of size_bytes > 0 bytes, in a buffer that has room for RUN_BYTES_MAX more. Returns

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "random.h"
+
 enum { CANDIDATES = 20 };
 
 typedef struct generator {
@@ -16,8 +18,7 @@ typedef struct generator {
 
 static int draw(generator *g, int below)
 {
-    g->random = g->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((g->random >> 33) % (unsigned)below);
+    return (int)test_random_below(&g->random, (uint32_t)below);
 }
 
 /* Pairs not met yet that this level would make with what is chosen. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -33,8 +34,8 @@ typedef struct pair {
 typedef struct scene {
     test_rank *rank;
     coll_comm *comm;
-    uint32_t common; /* random states: the same on all ranks, */
-    uint32_t own;    /* and this one's */
+    uint64_t common; /* random states: the same on all ranks, */
+    uint64_t own;    /* and this one's */
     uint32_t kind;
     uint32_t length;
     pair pairs[2];
@@ -42,12 +43,6 @@ typedef struct scene {
     uint8_t *memory[BUFFERS]; /* send buffer, then recv */
     coll_op *ops[KINDS][COUNTS][BUFFERS][BUFFERS];
 } scene;
-
-static uint32_t draw(uint32_t *state, uint32_t below)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return (uint32_t)(((uint64_t)*state * below) >> 32);
-}
 
 static uint32_t element(unsigned round, int rank, size_t i)
 {
@@ -102,7 +97,7 @@ static bool is_right(const coll_op_desc *d, unsigned round, int rank, int size)
 static coll_status start(scene *s, coll_op **op, const coll_op_desc *desc)
 {
     coll_error *error = &s->rank->error;
-    if (draw(&s->own, 3) == 0) {
+    if (test_random_below(&s->own, 3) == 0) {
         return coll_run(s->comm, desc, error);
     }
     coll_status status = *op != NULL ? COLL_OK : coll_op_create(s->comm, desc, op, error);
@@ -126,22 +121,23 @@ static uint32_t beside(uint32_t buffer)
  * that what was remembered of them comes back after something else. */
 static void draw_phase(scene *s)
 {
-    s->kind = draw(&s->common, KINDS);
-    s->length = draw(&s->common, COUNTS);
-    const uint32_t from = 1 + draw(&s->own, BUFFERS - 1);
-    const uint32_t to = draw(&s->own, 2) == 0 ? 0 : 1 + draw(&s->own, BUFFERS - 1);
+    s->kind = test_random_below(&s->common, KINDS);
+    s->length = test_random_below(&s->common, COUNTS);
+    const uint32_t from = 1 + test_random_below(&s->own, BUFFERS - 1);
+    const uint32_t to =
+        test_random_below(&s->own, 2) == 0 ? 0 : 1 + test_random_below(&s->own, BUFFERS - 1);
     const pair others[] = {
         {0, to}, {from, opposite(to)}, {opposite(from), to}, {from, beside(to)}, {beside(from), to},
     };
     s->pairs[0] = (pair){from, to};
-    s->pairs[1] = others[draw(&s->own, sizeof others / sizeof others[0])];
+    s->pairs[1] = others[test_random_below(&s->own, sizeof others / sizeof others[0])];
 }
 
 static bool one(scene *s, unsigned round)
 {
     const int size = s->rank->size;
     const int me = s->rank->rank;
-    const pair *chosen = &s->pairs[draw(&s->own, 3) == 0];
+    const pair *chosen = &s->pairs[test_random_below(&s->own, 3) == 0];
     const uint32_t from = chosen->from;
     const uint32_t to = chosen->to;
     const coll_op_desc desc = {.size = sizeof(coll_op_desc),
@@ -207,8 +203,8 @@ static void body(test_rank *rank)
         if (round % PHASE == 0) {
             draw_phase(s);
         }
-        if (draw(&s->common, RENEWAL) == 0) {
-            good = renew(s, draw(&s->common, ARENAS));
+        if (test_random_below(&s->common, RENEWAL) == 0) {
+            good = renew(s, test_random_below(&s->common, ARENAS));
         }
         good = good && one(s, round);
     }

@@ -17,6 +17,7 @@
 #include "grid_case.h"
 #include "grid_pairs.h"
 #include "processors.h"
+#include "random.h"
 #include "reference.h"
 #include "support.h"
 
@@ -229,12 +230,6 @@ static void test_pairs(void **state)
     print_message("%zu cases\n", run);
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *state >> 33;
-}
-
 /* A count about one of the edges: of slots, windows, and what one piece of work is. */
 static size_t sampled_count(uint64_t *state, const grid_case *c, int ranks)
 {
@@ -247,10 +242,10 @@ static size_t sampled_count(uint64_t *state, const grid_case *c, int ranks)
                        c->kind == COLL_SCATTER || c->kind == COLL_ALL_GATHER ||
                        c->kind == COLL_GATHER;
     const size_t n = parts ? (size_t)ranks : 1;
-    size_t count = edges[next_random(state) % LENGTH(edges)] / size;
-    count = next_random(state) % 2 == 0 ? count : count / n;
+    size_t count = edges[test_random(state) % LENGTH(edges)] / size;
+    count = test_random(state) % 2 == 0 ? count : count / n;
     count = count > MOST_BYTES / size / n ? MOST_BYTES / size / n : count;
-    const size_t aside = next_random(state) % 3;
+    const size_t aside = test_random(state) % 3;
     return aside == 0 ? count : aside == 1 ? count + 1 : count - (count > 0);
 }
 
@@ -268,18 +263,18 @@ static void sample_body(test_rank *rank)
     open_rank(&g, rank, 2 * grid_case_bytes(&largest, 1) + (1 << 20));
     bool good = g.memory != NULL;
     for (int i = 0; good && i < sample.cases; i++) {
-        const kind_level kind = kinds[next_random(&state) % LENGTH(kinds)];
+        const kind_level kind = kinds[test_random(&state) % LENGTH(kinds)];
         grid_case c = {
             .kind = kind.kind, .varies = kind.varies, .algorithm = COLL_ALGORITHM_DIRECT};
-        c = with_type(c, (int)(next_random(&state) % TYPE_LEVELS));
-        c.reduce = (coll_reduce_op)(COLL_SUM + next_random(&state) % COLL_REDUCE_OP_LAST);
+        c = with_type(c, (int)(test_random(&state) % TYPE_LEVELS));
+        c.reduce = (coll_reduce_op)(COLL_SUM + test_random(&state) % COLL_REDUCE_OP_LAST);
         c.reduce =
             takes(c.kind, c.reduce, COLL_INT32) && c.type <= COLL_TYPE_LAST ? c.reduce : COLL_SUM;
         c = takes(c.kind, c.reduce, c.type) ? c : with_type(c, COLL_UINT32 - COLL_FLOAT32);
-        c.root = (int)(next_random(&state) % (unsigned)rank->size);
-        c.placement = (grid_placement)(next_random(&state) % GRID_PLACEMENTS);
-        if (next_random(&state) % DIRECT_SHARE == 0) {
-            c.algorithm = algorithms[next_random(&state) % LENGTH(algorithms)];
+        c.root = (int)(test_random(&state) % (unsigned)rank->size);
+        c.placement = (grid_placement)(test_random(&state) % GRID_PLACEMENTS);
+        if (test_random(&state) % DIRECT_SHARE == 0) {
+            c.algorithm = algorithms[test_random(&state) % LENGTH(algorithms)];
         }
         c.count = sampled_count(&state, &c, rank->size);
         good = grid_case_bytes(&c, rank->size) > g.bytes || grid_case_run(&g, &c);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -14,13 +15,6 @@ enum {
     COUNT_MAX = 12000,
     KINDS = COLL_ALL_TO_ALL
 };
-
-/* The same on every rank, if it is seeded so. */
-static uint32_t draw(uint32_t *state, uint32_t below)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return (uint32_t)(((uint64_t)*state * below) >> 32);
-}
 
 static int32_t element(unsigned round, int rank, size_t i)
 {
@@ -35,14 +29,15 @@ typedef struct call {
     coll_algorithm algorithm;
 } call;
 
-static call draw_call(uint32_t *state, int size)
+static call draw_call(uint64_t *state, int size)
 {
     static const size_t counts[] = {1, 3, 17, 300, 1365, 2000, COUNT_MAX};
-    return (call){.kind = (coll_kind)(COLL_ALL_REDUCE + (int)draw(state, KINDS)),
-                  .count = counts[draw(state, 7)],
-                  .reduce = draw(state, 2) == 0 ? COLL_SUM : COLL_MAX,
-                  .root = (int)draw(state, (uint32_t)size),
-                  .algorithm = draw(state, 3) == 0 ? COLL_ALGORITHM_DIRECT : COLL_ALGORITHM_AUTO};
+    return (call){.kind = (coll_kind)(COLL_ALL_REDUCE + (int)test_random_below(state, KINDS)),
+                  .count = counts[test_random_below(state, 7)],
+                  .reduce = test_random_below(state, 2) == 0 ? COLL_SUM : COLL_MAX,
+                  .root = (int)test_random_below(state, (uint32_t)size),
+                  .algorithm = test_random_below(state, 3) == 0 ? COLL_ALGORITHM_DIRECT
+                                                                : COLL_ALGORITHM_AUTO};
 }
 
 static int32_t combined(const call *c, unsigned round, int size, size_t i)
@@ -89,16 +84,16 @@ static bool has_whole_recv(coll_kind kind)
 }
 
 /* One operation, blocking or not, in buffers of this rank's choice. */
-static void one(test_rank *rank, coll_comm *comm, const call *c, unsigned round, uint32_t *own,
+static void one(test_rank *rank, coll_comm *comm, const call *c, unsigned round, uint64_t *own,
                 int32_t *buffers[2 * BUFFERS])
 {
     const int size = coll_comm_size(comm);
     const int me = coll_comm_rank(comm);
-    int32_t *send = buffers[draw(own, BUFFERS)];
-    int32_t *recv = buffers[BUFFERS + draw(own, BUFFERS)];
+    int32_t *send = buffers[test_random_below(own, BUFFERS)];
+    int32_t *recv = buffers[BUFFERS + test_random_below(own, BUFFERS)];
     const size_t sends = c->count * (size_t)(has_whole_send(c->kind) ? size : 1);
     const size_t receives = c->count * (size_t)(has_whole_recv(c->kind) ? size : 1);
-    bool in_place = draw(own, 3) == 0;
+    bool in_place = test_random_below(own, 3) == 0;
     if (in_place) {
         recv = send;
         if (has_whole_recv(c->kind) && c->kind != COLL_ALL_TO_ALL) {
@@ -119,7 +114,7 @@ static void one(test_rank *rank, coll_comm *comm, const call *c, unsigned round,
                                .reduce = c->reduce,
                                .root = c->root,
                                .algorithm = c->algorithm};
-    if (draw(own, 5) == 0) {
+    if (test_random_below(own, 5) == 0) {
         coll_request *request = NULL;
         RANK_OK(rank, coll_start(comm, &desc, &request, &rank->error));
         RANK_OK(rank, coll_request_wait(&request, &rank->error));
@@ -139,8 +134,8 @@ static void one(test_rank *rank, coll_comm *comm, const call *c, unsigned round,
 static void body(test_rank *rank)
 {
     const uint32_t seed = *(const uint32_t *)rank->user;
-    uint32_t all = seed;
-    uint32_t own = seed + 77u * (uint32_t)(rank->rank + 1);
+    uint64_t all = seed;
+    uint64_t own = seed + 77u * (uint32_t)(rank->rank + 1);
     int32_t *buffers[2 * BUFFERS];
     coll_comm *comm = coll_context_world(rank->context);
     coll_comm *part = NULL;
@@ -150,8 +145,8 @@ static void body(test_rank *rank)
         RANK_CHECK(rank, buffers[i] != NULL);
     }
     for (unsigned round = 0; round < ROUNDS; round++) {
-        coll_comm *on = part != NULL && draw(&all, 3) == 0 ? part : comm;
-        const uint32_t what = draw(&all, 40);
+        coll_comm *on = part != NULL && test_random_below(&all, 3) == 0 ? part : comm;
+        const uint32_t what = test_random_below(&all, 40);
         const call c = draw_call(&all, coll_comm_size(on));
         if (what == 0) {
             coll_comm_destroy(part);
@@ -171,7 +166,7 @@ static void body(test_rank *rank)
             RANK_OK(rank, coll_send(comm, buffers[1], c.count, COLL_INT32, next, &rank->error));
             RANK_OK(rank, coll_request_wait(&request, &rank->error));
         } else if (what < 4) { /* memory that comes back at the same place, or does not */
-            const int which = (int)draw(&own, 2 * BUFFERS);
+            const int which = (int)test_random_below(&own, 2 * BUFFERS);
             free(buffers[which]);
             buffers[which] = malloc(bytes);
             RANK_CHECK(rank, buffers[which] != NULL);

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "forked.h"
 #include "netns.h"
+#include "random.h"
 #include "support.h"
 
 enum {
@@ -58,12 +59,6 @@ typedef struct round_plan {
     coll_transport transport; /* AUTO: on two hosts */
 } round_plan;
 
-static uint32_t next(uint64_t *state)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*state >> 33);
-}
-
 /* Sends this process a signal in a while, wherever it is then. */
 static bool arm(const round_plan *plan)
 {
@@ -89,16 +84,16 @@ static coll_status play(player *p)
     static const size_t counts[] = {1, 3, 14, 60, 500, 3000, 10000, COUNT_MAX};
     const int size = coll_comm_size(p->comm);
     coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                         .kind = (coll_kind)(COLL_ALL_REDUCE + next(&p->random) % 11),
+                         .kind = (coll_kind)(COLL_ALL_REDUCE + test_random(&p->random) % 11),
                          .type = COLL_INT32,
                          .reduce = COLL_MAX};
     desc.kind += desc.kind >= COLL_SEND ? COLL_SCAN - COLL_SEND : 0;
-    desc.count = counts[next(&p->random) % (sizeof counts / sizeof counts[0])];
-    desc.root = (int)(next(&p->random) % (uint32_t)size);
-    if (p->has_hosts && next(&p->random) % 2 == 0) {
+    desc.count = counts[test_random(&p->random) % (sizeof counts / sizeof counts[0])];
+    desc.root = (int)(test_random(&p->random) % (uint32_t)size);
+    if (p->has_hosts && test_random(&p->random) % 2 == 0) {
         desc.algorithm = COLL_ALGORITHM_TWO_LEVEL;
     }
-    int32_t *memory = next(&p->random) % 2 == 0 ? p->heap : coll_arena_data(p->arena);
+    int32_t *memory = test_random(&p->random) % 2 == 0 ? p->heap : coll_arena_data(p->arena);
     desc.send = memory;
     desc.recv = memory + (size_t)size * COUNT_MAX;
     return coll_run(p->comm, &desc, &p->error);
@@ -235,11 +230,10 @@ static void play_rounds(coll_transport transport, int signal)
     for (unsigned i = 0; i < (rounds != 0 ? rounds : usual); i++) {
         uint64_t random = (first_seed + i) * 104729;
         round_plan plan = {.seed = first_seed + i, .signal = signal, .transport = transport};
-        (void)next(&random);
-        plan.size = 2 + (int)(next(&random) % (RANKS_MAX - 1));
+        plan.size = 2 + (int)(test_random(&random) % (RANKS_MAX - 1));
         plan.size += transport == COLL_TRANSPORT_AUTO && plan.size < 3; /* some share a host */
-        plan.victim = (int)(next(&random) % (uint32_t)plan.size);
-        plan.timer_ns = 1 + (int64_t)(next(&random) % (uint32_t)TIMER_NS);
+        plan.victim = (int)(test_random(&random) % (uint32_t)plan.size);
+        plan.timer_ns = 1 + (int64_t)(test_random(&random) % (uint32_t)TIMER_NS);
         const int before = count_entries("/dev/shm");
         play_round(&plan);
         assert_nothing_left(before);

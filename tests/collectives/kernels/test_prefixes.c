@@ -4,6 +4,7 @@
 
 #include "common/neutral.h"
 #include "kernels/tree_order.h"
+#include "random.h"
 #include "reference.h"
 #include "support.h"
 
@@ -89,12 +90,8 @@ static void check_any_bits(const coll_kernel *kernel, int n, bool exclusive)
 static void test_any_bits(void **state)
 {
     const char *name = "";
-    uint32_t random = 1;
     (void)state;
-    for (size_t i = 0; i < sizeof inputs; i++) {
-        random = random * 1664525 + 1013904223;
-        (&inputs[0][0])[i] = (uint8_t)(random >> 24);
-    }
+    test_random_bytes(inputs, sizeof inputs, 1);
     for (int i = 0; i < COLL_TYPE_LAST * COLL_REDUCE_OP_LAST; i++) {
         const coll_type type = (coll_type)(COLL_FLOAT32 + i / COLL_REDUCE_OP_LAST);
         const coll_reduce_op reduce = (coll_reduce_op)(COLL_SUM + i % COLL_REDUCE_OP_LAST);

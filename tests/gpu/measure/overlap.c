@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "measure.h"
+#include "random.h"
 
 /* Each link has weights of its own, so that no link's rows are those of another one: they begin SHIFT
  * floats further. Links share their rows, as layers do. */
@@ -24,16 +25,6 @@ typedef struct chain {
     float *statistics; /* (2, ROWS) */
     float *expected;   /* (ROWS, C), the host's */
 } chain;
-
-/* Numbers of no pattern, of the same size as 1. */
-static void fill(float *at, size_t count, float scale)
-{
-    uint32_t bits = 35;
-    for (size_t i = 0; i < count; i++) {
-        bits = bits * 1664525u + 1013904223u;
-        at[i] = scale * ((float)(bits >> 8) * 0x1p-23f - 1.0f);
-    }
-}
 
 static size_t row_floats(const chain *c)
 {
@@ -70,8 +61,9 @@ static base_status chain_open(chain *c, const char *plugin, base_error *reterr)
     c->statistics = c->sum + row_floats(c);
     status = backend->map(queue, c->weights, c->float_count * sizeof(float), true, &host, reterr);
     if (status == BASE_OK) {
-        fill(host, c->float_count, 1.0f);
-        fill(host, weight_floats, 8.0f / (float)c->width); /* GELU is neither linear nor zero */
+        test_random_floats(host, c->float_count, 1.0f, 35);
+        test_random_floats(host, weight_floats, 8.0f / (float)c->width,
+                           35); /* GELU is neither linear nor zero */
         backend->unmap(queue, host);
     }
     return status;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/splitmix.h"
 #include "support.h"
 
 enum { GUARD_BYTES = 256, GUARD = 0xa5 };
@@ -55,13 +56,9 @@ void twin_end(twin *t)
     t->count = 0;
 }
 
-/* splitmix64 */
 uint64_t twin_random(twin *t)
 {
-    uint64_t x = t->seed += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
+    return base_splitmix_next(&t->seed);
 }
 
 size_t twin_between(twin *t, size_t low, size_t high)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data_fixture.h"
+#include "random.h"
 
 enum { TEXTS = 400, TEXT_BYTES = 200, PARTS_MAX = 24 };
 
@@ -35,10 +36,8 @@ static void draw_text(uint64_t *random, char text[TEXT_BYTES])
                                         " \xe2\x86\x92 "};
     size_t used = 0;
     text[0] = '\0';
-    *random = *random * UINT64_C(6364136223846793005) + 1442695040888963407;
-    for (uint64_t i = 1 + (*random >> 33) % PARTS_MAX; i > 0; i--) {
-        *random = *random * UINT64_C(6364136223846793005) + 1442695040888963407;
-        const char *part = parts[(*random >> 33) % (sizeof parts / sizeof *parts)];
+    for (uint32_t i = 1 + test_random_below(random, PARTS_MAX); i > 0; i--) {
+        const char *part = parts[test_random_below(random, sizeof parts / sizeof *parts)];
         used += (size_t)snprintf(text + used, TEXT_BYTES - used, "%s", part);
     }
 }

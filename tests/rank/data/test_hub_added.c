@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "hub_parts.h"
+#include "random.h"
 #include "rank/tokenizer.h"
 #include "support.h"
 
@@ -30,17 +31,11 @@ typedef struct world {
     rank_tokenizer *tokenizer;
 } world;
 
-static unsigned next_random(uint32_t *state)
-{
-    *state = *state * 1664525 + 1013904223;
-    return *state >> 16;
-}
-
-static void fill_random(uint32_t *state, char *text, size_t bytes)
+static void fill_random(uint64_t *state, char *text, size_t bytes)
 {
     static const char letters[] = "<abun> s";
     for (size_t i = 0; i < bytes; i++) {
-        text[i] = letters[next_random(state) % (sizeof letters - 1)];
+        text[i] = letters[test_random(state) % (sizeof letters - 1)];
     }
     text[bytes] = '\0';
 }
@@ -55,7 +50,7 @@ static rank_tokenizer *make(json_t *root)
 
 static void world_open(world *w)
 {
-    uint32_t state = 7;
+    uint64_t state = 7;
     json_t *root = json_load_file(ORACLE_DIRECTORY "/hub_gpt2.json", 0, NULL);
     json_t *list = json_array();
     assert_non_null(root);
@@ -63,12 +58,12 @@ static void world_open(world *w)
     w->without = make(root);
     for (int i = 0; i < ADDED; i++) {
         added_token *one = &w->added[i];
-        one->special = next_random(&state) % 3 == 0;
-        one->late = next_random(&state) % 2 == 0;
+        one->special = test_random(&state) % 3 == 0;
+        one->late = test_random(&state) % 2 == 0;
         if (i < UNUSED) {
             (void)snprintf(one->text, sizeof one->text, "<unused%d>", i);
         } else {
-            fill_random(&state, one->text, 2 + next_random(&state) % 5);
+            fill_random(&state, one->text, 2 + test_random(&state) % 5);
         }
         assert_int_equal(
             json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:b}", "id", FIRST_ID + i,
@@ -130,14 +125,14 @@ static void encode_plainly(const world *w, int late, const char *text, size_t te
 }
 
 /* Random letters, and now and then a token that only long ones begin with. */
-static void make_text(uint32_t *state, char *text)
+static void make_text(uint64_t *state, char *text)
 {
     fill_random(state, text, TEXT_BYTES);
     for (int i = 0; i < 2; i++) {
         char unused[BYTES_MAX];
         const size_t bytes = (size_t)snprintf(unused, sizeof unused, "<unused%u>",
-                                              next_random(state) % (2 * UNUSED));
-        memcpy(text + next_random(state) % (TEXT_BYTES - BYTES_MAX), unused, bytes);
+                                              test_random(state) % (2 * UNUSED));
+        memcpy(text + test_random(state) % (TEXT_BYTES - BYTES_MAX), unused, bytes);
     }
 }
 
@@ -145,7 +140,7 @@ static void the_longest_is_found(void **state)
 {
     (void)state;
     static world w;
-    uint32_t random = 3;
+    uint64_t random = 3;
     int found = 0;
     world_open(&w);
     for (int i = 0; i < TEXTS; i++) {
@@ -169,7 +164,7 @@ static void texts_are_cut_at_them(void **state)
 {
     (void)state;
     static world w;
-    uint32_t random = 5;
+    uint64_t random = 5;
     world_open(&w);
     for (int i = 0; i < TEXTS / 4; i++) {
         base_error error;

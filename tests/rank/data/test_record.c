@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "random.h"
 #include "rank/data.h"
 #include "support.h"
 
@@ -239,19 +240,13 @@ static void bad_chats_are_refused_with_a_reason(void **state)
     expect_refused(lines, sizeof lines / sizeof *lines);
 }
 
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * UINT32_C(1664525) + UINT32_C(1013904223);
-    return *state >> 8;
-}
-
-static void mutate(char *line, size_t *bytes, uint32_t *random)
+static void mutate(char *line, size_t *bytes, uint64_t *random)
 {
     static const char marks[] = "\"\\{}[]:, \t\r\x01u0e9\xe2\x86\x92\xff";
-    for (uint32_t edits = 1 + next_random(random) % 3; edits > 0; edits--) {
-        const size_t at = next_random(random) % *bytes;
-        const char mark = marks[next_random(random) % (sizeof marks - 1)];
-        switch (next_random(random) % 3) {
+    for (uint32_t edits = 1 + test_random(random) % 3; edits > 0; edits--) {
+        const size_t at = test_random(random) % *bytes;
+        const char mark = marks[test_random(random) % (sizeof marks - 1)];
+        switch (test_random(random) % 3) {
         case 0:
             line[at] = mark;
             break;
@@ -278,7 +273,7 @@ static void mutated_lines_are_read_alike_by_both_parsers(void **state)
         "{\"prompt\":\"he goed\",\"completion\":\"he went\"}",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"text\":\"b\"}",
     };
-    uint32_t random = 35000;
+    uint64_t random = 35000;
     int quick_count = 0;
     int refused_count = 0;
     for (int i = 0; i < MUTATIONS; i++) {

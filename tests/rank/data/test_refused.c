@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "data_fixture.h"
 #include "limits.h"
+#include "random.h"
 
 static void refuse(const data_fixture *fixture, const char *text, const char *reason)
 {
@@ -117,14 +118,13 @@ static void changed_files_are_read_or_refused(void **state)
     const data_fixture *fixture = *state;
     static const char good[] = "{\"text\":\"a \xe2\x86\x92 b\",\"wrong\":\"a\",\"right\":\"b\"}\n"
                                "{\"text\":\"he went\"}\n{\"text\":\"c\\u00e9\",\"n\":1}\n";
-    uint32_t random = 35000;
+    uint64_t random = 35000;
     int read_count = 0;
     for (int i = 0; i < 600; i++) {
         char text[sizeof good];
         memcpy(text, good, sizeof good);
         for (int edit = 0; edit < 1 + i % 3; edit++) {
-            random = random * UINT32_C(1664525) + UINT32_C(1013904223);
-            text[(random >> 8) % (sizeof good - 1)] = (char)(random >> 24);
+            text[test_random_below(&random, sizeof good - 1)] = (char)test_random(&random);
         }
         base_error error;
         rank_data *data = NULL;

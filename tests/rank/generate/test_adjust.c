@@ -5,17 +5,12 @@
 #include <string.h>
 
 #include "generate/adjust.h"
+#include "random.h"
 #include "support.h"
 
 enum { VOCAB = 97, TEXT = 60, PROMPT = 25 };
 
 static uint64_t random_state = 11;
-
-static uint32_t draw(void)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(random_state >> 33);
-}
 
 static const rank_penalties ways[] = {
     {.presence = 0},
@@ -55,10 +50,10 @@ static float reference(const rank_adjustment *how, const int32_t *tokens, float 
 static void fill(int32_t tokens[TEXT], float logits[VOCAB])
 {
     for (int i = 0; i < TEXT; i++) {
-        tokens[i] = (int32_t)(draw() % (i % 2 == 0 ? 7 : VOCAB));
+        tokens[i] = (int32_t)(test_random_below(&random_state, i % 2 == 0 ? 7 : VOCAB));
     }
     for (int i = 0; i < VOCAB; i++) {
-        logits[i] = (float)((int)(draw() % 2001) - 1000) / 97;
+        logits[i] = (float)((int)test_random_below(&random_state, 2001) - 1000) / 97;
     }
     logits[tokens[3]] = 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "generate/blocks.h"
+#include "random.h"
 #include "support.h"
 
 enum { BLOCKS_MAX = 48, SEQUENCES_MAX = 9, HISTORIES = 400, CALLS = 300, FREE = -1 };
@@ -21,8 +22,7 @@ static uint64_t random_state;
 
 static uint32_t draw(uint32_t below)
 {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(random_state >> 33) % below;
+    return test_random_below(&random_state, below);
 }
 
 static int naive_needed(const naive *model, int tokens)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine_world.h"
+#include "random.h"
 
 enum { CHUNK = 7, TEXTS = 3, SEQUENCES = 2 * TEXTS, STEPS = 300, DRAFT = 6 };
 
@@ -71,8 +72,7 @@ static uint64_t random_state = 5;
 
 static int32_t draw(int32_t below)
 {
-    random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407;
-    return (int32_t)((random_state >> 33) % (uint64_t)below);
+    return (int32_t)test_random_below(&random_state, (uint32_t)below);
 }
 
 /* One step. Of each row the token is the draft's, or by chance another; or `next`, if it is not negative. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fixed_math.h"
+#include "base/splitmix.h"
 #include "generate/noise.h"
 #include "generate/sample.h"
 #include "generate/sample_record.h"
@@ -45,8 +46,7 @@ static uint64_t random_state = 1;
 
 static double draw(void)
 {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (double)(random_state >> 11) * 0x1p-53;
+    return (double)(base_splitmix_next(&random_state) >> 11) * 0x1p-53;
 }
 
 /* Makes and combines all ranks' records, as a job does. drawn->needs_all_logits: these were needed. */

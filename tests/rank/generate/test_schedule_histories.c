@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "generate/requests.h"
+#include "random.h"
 #include "support.h"
 
 enum {
@@ -23,8 +24,7 @@ static uint64_t random_state;
 
 static uint32_t draw(uint32_t below)
 {
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(random_state >> 33) % below;
+    return test_random_below(&random_state, below);
 }
 
 static uint64_t hash_of(const int32_t *tokens, int32_t count)

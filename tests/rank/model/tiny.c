@@ -7,6 +7,7 @@
 
 #include "difference.h"
 #include "model/family.h"
+#include "random.h"
 #include "support.h"
 
 const char *const tiny_configs[TINY_CONFIGS] = {
@@ -98,9 +99,8 @@ void tiny_fill(tiny *t, const int *lengths, uint64_t seed)
     t->segments[segments] = tokens;
     assert_true(tokens <= TINY_TOKENS_MAX);
     for (int i = 0; i < tokens; i++) {
-        seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        t->ids[i] = (int32_t)((seed >> 33) % (uint64_t)t->config.vocab_size);
-        t->targets[i] = (int32_t)((seed >> 41) % (uint64_t)t->config.vocab_size);
+        t->ids[i] = (int32_t)test_random_below(&seed, (uint32_t)t->config.vocab_size);
+        t->targets[i] = (int32_t)test_random_below(&seed, (uint32_t)t->config.vocab_size);
     }
     t->batch = (rank_batch){.token_count = tokens,
                             .ids = t->ids,

@@ -6,6 +6,7 @@
 #include "cpu_device.h"
 #include "difference.h"
 #include "fixture.h"
+#include "random.h"
 #include "rank/optim.h"
 #include "support.h"
 #include "tiny.h"
@@ -74,13 +75,7 @@ static float *random_grads(size_t count, int seed)
 {
     float *grads = malloc(count * sizeof *grads);
     assert_non_null(grads);
-    uint64_t drawn = (uint64_t)seed; /* Marsaglia's xorshift64 */
-    for (size_t i = 0; i < count; i++) {
-        drawn ^= drawn << 13;
-        drawn ^= drawn >> 7;
-        drawn ^= drawn << 17;
-        grads[i] = (float)(drawn >> 40) * 0x1p-23f - 1.0f;
-    }
+    test_random_floats(grads, count, 1, (uint64_t)seed);
     return grads;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "core/op.h"
+#include "random.h"
 #include "support.h"
 #include "transport/shm/layout.h"
 
@@ -47,12 +48,6 @@ static struct {
 
 static _Thread_local actor *me;
 
-static uint64_t draw(uint64_t below)
-{
-    play.random = play.random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (play.random >> 33) % below;
-}
-
 static uint64_t read_memory(const volatile void *at, size_t bytes)
 {
     return bytes == sizeof(uint32_t)
@@ -90,7 +85,7 @@ static actor *choose(void)
             able[count++] = &play.actors[i];
         }
     }
-    return count > 0 ? able[draw((uint64_t)count)] : NULL;
+    return count > 0 ? able[test_random_below(&play.random, (uint32_t)count)] : NULL;
 }
 
 /* Gives the turn to whoever may have it. Short turns are likelier, but some are as long as a rank
@@ -98,7 +93,7 @@ static actor *choose(void)
 static void change(void)
 {
     actor *next = choose();
-    play.steps = 1 + (unsigned)draw((uint64_t)1 << draw(14));
+    play.steps = 1 + test_random_below(&play.random, 1U << test_random_below(&play.random, 14));
     if (next == NULL) { /* asleep, or left; a sleeper looks again when it is woken by mistake */
         for (int i = 0; i < play.ranks; i++) {
             if (play.actors[i].state == RANK_SLEEPS) {
@@ -130,7 +125,7 @@ static void step(void)
     }
     for (int i = 0; i < play.ranks; i++) {
         actor *a = &play.actors[i];
-        release_held(a, (int)draw((uint64_t)a->held_count + 1));
+        release_held(a, (int)test_random_below(&play.random, (uint32_t)a->held_count + 1));
     }
     change();
 }

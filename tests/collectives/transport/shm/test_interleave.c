@@ -8,6 +8,7 @@
 
 #include "interleave.h"
 #include "processors.h"
+#include "random.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -29,12 +30,6 @@ typedef struct operands {
 
 static uint64_t seed;
 static int wrong; /* results; whoever has the turn counts */
-
-static uint32_t next(uint64_t *random)
-{
-    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*random >> 33);
-}
 
 static int64_t value_of(int operation, int rank, size_t i)
 {
@@ -59,10 +54,10 @@ static int64_t expected_of(coll_kind kind, int operation, int root, const test_r
 static bool operate(test_rank *rank, int operation, const operands *at, uint64_t *random)
 {
     static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_SCAN, COLL_BROADCAST, COLL_BROADCAST};
-    const coll_kind kind = kinds[next(random) % (sizeof kinds / sizeof kinds[0])];
-    const size_t count = counts[next(random) % (sizeof counts / sizeof counts[0])];
-    const int root = (int)(next(random) % (uint32_t)rank->size);
-    const bool in_place = kind == COLL_BROADCAST || next(random) % 2 == 0;
+    const coll_kind kind = kinds[test_random(random) % (sizeof kinds / sizeof kinds[0])];
+    const size_t count = counts[test_random(random) % (sizeof counts / sizeof counts[0])];
+    const int root = (int)(test_random(random) % (uint32_t)rank->size);
+    const bool in_place = kind == COLL_BROADCAST || test_random(random) % 2 == 0;
     int64_t *recv = in_place ? at->send : at->recv;
     for (size_t i = 0; i < count; i++) {
         at->send[i] = value_of(operation, rank->rank, i);
@@ -93,7 +88,7 @@ static void body(test_rank *rank)
     int64_t *shared = coll_arena_data(arena);
     interleave_enter(rank->rank);
     for (int i = 0; good && i < OPERATIONS; i++) {
-        const bool in_arena = next(&random) % 2 == 0;
+        const bool in_arena = test_random(&random) % 2 == 0;
         const operands at = {.send = in_arena ? shared : own[0],
                              .recv = in_arena ? shared + COUNT_MAX : own[1]};
         good = operate(rank, i, &at, &random);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -32,12 +33,6 @@ typedef struct sequence {
     uint64_t own;
     flight flights[REGIONS];
 } sequence;
-
-static uint32_t next(uint64_t *state)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*state >> 33);
-}
 
 static uint32_t value(int rank, size_t index, uint32_t salt)
 {
@@ -143,11 +138,11 @@ static coll_op_desc draw(sequence *s)
 {
     static const size_t counts[] = {0, 1, 2, 7, 14, 15, 100, 256, 600, 1500, 3000, 4097, 4800};
     coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                         .kind = (coll_kind)(COLL_ALL_REDUCE + next(&s->common) % 9),
+                         .kind = (coll_kind)(COLL_ALL_REDUCE + test_random(&s->common) % 9),
                          .type = COLL_INT32,
                          .reduce = COLL_SUM};
-    desc.count = counts[next(&s->common) % (sizeof counts / sizeof counts[0])];
-    desc.root = (int)(next(&s->common) % (uint32_t)s->rank->size);
+    desc.count = counts[test_random(&s->common) % (sizeof counts / sizeof counts[0])];
+    desc.root = (int)(test_random(&s->common) % (uint32_t)s->rank->size);
     const size_t blocks = by_rank(desc.kind) ? (size_t)s->rank->size : 1;
     while (desc.count * blocks * sizeof(uint32_t) > BUFFER_BYTES) {
         desc.count /= 2;
@@ -158,7 +153,7 @@ static coll_op_desc draw(sequence *s)
 /* Where this rank's buffers lie is its own matter. */
 static void place(sequence *s, coll_op_desc *desc, int region)
 {
-    const uint32_t choice = next(&s->own);
+    const uint32_t choice = test_random(&s->own);
     const bool in_place = (choice & 4) != 0;
     const int rank = s->rank->rank;
     const size_t own = desc->count * (size_t)rank;
@@ -197,14 +192,14 @@ static bool fly(sequence *s, int round)
         return false;
     }
     f->desc = draw(s);
-    f->salt = next(&s->common);
+    f->salt = test_random(&s->common);
     place(s, &f->desc, round % REGIONS);
     uint32_t *send = (uint32_t *)(uintptr_t)f->desc.send;
     for (size_t i = 0; i < send_count(&f->desc, s->rank->rank, s->rank->size); i++) {
         send[i] = value(s->rank->rank, i, f->salt);
     }
     f->busy = true;
-    const coll_status status = next(&s->own) % 3 == 0
+    const coll_status status = test_random(&s->own) % 3 == 0
                                    ? coll_start(s->comm, &f->desc, &f->request, &s->rank->error)
                                    : coll_run(s->comm, &f->desc, &s->rank->error);
     if (status != COLL_OK) {

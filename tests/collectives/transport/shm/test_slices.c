@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
 #include "support.h"
 #include "transport/shm/layout.h"
 
@@ -78,12 +79,11 @@ static void run_schedules(bool crowded)
         assert_non_null(w->segments[r]);
     }
     for (unsigned seed = 0; seed < SCHEDULES; seed++) {
-        uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+        uint64_t state = seed;
         world_begin(w, crowded);
         /* Ranks that come to nothing are stepped no more often than others: this ends. */
         for (int turn = 0; turn < 40 * ROUNDS * RANKS; turn++) {
-            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-            runner *at = &w->ranks[(state >> 33) % RANKS];
+            runner *at = &w->ranks[test_random_below(&state, RANKS)];
             step(w, at);
             taken_for_others += at->slice >= 0 && at->slice != at - w->ranks;
         }

@@ -4,6 +4,7 @@
 /* NOLINTNEXTLINE(bugprone-suspicious-include) */
 #include "transport/tcp/nh.c"
 
+#include "random.h"
 #include "support.h"
 
 enum { BYTES = 2 * COLL_NH_UNIT_BYTES + 700, DIGEST_BYTES = 3 * COLL_NH_DIGEST_BYTES };
@@ -13,14 +14,10 @@ static uint8_t data[BYTES];
 
 static void agree(nh_sum sum)
 {
-    uint32_t random = 1;
-    for (size_t i = 0; i < sizeof key; i++) {
-        random = random * 1664525u + 1013904223u;
-        ((uint8_t *)key)[i] = (uint8_t)(random >> 24);
-    }
-    for (size_t i = 0; i < sizeof data; i++) {
-        random = random * 1664525u + 1013904223u;
-        data[i] = i % 3 == 0 ? 0xff : (uint8_t)(random >> 24); /* carries as well */
+    test_random_bytes(key, sizeof key, 1);
+    test_random_bytes(data, sizeof data, 2);
+    for (size_t i = 0; i < sizeof data; i += 3) {
+        data[i] = 0xff; /* carries as well */
     }
     for (size_t size = 1; size + 1 < BYTES; size += size < 300 ? 1 : 61) {
         uint8_t wide[DIGEST_BYTES] = {0};

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "random.h"
 #include "support.h"
 #include "transport/socket/interface.h"
 #include "transport/socket/options.h"
@@ -16,15 +17,6 @@
 enum { BODY_BYTES = 9000 };
 
 static uint8_t body[BODY_BYTES];
-
-static void fill(void *data, size_t size_bytes, uint32_t seed)
-{
-    uint8_t *at = data;
-    for (size_t i = 0; i < size_bytes; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        at[i] = (uint8_t)(seed >> 24);
-    }
-}
 
 /* The definition, word by word. */
 static void nh_by_hand(const uint32_t *key, const uint8_t *data, size_t size_bytes, uint8_t *digest)
@@ -57,8 +49,8 @@ static void nh_is_what_the_paper_says(void **state)
 {
     (void)state;
     static uint32_t key[COLL_NH_KEY_WORDS];
-    fill(key, sizeof key, 1);
-    fill(body, sizeof body, 2);
+    test_random_bytes(key, sizeof key, 1);
+    test_random_bytes(body, sizeof body, 2);
     for (size_t size = 1; size < BODY_BYTES - 3; size += size < 200 ? 1 : 61) {
         uint8_t fast[3 * COLL_NH_DIGEST_BYTES];
         uint8_t plain[sizeof fast];
@@ -141,7 +133,7 @@ static void every_bit_of_a_frame_counts(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 1, 72, 255, 256, 257, 1024, 4096, 8192, 8193};
-    fill(body, sizeof body, 3);
+    test_random_bytes(body, sizeof body, 3);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         check_bits(COLL_TCP_AUTH_MAC, false, sizes[i]);
         check_bits(COLL_TCP_AUTH_ENCRYPT, false, sizes[i]);

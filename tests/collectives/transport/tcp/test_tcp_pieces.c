@@ -8,16 +8,16 @@
 
 #include "conn_stage.h"
 #include "core/inline.h"
+#include "random.h"
 #include "support.h"
 #include "transport/socket/comm.h"
 
 enum { OPERATIONS = 12, CHANNELS = 2 };
 
-static uint32_t state_now;
+static uint64_t state_now;
 static uint32_t draw(uint32_t below)
 {
-    state_now = state_now * 1664525u + 1013904223u;
-    return (uint32_t)(((uint64_t)state_now * below) >> 32);
+    return test_random_below(&state_now, below);
 }
 
 ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);

@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
+#include "random.h"
 #include "support.h"
 
 enum {
@@ -31,22 +32,14 @@ typedef struct bed {
     float scale;
 } bed;
 
-static void fill(float *values, size_t count, uint32_t seed)
-{
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        values[i] = (float)(int32_t)seed * 0x1p-30f;
-    }
-}
-
 static bed *open_bed(void)
 {
     base_error error;
     bed *b = calloc(1, sizeof *b);
     assert_non_null(b);
     assert_ok(rank_device_open("cpu", &b->device, &error), &error);
-    fill(b->qkv, TOKENS * 3 * WIDTH, 1);
-    fill(b->bias, 3 * WIDTH, 2);
+    test_random_floats(b->qkv, TOKENS * 3 * WIDTH, 2, 1);
+    test_random_floats(b->bias, 3 * WIDTH, 2, 2);
     const size_t cached = b->device.backend->attention_cached_scratch(HEAD_WIDTH, TOKENS);
     const size_t whole = b->device.backend->attention_scratch(
         &(rank_attention_shape){TOKENS, HEADS, HEAD_WIDTH, TOKENS});
@@ -206,7 +199,7 @@ static void heads_may_share_keys_and_values(void **state)
     float cache[2 * 2 * ROWS * D];
     float out[2][ROWS * 2 * D];
     bed *b = open_bed();
-    fill(shared, ROWS * 4 * D, 9);
+    test_random_floats(shared, ROWS * 4 * D, 2, 9);
     for (size_t row = 0; row < ROWS; row++) {
         const float *from = shared + row * 4 * D;
         float *to = full + row * 6 * D;

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "numbers.h"
+#include "random.h"
 #include "support.h"
 
 enum {
@@ -38,8 +39,8 @@ static void run(const rank_kernels *kernels, size_t window, arrays *x)
     float *scratch = malloc(kernels->attention_scratch(D, TOKENS) * sizeof *scratch);
     assert_non_null(scratch);
     memset(x, 0, sizeof *x);
-    fill(x->qkv, TOKENS * ROW, 1);
-    fill(x->dout, TOKENS * WIDTH, 2);
+    test_random_floats(x->qkv, TOKENS * ROW, 1, 1);
+    test_random_floats(x->dout, TOKENS * WIDTH, 1, 2);
     memset(x->dqkv, 0xff, sizeof x->dqkv);
     rank_attention args = {.width = WIDTH,
                            .heads = HEADS,

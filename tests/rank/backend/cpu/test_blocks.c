@@ -5,6 +5,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "numbers.h"
+#include "random.h"
 #include "support.h"
 
 enum {
@@ -34,8 +35,8 @@ static operands *make_operands(rank_type type, size_t depth, size_t columns)
     operands *all = calloc(1, sizeof *all);
     assert_non_null(all);
     all->type = type;
-    fill(all->a, ROWS_MAX * depth, 1);
-    fill(all->b, depth * columns, 2);
+    test_random_floats(all->a, ROWS_MAX * depth, 1, 1);
+    test_random_floats(all->b, depth * columns, 1, 2);
     for (size_t i = 0; i < depth * columns; i++) {
         const size_t column = i % columns;
         const size_t k = i / columns;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
+#include "random.h"
 #include "support.h"
 
 enum { ROWS = 5, COLUMNS_MAX = 600, RANKS_MAX = 4, LEAVES = 16 };
@@ -22,11 +23,7 @@ static int32_t targets[ROWS];
 
 static void fill(size_t columns)
 {
-    uint32_t seed = (uint32_t)columns;
-    for (size_t i = 0; i < ROWS * columns; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        whole[i] = (float)(int32_t)seed * 0x1p-28f;
-    }
+    test_random_floats(whole, ROWS * columns, 8, columns);
     for (size_t row = 0; row < ROWS; row++) {
         targets[row] = row == 2 ? -1 : (int32_t)((row * 7919 + 3) % columns);
     }

@@ -7,6 +7,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/turn.h"
 #include "difference.h"
+#include "random.h"
 #include "support.h"
 
 /* The exponential must be within 1.5 units in the last place. */
@@ -122,23 +123,15 @@ typedef struct arrays {
     double loss;
 } arrays;
 
-static void fill(float *values, size_t count, unsigned seed)
-{
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        values[i] = (float)(int32_t)seed * 0x1p-30f;
-    }
-}
-
 static void fill_arrays(arrays *x)
 {
     memset(x, 0, sizeof *x);
-    fill(x->a, ELEMENTS, 1);
-    fill(x->b, ELEMENTS, 2);
-    fill(x->c, ELEMENTS, 3);
-    fill(x->d, ELEMENTS, 4);
-    fill(x->weight, WIDTH, 5);
-    fill(x->bias, WIDTH, 6);
+    test_random_floats(x->a, ELEMENTS, 2, 1);
+    test_random_floats(x->b, ELEMENTS, 2, 2);
+    test_random_floats(x->c, ELEMENTS, 2, 3);
+    test_random_floats(x->d, ELEMENTS, 2, 4);
+    test_random_floats(x->weight, WIDTH, 2, 5);
+    test_random_floats(x->bias, WIDTH, 2, 6);
 }
 
 static void run_gelu(const rank_kernels *k, arrays *x)

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "numbers.h"
+#include "random.h"
 #include "support.h"
 
 static void a_transposed_matrix_packs_alike(void **state)
@@ -14,7 +15,7 @@ static void a_transposed_matrix_packs_alike(void **state)
     static float turned[COLUMNS * DEPTH];
     static float packed[2][COUNT];
     assert_int_equal(rank_pack_count(DEPTH, COLUMNS), COUNT);
-    fill(b, DEPTH * COLUMNS, 4);
+    test_random_floats(b, DEPTH * COLUMNS, 1, 4);
     for (size_t k = 0; k < DEPTH; k++) {
         for (size_t j = 0; j < COLUMNS; j++) {
             turned[j * DEPTH + k] = b[k * COLUMNS + j];
@@ -22,8 +23,8 @@ static void a_transposed_matrix_packs_alike(void **state)
     }
     const rank_kernels *kernels = NULL;
     for (int isa = 1; (kernels = rank_kernels_at(isa)) != NULL; isa++) {
-        fill(packed[0], COUNT, 7);
-        fill(packed[1], COUNT, 8);
+        test_random_floats(packed[0], COUNT, 1, 7);
+        test_random_floats(packed[1], COUNT, 1, 8);
         kernels->pack(&(rank_pack){DEPTH, COLUMNS, b, COLUMNS, false, packed[0], DEPTH * RANK_PANEL,
                                    0, RANK_FLOAT32});
         kernels->pack(&(rank_pack){DEPTH, COLUMNS, turned, DEPTH, true, packed[1],
@@ -76,8 +77,8 @@ static void an_embedding_may_be_bfloat16(void **state)
     static const int32_t ids[] = {0, 31, 32, 69, 70, 5};
     static const int32_t at[] = {0, 1, 0, 1, 0, 1};
     float out[2][6 * WIDTH];
-    fill(table, TOKENS * WIDTH, 8);
-    fill(positions, 2 * WIDTH, 9);
+    test_random_floats(table, TOKENS * WIDTH, 1, 8);
+    test_random_floats(positions, 2 * WIDTH, 1, 9);
     for (size_t i = 0; i < TOKENS * WIDTH; i++) {
         table[i] = widened(upper(table[i]));
     }

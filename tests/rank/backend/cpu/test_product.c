@@ -6,6 +6,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "numbers.h"
+#include "random.h"
 #include "support.h"
 
 enum { ROWS_MAX = 131, COLUMNS_MAX = 100, DEPTH_MAX = 640 };
@@ -111,7 +112,7 @@ static float *lay_out(const operands *all, rank_product *args, layout how)
 static void run(operands *all, const rank_kernels *kernels, rank_product args, layout how)
 {
     float *b = NULL;
-    fill(all->c, ROWS_MAX * COLUMNS_MAX, 3);
+    test_random_floats(all->c, ROWS_MAX * COLUMNS_MAX, 1, 3);
     if (how == PACKED) {
         kernels->pack(&(rank_pack){.depth = args.depth,
                                    .columns = args.columns,
@@ -129,14 +130,15 @@ static void run(operands *all, const rank_kernels *kernels, rank_product args, l
 /* The reference and every instruction set, for one shape. */
 static void compare(operands *all, rank_product args)
 {
-    fill(all->a, ROWS_MAX * DEPTH_MAX, 1);
-    fill(all->b, args.depth * args.columns, 2);
+    test_random_floats(all->a, ROWS_MAX * DEPTH_MAX, 1, 1);
+    test_random_floats(all->b, args.depth * args.columns, 1, 2);
     args.a = all->a;
     args.b = all->packed;
     args.c = all->c;
     args.c_row = args.columns + 3;
-    fill(all->c, ROWS_MAX * COLUMNS_MAX, 3);
-    fill(all->expected, ROWS_MAX * COLUMNS_MAX, 3); /* so what lies between rows is compared too */
+    test_random_floats(all->c, ROWS_MAX * COLUMNS_MAX, 1, 3);
+    test_random_floats(all->expected, ROWS_MAX * COLUMNS_MAX, 1,
+                       3); /* so what lies between rows is compared too */
     expect(all, &args);
     const rank_kernels *kernels = NULL;
     for (int isa = 1; (kernels = rank_kernels_at(isa)) != NULL; isa++) {
@@ -264,8 +266,8 @@ static void halves_of_the_depth_add_up_to_the_whole(void **state)
     static float packed[2 * RANK_PANEL * DEPTH];
     static float c[3][ROWS * COLUMNS];
     const rank_kernels *kernels = rank_kernels_get();
-    fill(a, ROWS * DEPTH, 5);
-    fill(b, DEPTH * COLUMNS, 6);
+    test_random_floats(a, ROWS * DEPTH, 1, 5);
+    test_random_floats(b, DEPTH * COLUMNS, 1, 6);
     for (int part = 0; part < 3; part++) { /* the whole, the first half, the second half */
         const size_t depth = part == 0 ? DEPTH : DEPTH / 2;
         const size_t first = part == 2 ? DEPTH / 2 : 0;
@@ -298,8 +300,8 @@ static void compare_types(operands *all, const rank_kernels *kernels, rank_produ
     static float widened_panel[DEPTH_MAX * RANK_PANEL];
     static rank_bfloat16 half[2][(COLUMNS_MAX + RANK_PANEL) * DEPTH_MAX];
     static float c[ROWS_MAX * COLUMNS_MAX];
-    fill(all->a, ROWS_MAX * DEPTH_MAX, 1);
-    fill(all->b, args.depth * args.columns, 2);
+    test_random_floats(all->a, ROWS_MAX * DEPTH_MAX, 1, 1);
+    test_random_floats(all->b, args.depth * args.columns, 1, 2);
     for (size_t i = 0; i < args.depth * args.columns; i++) {
         all->b[i] = widened(upper(all->b[i]));
         turned[i % args.columns * args.depth + i / args.columns] = all->b[i];
@@ -324,8 +326,8 @@ static void compare_types(operands *all, const rank_kernels *kernels, rank_produ
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(half[0][i], upper(all->packed[i]));
     }
-    fill(all->c, ROWS_MAX * COLUMNS_MAX, 3);
-    fill(c, ROWS_MAX * COLUMNS_MAX, 3);
+    test_random_floats(all->c, ROWS_MAX * COLUMNS_MAX, 1, 3);
+    test_random_floats(c, ROWS_MAX * COLUMNS_MAX, 1, 3);
     args.a = all->a;
     args.b = all->packed;
     args.c = c;
@@ -336,7 +338,7 @@ static void compare_types(operands *all, const rank_kernels *kernels, rank_produ
     args.c = all->c;
     kernels->product(&args);
     assert_memory_equal(all->c, c, sizeof c);
-    fill(all->c, ROWS_MAX * COLUMNS_MAX, 3);
+    test_random_floats(all->c, ROWS_MAX * COLUMNS_MAX, 1, 3);
     args.scratch = widened_panel;
     kernels->product(&args);
     assert_memory_equal(all->c, c, sizeof c);

@@ -5,29 +5,24 @@
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
+#include "random.h"
 #include "support.h"
 
 enum { COUNT = 5 * 2048 + 77, RANKS_MAX = 7 };
-
-static uint32_t next_random(uint64_t *seed)
-{
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 32);
-}
 
 /* Of both signs, with exponents from `least` on. */
 static void fill(float *values, size_t count, uint64_t seed, int least, int exponents)
 {
     for (size_t i = 0; i < count; i++) {
-        const float unit = (float)((int)(next_random(&seed) >> 7) - (1 << 24)) * 0x1p-24f;
-        values[i] = ldexpf(unit, least + (int)(next_random(&seed) % (uint32_t)exponents));
+        const float unit = (float)((int)(test_random(&seed) >> 7) - (1 << 24)) * 0x1p-24f;
+        values[i] = ldexpf(unit, least + (int)(test_random(&seed) % (uint32_t)exponents));
     }
 }
 
 static void shuffle(float *values, size_t count, uint64_t seed)
 {
     for (size_t i = count - 1; i > 0; i--) {
-        const size_t other = next_random(&seed) % (i + 1);
+        const size_t other = test_random(&seed) % (i + 1);
         const float kept = values[i];
         values[i] = values[other];
         values[other] = kept;
@@ -62,7 +57,7 @@ static double sum_of_ranks(const float *values, size_t count, int ranks, uint64_
         tables++;
     }
     for (int i = 0; i < RANGES; i++) {
-        end += next_random(&seed) % (count - end + 1) / (i % 3 == 0 ? 1 : 8);
+        end += test_random(&seed) % (count - end + 1) / (i % 3 == 0 ? 1 : 8);
         ends[i] = i == RANGES - 1 ? count : end;
     }
     for (int pass = 0; pass < 2; pass++) {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "random.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -19,11 +20,10 @@ typedef struct norm_job {
 static size_t take_ranges(const test_rank *rank, const norm_job *job, int ranks,
                           rank_norm_range *ranges)
 {
-    uint32_t random = job->seed;
+    uint64_t random = job->seed;
     size_t taken = 0;
     for (size_t at = 0; at < COUNT; at += PIECE) {
-        random = random * 1664525u + 1013904223u;
-        if ((int)((random >> 16) % (uint32_t)ranks) == rank->rank) {
+        if ((int)test_random_below(&random, (uint32_t)ranks) == rank->rank) {
             const size_t left = COUNT - at;
             ranges[taken++] =
                 (rank_norm_range){job->values + at, left < PIECE ? left : (size_t)PIECE};
@@ -61,10 +61,10 @@ static float *make_values(void)
 {
     float *values = malloc(COUNT * sizeof *values);
     assert_non_null(values);
-    uint32_t random = 5;
+    uint64_t random = 5;
+    test_random_floats(values, COUNT, 1, 4);
     for (size_t i = 0; i < COUNT; i++) {
-        random = random * 1664525u + 1013904223u;
-        values[i] = ldexpf((float)(int32_t)random * 0x1p-31f, (int)(random % 40) - 30);
+        values[i] = ldexpf(values[i], (int)test_random_below(&random, 40) - 30);
     }
     return values;
 }
