@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "integers.h"
 #include "random.h"
 #include "ranks.h"
 #include "support.h"
@@ -43,55 +44,6 @@ typedef struct scene {
     uint8_t *memory[BUFFERS]; /* send buffer, then recv */
     coll_op *ops[KINDS][COUNTS][BUFFERS][BUFFERS];
 } scene;
-
-static uint32_t element(unsigned round, int rank, size_t i)
-{
-    return round * 2654435761u + (unsigned)rank * 40503u + (unsigned)i * 97u;
-}
-
-static uint32_t sum_of(unsigned round, int size, size_t i)
-{
-    uint32_t sum = 0;
-    for (int rank = 0; rank < size; rank++) {
-        sum += element(round, rank, i);
-    }
-    return sum;
-}
-
-/* Element i of what a rank is to have in recv. */
-static uint32_t expected(const coll_op_desc *d, unsigned round, int rank, int size, size_t i)
-{
-    const size_t first = (size_t)rank * d->count;
-    switch (d->kind) {
-    case COLL_ALL_REDUCE:
-    case COLL_REDUCE:
-        return sum_of(round, size, i);
-    case COLL_REDUCE_SCATTER:
-        return sum_of(round, size, first + i);
-    case COLL_BROADCAST:
-        return element(round, d->root, i);
-    case COLL_SCATTER:
-        return element(round, d->root, first + i);
-    case COLL_ALL_TO_ALL:
-        return element(round, (int)(i / d->count), first + i % d->count);
-    default:
-        return element(round, (int)(i / d->count), i % d->count);
-    }
-}
-
-static bool is_right(const coll_op_desc *d, unsigned round, int rank, int size)
-{
-    const bool whole =
-        d->kind == COLL_ALL_GATHER || d->kind == COLL_GATHER || d->kind == COLL_ALL_TO_ALL;
-    const bool takes = (d->kind != COLL_REDUCE && d->kind != COLL_GATHER) || rank == d->root;
-    const uint32_t *recv = d->recv;
-    for (size_t i = 0; takes && i < d->count * (size_t)(whole ? size : 1); i++) {
-        if (recv[i] != expected(d, round, rank, size, i)) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* The operation that was made for it earlier, started; or the same blocking, recalled. */
 static coll_status start(scene *s, coll_op **op, const coll_op_desc *desc)
@@ -148,16 +100,13 @@ static bool one(scene *s, unsigned round)
                                .type = COLL_INT32,
                                .reduce = COLL_SUM,
                                .root = (int)s->kind % size};
-    uint32_t *send = (uint32_t *)(void *)s->memory[from];
-    for (size_t i = 0; i < desc.count * (size_t)size; i++) {
-        send[i] = element(round, me, i);
-    }
+    integers_give(&desc, round, me, size);
     memset(s->memory[to] + BUFFER_BYTES, 0xee, BUFFER_BYTES);
     if (start(s, &s->ops[s->kind][s->length][from][to], &desc) != COLL_OK) {
         test_rank_fail(s->rank, "round %u: %s", round, s->rank->error.message);
         return false;
     }
-    if (desc.kind != COLL_BARRIER && !is_right(&desc, round, me, size)) {
+    if (integers_wrong(&desc, round, me, size) >= 0) {
         test_rank_fail(s->rank, "round %u: %s × %zu from %u to %u is wrong", round,
                        coll_kind_name(desc.kind), desc.count, from, to);
         return false;

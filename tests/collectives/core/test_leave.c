@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "forked.h"
+#include "integers.h"
 #include "support.h"
 
 enum {
@@ -52,12 +53,6 @@ static int giver_of(const job *j)
     return j->taker == 0 ? 1 : 0;
 }
 
-/* What a giver has at an index. */
-static int32_t element(const job *j, int giver, size_t i)
-{
-    return (int32_t)(i * 7) + giver * 1000003 + (int32_t)j->kind;
-}
-
 static coll_op_desc make_desc(const job *j, int rank, int32_t *memory)
 {
     coll_op_desc desc = {.size = sizeof(coll_op_desc),
@@ -76,31 +71,6 @@ static coll_op_desc make_desc(const job *j, int rank, int32_t *memory)
         desc.root = giver_of(j);
     }
     return desc;
-}
-
-/* What the taker is to find at an index. */
-static int32_t expected(const job *j, size_t i)
-{
-    switch (j->kind) {
-    case COLL_GATHER:
-        return element(j, (int)(i / j->count), i % j->count);
-    case COLL_SCATTER:
-        return element(j, giver_of(j), (size_t)j->taker * j->count + i);
-    case COLL_REDUCE:
-        return element(j, 0, i) + element(j, 1, i) + (j->size > 2 ? element(j, 2, i) : 0);
-    default:
-        return element(j, giver_of(j), i);
-    }
-}
-
-static bool is_right(const job *j, const int32_t *got)
-{
-    const size_t count = j->kind == COLL_GATHER ? j->count * (size_t)j->size : j->count;
-    size_t i = 0;
-    while (i < count && got[i] == expected(j, i)) {
-        i++;
-    }
-    return i == count;
 }
 
 static int complain(const job *j, int rank, const char *what, const coll_error *error)
@@ -147,10 +117,8 @@ static int body(forked_rank *rank, void *user)
     if (takes) {
         (void)close(j->gone[1]);
     }
-    for (size_t i = 0; i < (size_t)j->size * j->count; i++) {
-        memory[i] = element(j, rank->rank, i);
-    }
     const coll_op_desc desc = make_desc(j, rank->rank, memory);
+    integers_give(&desc, 0, rank->rank, j->size);
     if (coll_context_create(&options, &context, &error) != COLL_OK ||
         coll_barrier(coll_context_world(context), &error) != COLL_OK ||
         coll_start(coll_context_world(context), &desc, &request, &error) != COLL_OK) {
@@ -162,7 +130,7 @@ static int body(forked_rank *rank, void *user)
     if (coll_request_wait(&request, &error) != COLL_OK) {
         return complain(j, rank->rank, "fails", &error);
     }
-    if (takes && !is_right(j, desc.recv)) {
+    if (integers_wrong(&desc, 0, rank->rank, j->size) >= 0) {
         return complain(j, rank->rank, "has something else", &error);
     }
     coll_context_destroy(context);
@@ -189,14 +157,12 @@ static int late_body(forked_rank *rank, void *user)
     }
     for (int i = 0; i < ROUNDS; i++) {
         coll_request *request = NULL;
-        for (size_t e = 0; e < (size_t)j->size * j->count; e++) {
-            memory[e] = takes && j->kind == COLL_BROADCAST ? 0 : element(j, rank->rank, e);
-        }
+        integers_give(&desc, (unsigned)i, rank->rank, j->size);
         coll_status status = i % 2 == 0
                                  ? coll_run(coll_context_world(context), &desc, &error)
                                  : coll_start(coll_context_world(context), &desc, &request, &error);
         status = status == COLL_OK ? coll_request_wait(&request, &error) : status;
-        if (status != COLL_OK || (takes && !is_right(j, desc.recv))) {
+        if (status != COLL_OK || integers_wrong(&desc, (unsigned)i, rank->rank, j->size) >= 0) {
             return complain(j, rank->rank, "has something else, or nothing", &error);
         }
     }

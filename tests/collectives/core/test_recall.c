@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "integers.h"
 #include "random.h"
 #include "ranks.h"
 #include "support.h"
@@ -15,11 +16,6 @@ enum {
     COUNT_MAX = 12000,
     KINDS = COLL_ALL_TO_ALL
 };
-
-static int32_t element(unsigned round, int rank, size_t i)
-{
-    return (int32_t)(round * 2654435761u + (unsigned)rank * 40503u + (unsigned)i * 97u) % 1000003;
-}
 
 typedef struct call {
     coll_kind kind;
@@ -40,39 +36,6 @@ static call draw_call(uint64_t *state, int size)
                                                                 : COLL_ALGORITHM_AUTO};
 }
 
-static int32_t combined(const call *c, unsigned round, int size, size_t i)
-{
-    int32_t all = element(round, 0, i);
-    for (int rank = 1; rank < size; rank++) {
-        const int32_t next = element(round, rank, i);
-        all = c->reduce == COLL_SUM ? (int32_t)((uint32_t)all + (uint32_t)next)
-              : next > all          ? next
-                                    : all;
-    }
-    return all;
-}
-
-/* Element i of what a rank is to have in recv. */
-static int32_t expected(const call *c, unsigned round, int rank, int size, size_t i)
-{
-    const size_t part = i / c->count;
-    switch (c->kind) {
-    case COLL_ALL_REDUCE:
-    case COLL_REDUCE:
-        return combined(c, round, size, i);
-    case COLL_REDUCE_SCATTER:
-        return combined(c, round, size, (size_t)rank * c->count + i);
-    case COLL_BROADCAST:
-        return element(round, c->root, i);
-    case COLL_SCATTER:
-        return element(round, c->root, (size_t)rank * c->count + i);
-    case COLL_ALL_TO_ALL:
-        return element(round, (int)part, (size_t)rank * c->count + i % c->count);
-    default:
-        return element(round, (int)part, i % c->count);
-    }
-}
-
 static bool has_whole_send(coll_kind kind)
 {
     return kind == COLL_REDUCE_SCATTER || kind == COLL_SCATTER || kind == COLL_ALL_TO_ALL;
@@ -91,8 +54,6 @@ static void one(test_rank *rank, coll_comm *comm, const call *c, unsigned round,
     const int me = coll_comm_rank(comm);
     int32_t *send = buffers[test_random_below(own, BUFFERS)];
     int32_t *recv = buffers[BUFFERS + test_random_below(own, BUFFERS)];
-    const size_t sends = c->count * (size_t)(has_whole_send(c->kind) ? size : 1);
-    const size_t receives = c->count * (size_t)(has_whole_recv(c->kind) ? size : 1);
     bool in_place = test_random_below(own, 3) == 0;
     if (in_place) {
         recv = send;
@@ -101,9 +62,6 @@ static void one(test_rank *rank, coll_comm *comm, const call *c, unsigned round,
         } else if (has_whole_send(c->kind) && c->kind != COLL_ALL_TO_ALL) {
             recv = send + (size_t)me * c->count;
         }
-    }
-    for (size_t i = 0; i < sends && (c->kind != COLL_BROADCAST || me == c->root); i++) {
-        send[i] = element(round, me, i);
     }
     const coll_op_desc desc = {.size = sizeof(coll_op_desc),
                                .kind = c->kind,
@@ -114,6 +72,7 @@ static void one(test_rank *rank, coll_comm *comm, const call *c, unsigned round,
                                .reduce = c->reduce,
                                .root = c->root,
                                .algorithm = c->algorithm};
+    integers_give(&desc, round, me, size);
     if (test_random_below(own, 5) == 0) {
         coll_request *request = NULL;
         RANK_OK(rank, coll_start(comm, &desc, &request, &rank->error));
@@ -121,13 +80,10 @@ static void one(test_rank *rank, coll_comm *comm, const call *c, unsigned round,
     } else {
         RANK_OK(rank, coll_run(comm, &desc, &rank->error));
     }
-    const bool rooted = c->kind == COLL_REDUCE || c->kind == COLL_GATHER;
-    for (size_t i = 0; i < receives && c->kind != COLL_BARRIER && (!rooted || me == c->root); i++) {
-        if (recv[i] != expected(c, round, me, size, i)) {
-            test_rank_fail(rank, "round %u: kind %d count %zu root %d in place %d: element %zu",
-                           round, (int)c->kind, c->count, c->root, (int)in_place, i);
-            return;
-        }
+    const ptrdiff_t wrong = integers_wrong(&desc, round, me, size);
+    if (wrong >= 0) {
+        test_rank_fail(rank, "round %u: kind %d count %zu root %d in place %d: element %td", round,
+                       (int)c->kind, c->count, c->root, (int)in_place, wrong);
     }
 }
 

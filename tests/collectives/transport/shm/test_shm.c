@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "integers.h"
 #include "random.h"
 #include "ranks.h"
 #include "support.h"
@@ -34,90 +35,9 @@ typedef struct sequence {
     flight flights[REGIONS];
 } sequence;
 
-static uint32_t value(int rank, size_t index, uint32_t salt)
-{
-    return (uint32_t)(rank + 1) * 1000003u + (uint32_t)index * 7u + salt * 31u;
-}
-
 static bool by_rank(coll_kind kind)
 {
     return kind != COLL_ALL_REDUCE && kind != COLL_REDUCE && kind != COLL_BROADCAST;
-}
-
-static size_t send_count(const coll_op_desc *desc, int rank, int size)
-{
-    switch (desc->kind) {
-    case COLL_BROADCAST:
-        return rank == desc->root ? desc->count : 0;
-    case COLL_SCATTER:
-        return rank == desc->root ? desc->count * (size_t)size : 0;
-    case COLL_REDUCE_SCATTER:
-    case COLL_ALL_TO_ALL:
-        return desc->count * (size_t)size;
-    case COLL_BARRIER:
-        return 0;
-    default:
-        return desc->count;
-    }
-}
-
-static size_t recv_count(const coll_op_desc *desc, int rank, int size)
-{
-    switch (desc->kind) {
-    case COLL_GATHER:
-        return rank == desc->root ? desc->count * (size_t)size : 0;
-    case COLL_REDUCE:
-        return rank == desc->root ? desc->count : 0;
-    case COLL_ALL_GATHER:
-    case COLL_ALL_TO_ALL:
-        return desc->count * (size_t)size;
-    case COLL_BARRIER:
-        return 0;
-    default:
-        return desc->count;
-    }
-}
-
-/* Element `index` of what `rank` must receive. */
-static uint32_t expected(const coll_op_desc *desc, int rank, int size, size_t index, uint32_t salt)
-{
-    const size_t block = desc->count == 0 ? 0 : index / desc->count;
-    const size_t place = desc->count == 0 ? 0 : index % desc->count;
-    uint32_t sum = 0;
-    switch (desc->kind) {
-    case COLL_ALL_GATHER:
-    case COLL_GATHER:
-        return value((int)block, place, salt);
-    case COLL_ALL_TO_ALL:
-        return value((int)block, (size_t)rank * desc->count + place, salt);
-    case COLL_BROADCAST:
-        return value(desc->root, index, salt);
-    case COLL_SCATTER:
-        return value(desc->root, (size_t)rank * desc->count + index, salt);
-    default:
-        break;
-    }
-    for (int r = 0; r < size; r++) {
-        const size_t first = desc->kind == COLL_REDUCE_SCATTER ? (size_t)rank * desc->count : 0;
-        sum += value(r, first + index, salt);
-    }
-    return sum;
-}
-
-static bool is_right(const sequence *s, const flight *f)
-{
-    const uint32_t *recv = f->desc.recv;
-    const int size = s->rank->size;
-    for (size_t i = 0; i < recv_count(&f->desc, s->rank->rank, size); i++) {
-        const uint32_t wanted = expected(&f->desc, s->rank->rank, size, i, f->salt);
-        if (recv[i] != wanted) {
-            test_rank_fail(s->rank, "%s × %zu root %d: element %zu is %u, not %u",
-                           coll_kind_name(f->desc.kind), f->desc.count, f->desc.root, i, recv[i],
-                           wanted);
-            return false;
-        }
-    }
-    return true;
 }
 
 static bool land(sequence *s, flight *f)
@@ -130,7 +50,12 @@ static bool land(sequence *s, flight *f)
         test_rank_fail(s->rank, "%s: %s", coll_kind_name(f->desc.kind), s->rank->error.message);
         return false;
     }
-    return is_right(s, f);
+    const ptrdiff_t wrong = integers_wrong(&f->desc, f->salt, s->rank->rank, s->rank->size);
+    if (wrong >= 0) {
+        test_rank_fail(s->rank, "%s × %zu root %d: element %td", coll_kind_name(f->desc.kind),
+                       f->desc.count, f->desc.root, wrong);
+    }
+    return wrong < 0;
 }
 
 /* What all ranks agree on. */
@@ -194,10 +119,7 @@ static bool fly(sequence *s, int round)
     f->desc = draw(s);
     f->salt = test_random(&s->common);
     place(s, &f->desc, round % REGIONS);
-    uint32_t *send = (uint32_t *)(uintptr_t)f->desc.send;
-    for (size_t i = 0; i < send_count(&f->desc, s->rank->rank, s->rank->size); i++) {
-        send[i] = value(s->rank->rank, i, f->salt);
-    }
+    integers_give(&f->desc, f->salt, s->rank->rank, s->rank->size);
     f->busy = true;
     const coll_status status = test_random(&s->own) % 3 == 0
                                    ? coll_start(s->comm, &f->desc, &f->request, &s->rank->error)
