@@ -4,15 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "difference.h"
 #include "rank/adapters.h"
 #include "support.h"
 #include "tiny.h"
 
-static const float STEP = 0x1p-7f;
-static const double TOLERANCE = 1e-2; /* of a tensor's largest gradient; see test_gradient.c */
-
-enum { RANK = 3, SAMPLES_PER_TENSOR = 5 };
+enum { RANK = 3 };
 
 /* A model with adapters. */
 typedef struct adapted {
@@ -62,44 +58,6 @@ static void fill_b(adapted *made)
     }
 }
 
-static double loss_of(tiny *t)
-{
-    base_error error;
-    rank_result result;
-    assert_ok(rank_model_forward(t->model, &t->hooks, &t->batch, NULL, &result, &error), &error);
-    return result.loss_sum;
-}
-
-static double loss_at(adapted *of, size_t index, float value)
-{
-    const float kept = of->adapters[index];
-    of->adapters[index] = value;
-    const double loss = loss_of(&of->t);
-    of->adapters[index] = kept;
-    return loss;
-}
-
-static void check_tensor(adapted *of, const rank_tensor *tensor)
-{
-    const float *grads = of->t.grads;
-    const double largest = test_largest(grads + tensor->offset, tensor->count);
-    const size_t stride = tensor->count / SAMPLES_PER_TENSOR + 1;
-    assert_true(largest > 0.0);
-    for (size_t i = 0; i < tensor->count; i += stride) {
-        const size_t at = tensor->offset + i;
-        const float value = of->adapters[at];
-        const double half =
-            (loss_at(of, at, value + STEP / 2) - loss_at(of, at, value - STEP / 2)) / (double)STEP;
-        const double whole =
-            (loss_at(of, at, value + STEP) - loss_at(of, at, value - STEP)) / (2.0 * (double)STEP);
-        const double difference = (4.0 * half - whole) / 3.0;
-        if (!(fabs(difference - (double)grads[at]) <= TOLERANCE * largest)) {
-            fail_msg("%s[%zu]: gradient %g, by differences %g", tensor->name, i, (double)grads[at],
-                     difference);
-        }
-    }
-}
-
 static void gradients_are_differences(void **state)
 {
     (void)state;
@@ -108,11 +66,7 @@ static void gradients_are_differences(void **state)
         open_adapted(&of, tiny_configs[i], "all-linear");
         fill_b(&of);
         (void)tiny_train(&of.t);
-        for (int j = 0; j < rank_model_tensor_count(&of.config); j++) {
-            rank_tensor tensor;
-            rank_model_tensor(&of.config, j, &tensor);
-            check_tensor(&of, &tensor);
-        }
+        tiny_check_gradients(&of.t, &of.config, of.adapters, 5, tiny_loss);
         for (size_t j = of.count; j < of.t.param_count; j++) {
             assert_true(isnan(of.t.grads[j])); /* frozen weights have no gradients */
         }
@@ -153,12 +107,12 @@ static void new_adapters_change_no_bit(void **state)
     for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         adapted of;
         open_adapted(&of, tiny_configs[i], "all-linear");
-        const double with = loss_of(&of.t);
+        const double with = tiny_loss(&of.t);
         of.t.hooks.adapters = NULL;
-        assert_true(loss_of(&of.t) == with);
+        assert_true(tiny_loss(&of.t) == with);
         of.t.hooks.adapters = of.adapters;
         fill_b(&of);
-        assert_true(loss_of(&of.t) != with);
+        assert_true(tiny_loss(&of.t) != with);
         close_adapted(&of);
     }
 }
@@ -169,12 +123,12 @@ static void merged_weights_have_their_loss(void **state)
     for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         adapted of;
         open_adapted(&of, tiny_configs[i], "all-linear");
-        const double before = loss_of(&of.t);
+        const double before = tiny_loss(&of.t);
         fill_b(&of);
-        const double loss = loss_of(&of.t);
+        const double loss = tiny_loss(&of.t);
         rank_adapters_merge(&of.t.config, of.adapters, of.t.params);
         of.t.hooks.adapters = NULL;
-        const double merged = loss_of(&of.t);
+        const double merged = tiny_loss(&of.t);
         if (!(fabs(merged - loss) < 1e-5 * loss && fabs(before - loss) > 1e-3 * loss)) {
             fail_msg("loss %.9g with adapters, %.9g merged, %.9g without", loss, merged, before);
         }

@@ -3,16 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "difference.h"
 #include "philox.h"
 #include "support.h"
 #include "tiny.h"
 
 static const double RATE = 0.25;
-static const float STEP = 0x1p-7f;
-static const double TOLERANCE = 1e-2;
 
-enum { SAMPLES_PER_TENSOR = 5, SITE_BITS = 11, FEW_ROWS = 8 };
+enum { SITE_BITS = 11, FEW_ROWS = 8 };
 
 /* All rows go to both experts, so that a small change sends none elsewhere; the router's loss is left out. */
 #define EVERY_EXPERT                                                                               \
@@ -47,55 +44,13 @@ static void fill(tiny *t)
     t->batch.draw = (rank_batch_draw){.on = true, .seed = 35000, .step = 2, .slot = 5};
 }
 
-/* The loss of a training step; its gradients go nowhere. */
-static double loss_at(tiny *t, float *unused, size_t index, float value)
-{
-    base_error error;
-    rank_result result;
-    const float kept = t->params[index];
-    t->params[index] = value;
-    assert_ok(rank_model_train(t->model, &t->hooks, &t->batch, unused, &result, &error), &error);
-    t->params[index] = kept;
-    return result.loss_sum;
-}
-
-static void check_tensor(tiny *t, float *unused, const rank_tensor *tensor)
-{
-    const double largest = test_largest(t->grads + tensor->offset, tensor->count);
-    const size_t stride = tensor->count / SAMPLES_PER_TENSOR + 1;
-    assert_true(largest > 0.0);
-    for (size_t i = 0; i < tensor->count; i += stride) {
-        const size_t at = tensor->offset + i;
-        const float value = t->params[at];
-        const double up = loss_at(t, unused, at, value + STEP);
-        const double down = loss_at(t, unused, at, value - STEP);
-        const double up_half = loss_at(t, unused, at, value + STEP / 2);
-        const double down_half = loss_at(t, unused, at, value - STEP / 2);
-        /* Richardson: the step's square falls out. */
-        const double half = (up_half - down_half) / (double)STEP;
-        const double whole = (up - down) / (2.0 * (double)STEP);
-        const double difference = (4.0 * half - whole) / 3.0;
-        if (!(fabs(difference - (double)t->grads[at]) <= TOLERANCE * largest)) {
-            fail_msg("%s[%zu]: gradient %g, by differences %g", tensor->name, i,
-                     (double)t->grads[at], difference);
-        }
-    }
-}
-
 static void check_gradients(const char *config)
 {
     tiny t;
     open_in_chunks(&t, config);
     fill(&t);
-    float *unused = malloc(t.param_count * sizeof *unused);
-    assert_non_null(unused);
     (void)tiny_train(&t);
-    for (int i = 0; i < rank_model_tensor_count(&t.config); i++) {
-        rank_tensor tensor;
-        rank_model_tensor(&t.config, i, &tensor);
-        check_tensor(&t, unused, &tensor);
-    }
-    free(unused);
+    tiny_check_gradients(&t, &t.config, t.params, 5, tiny_train);
     tiny_close(&t);
 }
 

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "difference.h"
 #include "model/family.h"
@@ -118,6 +119,59 @@ double tiny_train(tiny *t)
     }
     assert_ok(rank_model_train(t->model, &t->hooks, &t->batch, t->grads, &result, &error), &error);
     return result.loss_sum;
+}
+
+double tiny_loss(tiny *t)
+{
+    base_error error;
+    rank_result result;
+    assert_ok(rank_model_forward(t->model, &t->hooks, &t->batch, NULL, &result, &error), &error);
+    return result.loss_sum;
+}
+
+static double slope(tiny *t, float *param, float step, double (*loss)(tiny *t))
+{
+    const float kept = *param;
+    *param = kept + step;
+    const double up = loss(t);
+    *param = kept - step;
+    const double down = loss(t);
+    *param = kept;
+    return (up - down) / (2.0 * (double)step);
+}
+
+/* The loss is summed in double, but made in float32: its error of about 1e-7 of 100 divided by the step bounds what
+ * differences can show, hence 1 % of the tensor's largest gradient. */
+static void check_tensor(tiny *t, const rank_tensor *tensor, const float *grads, float *params,
+                         size_t samples, double (*loss)(tiny *t))
+{
+    const float step = 0x1p-7f;
+    const double largest = test_largest(grads, tensor->count);
+    assert_true(largest > 0.0);
+    for (size_t i = 0; i < tensor->count; i += tensor->count / samples + 1) {
+        const double whole = slope(t, &params[i], step, loss);
+        const double half = slope(t, &params[i], step / 2, loss);
+        const double difference =
+            (4.0 * half - whole) / 3.0; /* Richardson: the step's square falls out */
+        if (!(fabs(difference - (double)grads[i]) <= 1e-2 * largest)) {
+            fail_msg("%s[%zu]: gradient %g, by differences %g", tensor->name, i, (double)grads[i],
+                     difference);
+        }
+    }
+}
+
+void tiny_check_gradients(tiny *t, const rank_model_config *config, float *params, size_t samples,
+                          double (*loss)(tiny *t))
+{
+    float *grads = malloc(t->param_count * sizeof *grads);
+    assert_non_null(grads);
+    memcpy(grads, t->grads, t->param_count * sizeof *grads);
+    for (int i = 0; i < rank_model_tensor_count(config); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(config, i, &tensor);
+        check_tensor(t, &tensor, grads + tensor.offset, params + tensor.offset, samples, loss);
+    }
+    free(grads);
 }
 
 double tiny_difference(const float *a, const float *b, size_t count)

@@ -145,6 +145,14 @@ void tiny_fill(tiny *t, const int *lengths, uint64_t seed);
 /* Forward and backward, no callback; the sum of the losses. */
 double tiny_train(tiny *t);
 
+/* The sum of the losses without gradients. */
+double tiny_loss(tiny *t);
+
+/* Fails the test unless t->grads are differences of `loss`, in about `samples` elements of each of the configuration's
+ * tensors, which begin at params. `loss` may overwrite t->grads. */
+void tiny_check_gradients(tiny *t, const rank_model_config *config, float *params, size_t samples,
+                          double (*loss)(tiny *t));
+
 /* The largest |a - b| / the largest |b|. */
 double tiny_difference(const float *a, const float *b, size_t count);
 
