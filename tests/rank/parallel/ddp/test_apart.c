@@ -6,6 +6,7 @@
 
 #include "rank/ddp.h"
 #include "ranks.h"
+#include "slot_gradient.h"
 #include "support.h"
 
 enum { RANKS = 4, GROUP = 2, COMMON = 1003, APART = 500, PARAMS = 2 * (COMMON + APART), STEPS = 2 };
@@ -19,28 +20,10 @@ static bool is_apart(size_t index)
     return index % (COMMON + APART) >= COMMON;
 }
 
-/* Magnitudes far apart, so that every order of addition has its own bits. `place`: of the group. */
-static float leaf(int slot, int place, size_t index)
-{
-    uint64_t bits = ((uint64_t)slot << 40) ^ ((uint64_t)place << 32) ^ index;
-    bits = (bits + UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
-    bits = (bits ^ (bits >> 31)) * UINT64_C(0x94d049bb133111eb);
-    return ldexpf((float)(bits >> 40) / 16777216.0F - 0.5F, (int)(bits & 31) - 16);
-}
-
 typedef struct job {
     int micro_batches;
     size_t bucket_bytes;
 } job;
-
-/* The sum over `count` slots, from `first` on, in the canonical order. */
-static float tree(int first, int count, int place, size_t index)
-{
-    if (count == 1) {
-        return leaf(first, place, index);
-    }
-    return tree(first, count / 2, place, index) + tree(first + count / 2, count / 2, place, index);
-}
 
 /* Slots are dealt out to ranks first. Of a range apart the leaf of a rank is that of its whole group. */
 static void fill(test_rank *rank, rank_ddp *ddp, int micro_batch)
@@ -52,8 +35,8 @@ static void fill(test_rank *rank, rank_ddp *ddp, int micro_batch)
         const size_t count = end < 700 ? end : 700;
         for (size_t i = end - count; i < end; i++) {
             const int group = rank->rank / GROUP * GROUP + micro_batch * RANKS;
-            grads[i] = is_apart(i) ? tree(group, GROUP, place, i)
-                                   : leaf(rank->rank + micro_batch * RANKS, 0, i);
+            grads[i] = is_apart(i) ? slot_gradient_sum(group, GROUP, place, i)
+                                   : slot_gradient(rank->rank + micro_batch * RANKS, 0, i);
         }
         end -= count;
         rank_ddp_ready(ddp, end, count, (rank_mark){0});
@@ -66,10 +49,10 @@ static void check(test_rank *rank, rank_ddp *ddp, int slots)
     double wanted = 0.0;
     double found = 0.0;
     for (size_t i = 0; i < PARAMS; i++) {
-        const float sum = tree(0, slots, is_apart(i) ? place : 0, i);
+        const float sum = slot_gradient_sum(0, slots, is_apart(i) ? place : 0, i);
         RANK_CHECK(rank, memcmp(&rank_ddp_sums(ddp)[i], &sum, sizeof sum) == 0);
         for (int p = 0; p < (is_apart(i) ? GROUP : 1); p++) { /* all members' */
-            const double value = (double)tree(0, slots, p, i);
+            const double value = (double)slot_gradient_sum(0, slots, p, i);
             wanted += value * value;
         }
     }

@@ -7,19 +7,10 @@
 #include <string.h>
 
 #include "ranks.h"
+#include "slot_gradient.h"
 #include "support.h"
 
 enum { PARAMS = 10007, RANKS_MAX = 4, STEPS = 3 };
-
-/* A slot's gradient: magnitudes far apart, so that every order of addition has its own bits. */
-static float leaf(int slot, int step, size_t index)
-{
-    uint64_t bits = ((uint64_t)slot << 40) ^ ((uint64_t)step << 32) ^ index;
-    bits = (bits + UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
-    bits = (bits ^ (bits >> 31)) * UINT64_C(0x94d049bb133111eb);
-    const float unit = (float)(bits >> 40) / 16777216.0F - 0.5F;
-    return ldexpf(unit, (int)(bits & 31) - 16);
-}
 
 typedef struct shape {
     int micro_batches;
@@ -38,7 +29,7 @@ static void fill_leaf(rank_ddp *ddp, int micro_batch, int slot, int step)
     for (size_t piece = 1; end > 0; piece = piece * 3 + 1) {
         const size_t count = piece < end ? piece : end;
         for (size_t i = end - count; i < end; i++) {
-            grads[i] = leaf(slot, step, i);
+            grads[i] = slot_gradient(slot, step, i);
         }
         end -= count;
         rank_ddp_ready(ddp, end, count, (rank_mark){0});
@@ -77,8 +68,9 @@ static void sum_steps(test_rank *rank)
         RANK_OK(rank, rank_ddp_finish(ddp, &times, &rank->failure));
         if (job->local) {
             RANK_CHECK(rank, times.allreduce_ns == 0);
-            RANK_CHECK(rank, job->micro_batches > 1 ||
-                                 rank_ddp_sums(ddp)[step] == leaf(rank->rank, step, (size_t)step));
+            RANK_CHECK(rank,
+                       job->micro_batches > 1 || rank_ddp_sums(ddp)[step] ==
+                                                     slot_gradient(rank->rank, step, (size_t)step));
             RANK_CHECK(rank, rank_ddp_exchanged(ddp) == rank_ddp_sums(ddp));
             RANK_OK(rank, rank_ddp_exchange(ddp, &times, &rank->failure));
         }
@@ -112,8 +104,8 @@ static void ranks_and_micro_batches_give_the_same_bits(void **state)
     static const size_t bucket_bytes[] = {64, 1000, 16384, 1 << 20};
     float *reference =
         run(4, COLL_TRANSPORT_SHM, (shape){.micro_batches = 1, .bucket_bytes = 4096});
-    for (size_t i = 0; i < PARAMS; i++) { /* the canonical order, written down */
-        const float expected = (leaf(0, 0, i) + leaf(1, 0, i)) + (leaf(2, 0, i) + leaf(3, 0, i));
+    for (size_t i = 0; i < PARAMS; i++) {
+        const float expected = slot_gradient_sum(0, 4, 0, i);
         assert_memory_equal(&reference[i], &expected, sizeof expected);
     }
     for (int ranks = 1; ranks <= 4; ranks *= 2) {
@@ -156,8 +148,8 @@ static void every_rank_has_the_same_sums(void **state)
                     double exact = 0.0;
                     double size = 0.0;
                     for (int slot = 0; slot < ranks; slot++) {
-                        exact += (double)leaf(slot, 0, i);
-                        size += fabs((double)leaf(slot, 0, i));
+                        exact += (double)slot_gradient(slot, 0, i);
+                        size += fabs((double)slot_gradient(slot, 0, i));
                     }
                     assert_true(fabs((double)sums[i] - exact) <= size * 1e-6);
                 }

@@ -6,6 +6,7 @@
 
 #include "rank/ddp.h"
 #include "ranks.h"
+#include "slot_gradient.h"
 #include "support.h"
 
 enum {
@@ -50,28 +51,6 @@ static float value(int step, size_t index)
     return (float)step * 0.5F + (float)(index % 9973);
 }
 
-/* A slot's gradient: every order of addition has its own bits. */
-static float leaf(int slot, int step, size_t index)
-{
-    uint64_t bits = ((uint64_t)slot << 40) ^ ((uint64_t)step << 32) ^ index;
-    bits = (bits + UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
-    bits = (bits ^ (bits >> 31)) * UINT64_C(0x94d049bb133111eb);
-    return ldexpf((float)(bits >> 40) / 16777216.0F - 0.5F, (int)(bits & 31) - 16);
-}
-
-/* The sum over slots first … first + count: neighbours pair up, and the odd one waits. */
-static float tree(int first, int count, int step, size_t index)
-{
-    int left = 1;
-    if (count == 1) {
-        return leaf(first, step, index);
-    }
-    while (left * 2 < count) {
-        left *= 2;
-    }
-    return tree(first, left, step, index) + tree(first + left, count - left, step, index);
-}
-
 typedef struct pass {
     test_rank *rank;
     rank_ddp *ddp;
@@ -108,7 +87,7 @@ static void forward(const pass *p)
 static void write_range(const pass *p, float *grads, int slot, size_t offset, size_t count)
 {
     for (size_t i = offset; i < offset + count; i++) {
-        grads[i] = leaf(slot, p->step, i);
+        grads[i] = slot_gradient(slot, p->step, i);
     }
 }
 
@@ -137,7 +116,7 @@ static void check_sums(const pass *p, const rank_zero_cut *cut, int slots)
         const rank_zero_range piece = rank_zero_piece(cut, unit, p->rank->rank);
         const float *at = sums + rank_zero_place(cut, unit, p->rank->rank);
         for (size_t i = 0; i < piece.count; i += 7) {
-            const float expected = tree(0, slots, p->step, piece.offset + i);
+            const float expected = slot_gradient_sum(0, slots, p->step, piece.offset + i);
             RANK_CHECK(p->rank, memcmp(&at[i], &expected, sizeof expected) == 0);
         }
     }
