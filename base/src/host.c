@@ -3,7 +3,6 @@
 #include "base/host.h"
 
 #include <sched.h>
-#include <stddef.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

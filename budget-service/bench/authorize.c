@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -12,7 +11,6 @@
 #include "base/log.h"
 #include "base/percentile.h"
 #include "bench.h"
-#include "budget/server.h"
 #include "service_bench.h"
 
 enum {

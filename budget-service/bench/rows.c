@@ -2,7 +2,6 @@
  * main.c. */
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "fill.h"

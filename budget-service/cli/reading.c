@@ -1,7 +1,6 @@
 /* The commands remaining, total-spent, status and list. Run by the table of commands in
  * options.c. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "cli.h"
 #include "entry.h"

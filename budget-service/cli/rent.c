@@ -1,7 +1,6 @@
 /* The commands rent and end: instances at a vendor, through its driver. Run by the table of commands in
  * options.c. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

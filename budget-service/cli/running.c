@@ -2,7 +2,6 @@
  * entries as text and JSON for reading.c too. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "budget/time.h"
 #include "cli.h"

@@ -1,6 +1,5 @@
 /* The commands init, serve and hook test. Run by the table of commands in options.c. */
 #include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

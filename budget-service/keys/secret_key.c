@@ -3,8 +3,6 @@
 #include "budget/secret_key.h"
 
 #include <sodium.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "base/assert.h"
 #include "budget/secret_file.h"

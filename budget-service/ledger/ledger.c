@@ -2,7 +2,6 @@
  * Called by server/, by the offline audit and by benchmarks. */
 #include "budget/ledger.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sodium.h>

@@ -1,6 +1,5 @@
 /* Raises alarms: a line in the log, and one JSON object for the policy's hook. Called by reaper.c,
  * usage.c and bill_alarm.c. */
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>

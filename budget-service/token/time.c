@@ -3,7 +3,6 @@
 #include "budget/time.h"
 
 #include <stdbool.h>
-#include <string.h>
 #include <time.h>
 
 enum { DAY_S = 86400, FRACTION_DIGITS_MAX = 9 };

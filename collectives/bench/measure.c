@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include "ringfence/coll_error.h"
 #include "team.h"
 
 enum {

@@ -3,7 +3,6 @@
 #include "table.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "options.h"
 

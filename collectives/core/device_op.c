@@ -3,7 +3,6 @@
 #include "core/device_op.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "common/sized.h"

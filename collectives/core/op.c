@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "core/device_op.h"
 #include "core/failure.h"
 #include "core/op.h"

@@ -1,7 +1,6 @@
 /* Checks descriptors, measures them, and writes them into operations. Called by op.c. Local, and
  * pure but for the arenas in which it looks buffers up. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/assert.h"
 #include "base/bytes.h"

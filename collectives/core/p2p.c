@@ -16,7 +16,6 @@
  *
  * A message from a rank to itself stays in the queues until both ends are there. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

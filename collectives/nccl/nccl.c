@@ -1,5 +1,4 @@
 /* The NCCL backend's communicators, and its table. Part of the plugin: plugin.c names the table. */
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "network.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "network_store.h"
 #include "ringfence/coll_error.h"

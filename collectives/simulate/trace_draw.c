@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "chart/style.h"
 #include "common/kinds.h"
 
 enum {

@@ -2,11 +2,9 @@
  * by cli.c on hosts that are not the head's. */
 #include "agent/agent.h"
 
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 /* Reaches the head, and enrols this host with it: resolving, connecting, and trying again until the
  * join timeout. Called by agent.c. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

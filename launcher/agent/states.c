@@ -2,7 +2,6 @@
  * rank has ended, and by agent.c for each Fetch. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "agent/agent_impl.h"

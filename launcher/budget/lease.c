@@ -16,7 +16,6 @@
 #include "budget/lease_ask.h"
 #include "budget/money.h"
 #include "budget/secret_file.h"
-#include "proto/digest.h"
 #include "proto/lease.h"
 
 enum { RECEIPTS_PER_CALL = BUDGET_REDEEM_RANKS_MAX };

@@ -2,7 +2,6 @@
  * Called by lease.c and, for the estimate, by cli.c. */
 #include "budget/lease_ask.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -6,13 +6,11 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fields.h"
-#include "base/file.h"
 #include "base/json_file.h"
 #include "base/log.h"
 #include "base/options.h"

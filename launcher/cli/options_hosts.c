@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cli/option_table.h"
 #include "engine/address.h"
 #include "engine/place.h"
 #include "engine/store.h"

@@ -2,7 +2,6 @@
 #include "cli/prompt_line.h"
 
 #include <jansson.h>
-#include <stdbool.h>
 
 #include "serve/request_key.h"
 

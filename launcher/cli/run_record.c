@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/exitcode.h"
 #include "base/log.h"
 #include "cli/run_job.h"
 #include "record/inference.h"

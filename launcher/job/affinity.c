@@ -2,7 +2,6 @@
  * Called by job_run.c, and by --dry-run (cli/dry_run.c). */
 #include "job/affinity.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

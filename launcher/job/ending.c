@@ -1,7 +1,6 @@
 /* Keeps the first cause of failure, and ends all ranks. Called by every file of job/ that sees a
  * failure, and by job_run.c for its deadlines and the user's signals. */
 #include <control.pb-c.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +11,6 @@
 #include "base/exitcode.h"
 #include "job/head.h"
 #include "job/session.h"
-#include "job/writer.h"
 #include "proto/body.h"
 
 enum { STOPS_BYTES = 512 };

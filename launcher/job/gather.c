@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/version.h"
 #include "job/flag_digests.h"
 #include "job/head_impl.h"

@@ -2,13 +2,11 @@
  * Called by job_run.c for its loop, by start.c and ending.c. */
 #include "job/head.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/clock.h"
 #include "job/head_impl.h"
 #include "job/writer.h"

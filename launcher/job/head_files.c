@@ -1,7 +1,6 @@
 /* The files of a job on several hosts: sends to agents what their ranks read, and fetches the states
  * that those have saved. Called by head.c and head_messages.c. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/path.h"

@@ -1,7 +1,6 @@
 /* How a job's ranks find each other: joining, the roster, readiness, and the deadlines for both.
  * Called by messages.c for each message, and by job_run.c for the deadlines. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 

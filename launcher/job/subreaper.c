@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>

@@ -1,7 +1,6 @@
 /* Watches the ranks' processes: their output, exits, signals and stops. Called by job_run.c. */
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +12,6 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/file.h"
-#include "job/head.h"
 #include "job/session.h"
 #include "job/writer.h"
 

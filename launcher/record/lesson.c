@@ -2,7 +2,6 @@
  * no more, come first, because the page folds all but the first sentences. Called by record.c. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "record/run.h"
 #include "record/stages.h"

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "proto/checkpoints.h"
-#include "proto/mode.h"
 #include "record/out_inputs.h"
 #include "record/plots.h"
 #include "record/report.h"

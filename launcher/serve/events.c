@@ -1,8 +1,5 @@
 /* The job's side of the server: gives requests to the loop, and takes what becomes of them. Called by
  * job/feed.c; nothing here waits. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>

@@ -1,13 +1,11 @@
 /* Which path is answered how. Called by libmicrohttpd's thread, through server.c. */
 #include <microhttpd.h>
 #include <sodium.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
 
-#include "base/clock.h"
 #include "serve/body.h"
 #include "serve/completion_body.h"
 #include "serve/headers.h"

@@ -10,7 +10,6 @@
 #include "base/fields_json.h"
 #include "base/path.h"
 #include "job_layout.h"
-#include "proto/limits.h"
 
 void proto_job_defaults(proto_job *job)
 {

@@ -1,6 +1,5 @@
 /* inference-bench: one rank of `launcher --ranks N -- inference-bench CHECKPOINT`. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/exitcode.h"

@@ -3,12 +3,10 @@
 #include <float.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/file.h"
 #include "base/path.h"
 #include "checkpoint/hf_json.h"
 #include "model/family.h"

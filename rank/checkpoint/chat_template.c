@@ -1,6 +1,5 @@
 /* Reads what a checkpoint says of chats. Called by generate/mode.c. */
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

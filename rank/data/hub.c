@@ -1,7 +1,6 @@
 /* Encodes text: cuts it into pieces, and merges each. */
 #include "hub.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/grow.h"

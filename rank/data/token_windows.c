@@ -1,8 +1,6 @@
 /* Windows of a file of tokens. Called by data.c, and by train/ and generate/ before a job. */
 #include "token_windows.h"
 
-#include <stdlib.h>
-
 #include "base/bytes.h"
 #include "limits.h"
 #include "slot.h"

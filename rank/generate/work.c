@@ -8,7 +8,6 @@
 #include "base/assert.h"
 #include "data/chat.h"
 #include "proto/limits.h"
-#include "rank/checkpoint.h"
 
 static size_t smaller(size_t a, size_t b)
 {

@@ -1,5 +1,4 @@
 /* Filters of lists and dicts as wholes. Found by calls.c. */
-#include <string.h>
 
 #include "attribute.h"
 #include "order.h"

@@ -1,5 +1,4 @@
 /* Functions that every template has. Found by calls.c. */
-#include <string.h>
 
 #include "limits.h"
 #include "row_tables.h"

@@ -1,5 +1,4 @@
 /* Names, literals and signs within tags. Called by lexer.c. */
-#include <stdlib.h>
 #include <string.h>
 
 #include <utf8proc.h>

@@ -1,11 +1,9 @@
 /* Methods of strings that make one string, or say something of it. Found by calls.c. */
-#include <string.h>
 
 #include <utf8proc.h>
 
 #include "row_tables.h"
 #include "run.h"
-#include "write.h"
 
 static const jinja_string *need_string(jinja_run *run, jinja_value value)
 {

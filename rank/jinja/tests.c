@@ -1,5 +1,4 @@
 /* Tests: what stands behind `is`. Found by calls.c. */
-#include <math.h>
 
 #include "row_tables.h"
 #include "run.h"

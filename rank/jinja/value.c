@@ -1,9 +1,6 @@
 /* What values are, and how they compare. Called by all that runs templates. */
 #include "value.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "text.h"
 
 jinja_value *jinja_values(jinja_work *work, size_t count)

@@ -1,7 +1,6 @@
 /* Values as JSON, as Python's json.dumps writes it. Called by the filter tojson. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "limits.h"
 #include "order.h"

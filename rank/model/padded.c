@@ -1,8 +1,6 @@
 /* Makes padded batches. Called by model.c. */
 #include "model/padded.h"
 
-#include <string.h>
-
 size_t rank_model_padded(size_t token_count_max, size_t count)
 {
     size_t size = 0;

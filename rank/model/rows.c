@@ -1,6 +1,5 @@
 /* Checks a batch and makes the tables that the device reads. Called by model.c and by
  * generate/engine.c. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/family.h"

@@ -16,7 +16,6 @@
 #include "generate/mode.h"
 #include "modes.h"
 #include "proto/limits.h"
-#include "proto/mode.h"
 #include "ringfence/coll_error.h"
 #include "train/mode.h"
 

@@ -3,13 +3,9 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/bytes.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "base/thread.h"

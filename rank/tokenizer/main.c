@@ -2,7 +2,6 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/exitcode.h"
 #include "base/log.h"

@@ -3,13 +3,9 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "data/hub.h"
 #include "data/tokenizer_file.h"

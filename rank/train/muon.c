@@ -1,6 +1,5 @@
 /* --optimizer muon: each rank computes the updates of some matrices, and gives them to the others. Called
  * by prepare.c and step.c. */
-#include <stdlib.h>
 
 #include "ringfence/coll_error.h"
 #include "train/trainer.h"

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "coll/backend.h"
 #include "control.pb-c.h"
 #include "train/trainer.h"
 

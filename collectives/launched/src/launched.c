@@ -5,7 +5,6 @@
 #include <control.pb-c.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "base/exitcode.h"

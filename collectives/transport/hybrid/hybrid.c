@@ -12,7 +12,6 @@
 #include "transport/hybrid/hybrid.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/descriptors.h"

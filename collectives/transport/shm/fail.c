@@ -20,7 +20,6 @@
  * Stores go the other way: a late rank that has not seen the notice yet still stores to the recv
  * buffers of a failed one. Nothing can prevent that, because the failed rank does not wait for it.
  * So coll.h gives such a buffer back only when its arena is destroyed. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
  * context is made. Called by shm.c and hybrid.c. */
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>

@@ -1,7 +1,6 @@
 /* The NH hash, plain and with SIMD. Called by seal.c for the tag of each frame. */
 #include "transport/tcp/nh.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #if defined(__x86_64__)

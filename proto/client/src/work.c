@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 _Static_assert(sizeof(proto_work) < PROTO_CLIENT_WORK_BYTES / PROTO_REQUESTS_UNJUDGED_MAX,
                "the queue has room for the longest");

@@ -3,7 +3,6 @@
  *
  * A rank's places are sorted by expert, and so by rank. What goes there is taken into the memory of the
  * results in this order, and the results come back in it. */
-#include <string.h>
 
 #include "model/transformer/pass.h"
 

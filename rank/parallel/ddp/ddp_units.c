@@ -4,7 +4,6 @@
  * Where ranks have different ranges of the array (rank_ddp_apart), each stretch that the same ranks have alike is cut
  * between these, as if it were an array of its own. */
 #include "base/assert.h"
-#include "base/bytes.h"
 #include "parallel/ddp/ddp_parts.h"
 
 /* The range of the array that has the element, and whether it is one of those apart. */

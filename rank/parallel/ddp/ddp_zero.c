@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "parallel/ddp/ddp_parts.h"

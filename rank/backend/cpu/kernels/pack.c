@@ -1,6 +1,5 @@
 /* Packs matrices into panels, as kernels/product.c reads them. Weights are packed when they are
  * loaded; in training, operands are packed anew for every product. */
-#include <string.h>
 
 #include "backend/cpu/transpose.h"
 #include "kernels_isa.h"
