@@ -6,36 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void base_message_format(char message[BASE_ERROR_MESSAGE_BYTES], const char *format, va_list args)
-{
-    (void)vsnprintf(message, BASE_ERROR_MESSAGE_BYTES, format, args);
-}
-
-void base_message_add_errno(char message[BASE_ERROR_MESSAGE_BYTES], int errno_value)
-{
-    char text[128] = "";
-    const size_t length = strlen(message);
-    (void)snprintf(message + length, BASE_ERROR_MESSAGE_BYTES - length, ": %s",
-                   strerror_r(errno_value, text, sizeof text));
-}
-
-void base_message_prepend(char message[BASE_ERROR_MESSAGE_BYTES], const char *format, va_list args)
-{
-    char context[BASE_ERROR_MESSAGE_BYTES];
-    (void)vsnprintf(context, sizeof context, format, args);
-    char inner[BASE_ERROR_MESSAGE_BYTES];
-    memcpy(inner, message, sizeof inner);
-    inner[sizeof inner - 1] = '\0';
-    (void)snprintf(message, BASE_ERROR_MESSAGE_BYTES, "%s: %s", context, inner);
-}
-
 /* In parentheses, so that status.h's macros for the analyser do not replace the names. */
 base_status(base_fail)(base_error *reterr, base_status status, const char *format, ...)
 {
     if (reterr != NULL) {
         va_list args;
         va_start(args, format);
-        base_message_format(reterr->message, format, args);
+        (void)vsnprintf(reterr->message, sizeof reterr->message, format, args);
         va_end(args);
         reterr->status = status;
     }
@@ -45,11 +22,14 @@ base_status(base_fail)(base_error *reterr, base_status status, const char *forma
 base_status(base_fail_errno)(base_error *reterr, int errno_value, const char *format, ...)
 {
     if (reterr != NULL) {
+        char text[128] = "";
         va_list args;
         va_start(args, format);
-        base_message_format(reterr->message, format, args);
+        (void)vsnprintf(reterr->message, sizeof reterr->message, format, args);
         va_end(args);
-        base_message_add_errno(reterr->message, errno_value);
+        const size_t length = strlen(reterr->message);
+        (void)snprintf(reterr->message + length, sizeof reterr->message - length, ": %s",
+                       strerror_r(errno_value, text, sizeof text));
         reterr->status = BASE_ERR_IO;
     }
     return BASE_ERR_IO;
@@ -58,10 +38,15 @@ base_status(base_fail_errno)(base_error *reterr, int errno_value, const char *fo
 base_status(base_error_prepend)(base_error *reterr, base_status status, const char *format, ...)
 {
     if (reterr != NULL) {
+        char context[BASE_ERROR_MESSAGE_BYTES];
+        char inner[BASE_ERROR_MESSAGE_BYTES];
         va_list args;
         va_start(args, format);
-        base_message_prepend(reterr->message, format, args);
+        (void)vsnprintf(context, sizeof context, format, args);
         va_end(args);
+        memcpy(inner, reterr->message, sizeof inner);
+        inner[sizeof inner - 1] = '\0';
+        (void)snprintf(reterr->message, sizeof reterr->message, "%s: %s", context, inner);
         reterr->status = status;
     }
     return status;

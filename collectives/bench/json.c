@@ -14,8 +14,7 @@ enum { JSON_FLAGS = JSON_INDENT(1) | JSON_REAL_PRECISION(9) };
 
 coll_status bench_json_check(const char *path, coll_error *reterr)
 {
-    base_error error;
-    return coll_from_base(base_file_check_writable(path, &error), &error, reterr);
+    return (coll_status)base_file_check_writable(path, base_error_of(reterr));
 }
 
 static json_t *column_json(const bench_column *column)
@@ -84,20 +83,20 @@ coll_status bench_json_write(const char *path, const bench_options *options,
     if (text == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for the results as JSON");
     }
-    base_error error;
+    base_error *error = base_error_of(reterr);
     base_file_writer *writer = NULL;
-    base_status status = base_file_writer_open(path, &writer, &error);
+    base_status status = base_file_writer_open(path, &writer, error);
     if (status == BASE_OK) {
-        status = base_file_writer_put(writer, text, strlen(text), &error);
+        status = base_file_writer_put(writer, text, strlen(text), error);
     }
     if (status == BASE_OK) {
-        status = base_file_writer_put(writer, "\n", 1, &error);
+        status = base_file_writer_put(writer, "\n", 1, error);
     }
     if (status == BASE_OK) {
-        status = base_file_writer_commit(writer, &error);
+        status = base_file_writer_commit(writer, error);
     } else {
         base_file_writer_abandon(writer);
     }
     free(text);
-    return coll_from_base(status, &error, reterr);
+    return (coll_status)status;
 }

@@ -45,11 +45,10 @@ coll_status bench_run_on_device(const char *words, coll_context *context,
                                 const bench_device *device, int *code, coll_error *reterr)
 {
     static bench_options options;
-    base_error error;
     coll_comm *world = coll_context_world(context);
     const bool is_first = coll_comm_rank(world) == 0;
     const coll_status parsed =
-        coll_from_base(parse(words, coll_comm_size(world), &options, &error), &error, reterr);
+        (coll_status)parse(words, coll_comm_size(world), &options, base_error_of(reterr));
     if (parsed != COLL_OK) {
         return parsed;
     }

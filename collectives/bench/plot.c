@@ -113,7 +113,6 @@ static base_status draw(const char *path, const bench_options *options, const be
 coll_status bench_plot_draw(const char *path, const bench_options *options,
                             const bench_shared *shared, coll_error *reterr)
 {
-    base_error error;
     int series = 0;
     int longest = 0;
     for (int first = 0, end = 0; first < shared->row_count; first = end) {
@@ -128,9 +127,9 @@ coll_status bench_plot_draw(const char *path, const bench_options *options,
     };
     const base_status status =
         panels[TIME] != NULL && panels[BANDWIDTH] != NULL
-            ? draw(path, options, shared, panels, &error)
-            : base_fail(&error, BASE_ERR_MEMORY, "no memory to draw %s", path);
+            ? draw(path, options, shared, panels, base_error_of(reterr))
+            : base_fail(base_error_of(reterr), BASE_ERR_MEMORY, "no memory to draw %s", path);
     free(panels[TIME]);
     free(panels[BANDWIDTH]);
-    return coll_from_base(status, &error, reterr);
+    return (coll_status)status;
 }

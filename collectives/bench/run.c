@@ -135,14 +135,12 @@ int bench_finish(const bench_options *options, const bench_shared *shared,
 
 coll_status bench_check_files(const bench_options *options, coll_error *reterr)
 {
-    base_error error;
     coll_status status = COLL_OK;
     if (options->json_path[0] != '\0') {
         status = bench_json_check(options->json_path, reterr);
     }
     if (status == COLL_OK && options->plot_path[0] != '\0') {
-        status =
-            coll_from_base(base_file_check_writable(options->plot_path, &error), &error, reterr);
+        status = (coll_status)base_file_check_writable(options->plot_path, base_error_of(reterr));
     }
     return status;
 }

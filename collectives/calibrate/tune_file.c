@@ -110,14 +110,13 @@ coll_status coll_tune_file_read(const char *path, const char *key, coll_costs *c
 {
     void *text = NULL;
     size_t size_bytes = 0;
-    base_error error;
     *found = false;
     const base_status read =
-        base_file_read_regular(path, FILE_BYTES_MAX, &text, &size_bytes, &error);
+        base_file_read_regular(path, FILE_BYTES_MAX, &text, &size_bytes, base_error_of(reterr));
     if (read == BASE_ERR_NOTFOUND) {
         return COLL_OK;
     }
-    coll_status status = coll_from_base(read, &error, reterr);
+    coll_status status = (coll_status)read;
     if (status == COLL_OK) {
         status = coll_tune_file_parse(text, key, costs, found, reterr);
         free(text);
@@ -143,6 +142,5 @@ coll_status coll_tune_file_write(const char *path, const char *key, const coll_c
     }
     (void)uselocale(before);
     freelocale(plain);
-    base_error error;
-    return coll_from_base(base_file_write(path, text, (size_t)used, &error), &error, reterr);
+    return (coll_status)base_file_write(path, text, (size_t)used, base_error_of(reterr));
 }

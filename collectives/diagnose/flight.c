@@ -208,10 +208,8 @@ static void say(flight_writer *writer, const char *format, ...)
     va_end(args);
     if (writer->status == COLL_OK && length > 0) {
         const size_t bytes = (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
-        base_error error;
-        writer->status =
-            coll_from_base(base_fd_write(writer->fd, "the flight record", text, bytes, &error),
-                           &error, writer->reterr);
+        writer->status = (coll_status)base_fd_write(writer->fd, "the flight record", text, bytes,
+                                                    base_error_of(writer->reterr));
     }
 }
 

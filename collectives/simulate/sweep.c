@@ -135,7 +135,6 @@ static void fill(chart_figure *figure, const sweep *result)
 
 coll_status sweep_plot(const sweep_options *options, const sweep *result, coll_error *reterr)
 {
-    base_error error;
     char title[128];
     double low = 0;
     double high = 0;
@@ -155,9 +154,9 @@ coll_status sweep_plot(const sweep_options *options, const sweep *result, coll_e
                                         result->rows[result->row_count - 1].ranks, false);
         figure->y = chart_axis_log(low, high);
     }
-    const base_status status =
-        chart_picture_write(&(chart_picture){title, "", &(const chart_figure *){figure}, 1},
-                            options->plot_path, &error);
+    const coll_status status = (coll_status)chart_picture_write(
+        &(chart_picture){title, "", &(const chart_figure *){figure}, 1}, options->plot_path,
+        base_error_of(reterr));
     free(figure);
-    return coll_from_base(status, &error, reterr);
+    return status;
 }

@@ -188,15 +188,15 @@ coll_status trace_draw_write(const trace_result *played, const char *path, coll_
 {
     const char *ending = strrchr(path, '.');
     base_buffer text = {0};
-    base_error error;
     if (ending != NULL && strcmp(ending, ".html") == 0) {
         put_page(played, &text);
     } else {
         put_picture(played, &text);
     }
-    const base_status status =
-        text.failed ? base_fail(&error, BASE_ERR_MEMORY, "no memory to draw %s", path)
-                    : base_file_write(path, text.data, text.length_bytes, &error);
+    const coll_status status =
+        text.failed ? coll_fail(reterr, COLL_ERR_MEMORY, "no memory to draw %s", path)
+                    : (coll_status)base_file_write(path, text.data, text.length_bytes,
+                                                   base_error_of(reterr));
     base_buffer_fini(&text);
-    return coll_from_base(status, &error, reterr);
+    return status;
 }

@@ -279,9 +279,8 @@ static base_status check_drafts(const proto_job *job, base_error *reterr)
 /* Checks what can be checked of --interface without a look at this host's. */
 static base_status check_interface(const launch_options *options, base_error *reterr)
 {
-    coll_error error;
     const base_status status =
-        coll_to_base(coll_interface_check(options->job.parallel.interface, &error), &error, reterr);
+        (base_status)coll_interface_check(options->job.parallel.interface, coll_error_of(reterr));
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--interface");
 }
 

@@ -1,5 +1,6 @@
 /* Which host an attempt has failed by, and whether the job goes on without that one. Called by result.c when an
  * attempt has ended, and by head_messages.c when that host comes again. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

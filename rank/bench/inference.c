@@ -119,9 +119,8 @@ static base_status steps(rank_engine *engine, int count, base_error *reterr)
 /* The largest over the ranks. */
 static base_status slowest(bench *b, double *value, base_error *reterr)
 {
-    coll_error error;
-    return coll_to_base(coll_all_reduce(b->world, value, value, 1, COLL_FLOAT64, COLL_MAX, &error),
-                        &error, reterr);
+    return (base_status)coll_all_reduce(b->world, value, value, 1, COLL_FLOAT64, COLL_MAX,
+                                        coll_error_of(reterr));
 }
 
 static size_t peak_rss_bytes(void)
@@ -151,10 +150,9 @@ static base_status warm_memory(const bench *b, base_error *reterr)
 /* The engine of all ranks, from the file to its first token; then its peak memory. */
 static base_status begin(bench *b, base_error *reterr)
 {
-    coll_error error;
     base_status status = warm_memory(b, reterr);
     if (status == BASE_OK) {
-        status = coll_to_base(coll_barrier(b->world, &error), &error, reterr);
+        status = (base_status)coll_barrier(b->world, coll_error_of(reterr));
     }
     const int64_t before_ns = base_now_ns();
     if (status == BASE_OK) {
@@ -177,7 +175,6 @@ static base_status begin(bench *b, base_error *reterr)
 /* Rank 0's own engine, and memory to read and to multiply. */
 static base_status prepare(bench *b, base_error *reterr)
 {
-    coll_error error;
     const rank_backend *backend = b->device.backend;
     void *memory = NULL;
     base_status status = BASE_OK;
@@ -201,9 +198,8 @@ static base_status prepare(bench *b, base_error *reterr)
         b->out = b->rows + wide;
         b->scratch = b->out + wide;
         memset(b->rows, 0, 2 * wide * sizeof(float));
-        status = coll_to_base(
-            coll_arena_create(b->world, (size_t)b->config.width * sizeof(float), &b->arena, &error),
-            &error, reterr);
+        status = (base_status)coll_arena_create(b->world, (size_t)b->config.width * sizeof(float),
+                                                &b->arena, coll_error_of(reterr));
     }
     if (status == BASE_OK && b->rank == 0) {
         status = make_engine(b, NULL, &b->one, reterr);
@@ -229,12 +225,11 @@ static double best_reading(const bench *b, size_t bytes)
 /* All cores read at once, each its part, one way after the other. */
 static base_status read_together(bench *b, double *best, base_error *reterr)
 {
-    coll_error error;
     const size_t part = b->words_bytes / (size_t)b->ranks / 512 * 512;
     base_status status = BASE_OK;
     *best = 0;
     for (int reading = 0; status == BASE_OK && reading < RANK_READINGS; reading++) {
-        status = coll_to_base(coll_barrier(b->world, &error), &error, reterr);
+        status = (base_status)coll_barrier(b->world, coll_error_of(reterr));
         double seconds = (double)part / rank_read_speed(b->words, part, reading);
         if (status == BASE_OK) {
             status = slowest(b, &seconds, reterr);
@@ -247,8 +242,7 @@ static base_status read_together(bench *b, double *best, base_error *reterr)
 
 static base_status decode_together(bench *b, int round, base_error *reterr)
 {
-    coll_error error;
-    base_status status = coll_to_base(coll_barrier(b->world, &error), &error, reterr);
+    base_status status = (base_status)coll_barrier(b->world, coll_error_of(reterr));
     const rank_engine_costs before = rank_engine_get_costs(b->all);
     const int64_t before_ns = base_now_ns();
     if (status == BASE_OK) {
@@ -271,14 +265,12 @@ static base_status decode_together(bench *b, int round, base_error *reterr)
 
 static base_status reduce_bare(bench *b, int round, base_error *reterr)
 {
-    coll_error error;
     float *at = coll_arena_data(b->arena);
-    base_status status = coll_to_base(coll_barrier(b->world, &error), &error, reterr);
+    base_status status = (base_status)coll_barrier(b->world, coll_error_of(reterr));
     const int64_t before_ns = base_now_ns();
     for (int i = 0; status == BASE_OK && i < REDUCES; i++) {
-        status = coll_to_base(coll_all_reduce(b->world, at, at, (size_t)b->config.width,
-                                              COLL_FLOAT32, COLL_SUM, &error),
-                              &error, reterr);
+        status = (base_status)coll_all_reduce(b->world, at, at, (size_t)b->config.width,
+                                              COLL_FLOAT32, COLL_SUM, coll_error_of(reterr));
     }
     b->figures[REDUCE_US][round] = (double)(base_now_ns() - before_ns) * 1e-3 / REDUCES;
     return status;

@@ -25,7 +25,6 @@ static bool is_type(const char *text, rank_type *type)
 int main(int argc, char **argv)
 {
     coll_error error = {.message = ""};
-    base_error failure;
     coll_launched *launched = NULL;
     int64_t rounds = 10;
     rank_type type = RANK_FLOAT32;
@@ -46,10 +45,9 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "inference-bench: %s\n", error.message);
         return BASE_EXIT_ERROR;
     }
-    const base_status status =
-        bench_inference(coll_launched_context(launched), argv[1], (int)rounds, type, &failure);
+    const base_status status = bench_inference(coll_launched_context(launched), argv[1],
+                                               (int)rounds, type, base_error_of(&error));
     if (status != BASE_OK) {
-        (void)coll_from_base(status, &failure, &error);
         coll_launched_fail(launched, &error);
     }
     return coll_launched_close(launched, &error) == COLL_OK ? 0 : BASE_EXIT_ERROR;

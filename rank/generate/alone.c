@@ -16,9 +16,8 @@ int64_t rank_alone_period_ns(int64_t timeout_ns)
 
 static base_status broadcast(coll_comm *comm, int32_t *state, base_error *reterr)
 {
-    coll_error error;
     const base_status status =
-        coll_to_base(coll_broadcast(comm, state, 1, COLL_INT32, 0, &error), &error, reterr);
+        (base_status)coll_broadcast(comm, state, 1, COLL_INT32, 0, coll_error_of(reterr));
     return status == BASE_OK ? BASE_OK
                              : base_error_prepend(reterr, status, "while one rank works alone");
 }

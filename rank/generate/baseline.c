@@ -75,12 +75,10 @@ static bool has_room(const rank_generate_options *options, int ranks,
 static base_status all_have_room(const rank_generate_options *options, bool *all,
                                  char reason[BASE_ERROR_MESSAGE_BYTES], base_error *reterr)
 {
-    coll_error error;
     int32_t mine = has_room(options, coll_comm_size(options->comm), reason) ? 1 : 0;
     int32_t least = 0;
-    const base_status status =
-        coll_to_base(coll_all_reduce(options->comm, &mine, &least, 1, COLL_INT32, COLL_MIN, &error),
-                     &error, reterr);
+    const base_status status = (base_status)coll_all_reduce(
+        options->comm, &mine, &least, 1, COLL_INT32, COLL_MIN, coll_error_of(reterr));
     *all = least != 0;
     if (status == BASE_OK && mine > least) {
         (void)snprintf(reason, BASE_ERROR_MESSAGE_BYTES,
@@ -151,34 +149,28 @@ static base_status run_single(phase_run *run, const char *const *prompts, size_t
 /* A barrier: no rank begins before all have loaded and are warm. */
 static base_status meet(void *user, const rank_generate_report *memory, base_error *reterr)
 {
-    coll_error error;
     (void)memory;
     const phase_run *run = user;
     int32_t here = 1;
     int32_t all = 0;
-    return coll_to_base(
-        coll_all_reduce(run->tp->comm, &here, &all, 1, COLL_INT32, COLL_SUM, &error), &error,
-        reterr);
+    return (base_status)coll_all_reduce(run->tp->comm, &here, &all, 1, COLL_INT32, COLL_SUM,
+                                        coll_error_of(reterr));
 }
 
 /* Gives rank 0 the results of all ranks: sums where one rank has the value, and the longest
  * time. */
 static base_status merge(coll_comm *comm, rank_pass *pass, size_t count, base_error *reterr)
 {
-    coll_error error;
-    base_status status =
-        coll_to_base(coll_all_reduce(comm, pass->timings, pass->timings,
-                                     count * RANK_TIMING_DOUBLES, COLL_FLOAT64, COLL_SUM, &error),
-                     &error, reterr);
+    base_status status = (base_status)coll_all_reduce(comm, pass->timings, pass->timings,
+                                                      count * RANK_TIMING_DOUBLES, COLL_FLOAT64,
+                                                      COLL_SUM, coll_error_of(reterr));
     if (status == BASE_OK) {
-        status = coll_to_base(
-            coll_all_reduce(comm, &pass->tokens, &pass->tokens, 1, COLL_FLOAT64, COLL_SUM, &error),
-            &error, reterr);
+        status = (base_status)coll_all_reduce(comm, &pass->tokens, &pass->tokens, 1, COLL_FLOAT64,
+                                              COLL_SUM, coll_error_of(reterr));
     }
     if (status == BASE_OK) {
-        status = coll_to_base(coll_all_reduce(comm, &pass->seconds, &pass->seconds, 1, COLL_FLOAT64,
-                                              COLL_MAX, &error),
-                              &error, reterr);
+        status = (base_status)coll_all_reduce(comm, &pass->seconds, &pass->seconds, 1, COLL_FLOAT64,
+                                              COLL_MAX, coll_error_of(reterr));
     }
     return status;
 }
@@ -299,14 +291,13 @@ static base_status run_round(comparison *c, bool *ran, base_error *reterr)
 /* Rank 0 decides. */
 static base_status decide(const comparison *c, bool *more, base_error *reterr)
 {
-    coll_error error;
     const rank_baseline *b = c->baseline;
     const double timed_s = fmin(b->tp.timed_s, fmin(b->single.timed_s, b->replicas.timed_s));
     const double elapsed_s = (double)(base_now_ns() - c->began_ns) / (double)BASE_NS_PER_S;
     const bool stopped = rank_generate_should_stop(c->tp);
     int32_t go_on = !stopped && rank_rounds_go_on(b->rounds, timed_s, elapsed_s, ROUNDS_S) ? 1 : 0;
     const base_status status =
-        coll_to_base(coll_broadcast(c->tp->comm, &go_on, 1, COLL_INT32, 0, &error), &error, reterr);
+        (base_status)coll_broadcast(c->tp->comm, &go_on, 1, COLL_INT32, 0, coll_error_of(reterr));
     *more = go_on != 0;
     return status;
 }

@@ -136,7 +136,6 @@ base_status rank_curve_memory_make(const rank_generate_options *options, const r
 base_status rank_curve_rates(const rank_generate_options *options, const rank_curve_memory *memory,
                              rank_curve_point *point, base_error *reterr)
 {
-    coll_error error;
     const int ranks = coll_comm_size(options->comm);
     const double weight_bytes = point->weight_bytes;
     rank_alone alone = {.comm = options->comm, .timeout_ns = options->timeout_ns};
@@ -151,14 +150,13 @@ base_status rank_curve_rates(const rank_generate_options *options, const rank_cu
         status = rank_alone_sleep(options->comm, &state, reterr);
     }
     if (status == BASE_OK) {
-        status = coll_to_base(coll_barrier(options->comm, &error), &error, reterr);
+        status = (base_status)coll_barrier(options->comm, coll_error_of(reterr));
     }
     if (status == BASE_OK) {
         memory_reader reader = {.at = memory->at};
         double rate = best_rate(&reader, read_bytes(memory, weight_bytes / ranks));
-        status = coll_to_base(
-            coll_all_reduce(options->comm, &rate, &rate, 1, COLL_FLOAT64, COLL_MIN, &error), &error,
-            reterr);
+        status = (base_status)coll_all_reduce(options->comm, &rate, &rate, 1, COLL_FLOAT64,
+                                              COLL_MIN, coll_error_of(reterr));
         point->tp_rate = rate;
     }
     return status;

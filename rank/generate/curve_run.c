@@ -163,7 +163,6 @@ static base_status may_measure(const rank_generate_options *options,
                                const rank_model_config *config, rank_curve_point *point, bool *may,
                                base_error *reterr)
 {
-    coll_error error;
     base_error unfit;
     int32_t fits = 0;
     *may = false;
@@ -181,8 +180,8 @@ static base_status may_measure(const rank_generate_options *options,
             give_reason(point, "the job was stopped");
         }
     }
-    const base_status status = coll_to_base(
-        coll_broadcast(options->comm, &fits, 1, COLL_INT32, 0, &error), &error, reterr);
+    const base_status status =
+        (base_status)coll_broadcast(options->comm, &fits, 1, COLL_INT32, 0, coll_error_of(reterr));
     *may = fits != 0;
     return status;
 }
@@ -243,7 +242,6 @@ static base_status time_together(width_rounds *rounds, base_error *reterr)
 /* Counts the round that has ended if it was a whole one. Rank 0 then decides about another. */
 static base_status end_round(width_rounds *rounds, bool *more, base_error *reterr)
 {
-    coll_error error;
     const double elapsed_s = (double)(base_now_ns() - rounds->began_ns) / (double)BASE_NS_PER_S;
     const bool whole =
         isfinite(rounds->single_ms[rounds->count]) && isfinite(rounds->tp_ms[rounds->count]);
@@ -253,8 +251,8 @@ static base_status end_round(width_rounds *rounds, bool *more, base_error *reter
                                               elapsed_s, ROUNDS_S)
                         ? 1
                         : 0;
-    const base_status status = coll_to_base(
-        coll_broadcast(rounds->options->comm, &go_on, 1, COLL_INT32, 0, &error), &error, reterr);
+    const base_status status = (base_status)coll_broadcast(rounds->options->comm, &go_on, 1,
+                                                           COLL_INT32, 0, coll_error_of(reterr));
     *more = go_on != 0;
     return status;
 }
@@ -295,13 +293,12 @@ static base_status measure_point(const rank_generate_options *options, rank_curv
 static base_status time_all_reduce(coll_comm *comm, float *at, size_t count, double *seconds,
                                    base_error *reterr)
 {
-    coll_error error;
     double each[LINK_ROUNDS];
-    base_status status = coll_to_base(coll_barrier(comm, &error), &error, reterr);
+    base_status status = (base_status)coll_barrier(comm, coll_error_of(reterr));
     for (int i = 0; status == BASE_OK && i < LINK_ROUNDS; i++) {
         const int64_t before_ns = base_now_ns();
-        status = coll_to_base(coll_all_reduce(comm, at, at, count, COLL_FLOAT32, COLL_SUM, &error),
-                              &error, reterr);
+        status = (base_status)coll_all_reduce(comm, at, at, count, COLL_FLOAT32, COLL_SUM,
+                                              coll_error_of(reterr));
         each[i] = (double)(base_now_ns() - before_ns) / (double)BASE_NS_PER_S;
     }
     if (status == BASE_OK) {
@@ -315,12 +312,11 @@ static base_status time_all_reduce(coll_comm *comm, float *at, size_t count, dou
 static base_status measure_link(const rank_generate_options *options, rank_curve *curve,
                                 base_error *reterr)
 {
-    coll_error error;
     coll_arena *arena = NULL;
     double short_s = 0;
     double long_s = 0;
     base_status status =
-        coll_to_base(coll_arena_create(options->comm, LINK_BYTES, &arena, &error), &error, reterr);
+        (base_status)coll_arena_create(options->comm, LINK_BYTES, &arena, coll_error_of(reterr));
     if (status != BASE_OK) {
         return status;
     }

@@ -190,7 +190,6 @@ void rank_engine_trace_exchange(rank_engine *engine, rank_trace_kind kind, rank_
 
 static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *reterr)
 {
-    coll_error error;
     if (engine->comm == NULL) {
         memcpy(engine->messages, engine->message, size_bytes);
         return BASE_OK;
@@ -198,9 +197,8 @@ static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *
     rank_step_trace_reduced(engine->trace);
     rank_span span = {.begin_ns = base_now_ns()};
     const base_status status =
-        coll_to_base(coll_all_gather(engine->comm, engine->message, engine->messages, size_bytes,
-                                     COLL_UINT8, &error),
-                     &error, reterr);
+        (base_status)coll_all_gather(engine->comm, engine->message, engine->messages, size_bytes,
+                                     COLL_UINT8, coll_error_of(reterr));
     span.end_ns = base_now_ns();
     engine->costs.gather_ns += engine->entry_count > 0 ? span.end_ns - span.begin_ns : 0;
     rank_engine_trace_exchange(engine, RANK_TRACE_CANDIDATES, span, size_bytes);
@@ -221,7 +219,6 @@ static void tell(const rank_engine *engine, int event_count)
 /* Broadcasts rank 0's record, and applies it. */
 static base_status change(rank_engine *engine, size_t record_bytes, base_error *reterr)
 {
-    coll_error error;
     base_status status = BASE_OK;
     int event_count = 0;
     if (record_bytes > engine->record_bytes_max) {
@@ -229,9 +226,8 @@ static base_status change(rank_engine *engine, size_t record_bytes, base_error *
                          record_bytes);
     }
     if (engine->comm != NULL) {
-        status = coll_to_base(
-            coll_broadcast(engine->comm, engine->record, record_bytes, COLL_UINT8, 0, &error),
-            &error, reterr);
+        status = (base_status)coll_broadcast(engine->comm, engine->record, record_bytes, COLL_UINT8,
+                                             0, coll_error_of(reterr));
     }
     if (status == BASE_OK) {
         status = rank_schedule_apply(engine->schedule, engine->record, record_bytes, engine->events,

@@ -84,7 +84,6 @@ base_status rank_engine_make_message(rank_engine *engine, const engine_head *hea
 /* Gathers all ranks' logits of a row. */
 static base_status gather_logits(rank_engine *engine, const float *mine, base_error *reterr)
 {
-    coll_error error;
     const rank_tp *tp = engine->run.shape.tp;
     size_t counts[RANK_TP_LEAVES];
     if (engine->comm == NULL) {
@@ -97,15 +96,14 @@ static base_status gather_logits(rank_engine *engine, const float *mine, base_er
         counts[rank] = (size_t)leaves * (size_t)engine->vocab.leaf_width;
     }
     rank_span span = {.begin_ns = base_now_ns()};
-    const base_status status = coll_to_base(coll_run(engine->comm,
+    const base_status status = (base_status)coll_run(engine->comm,
                                                      &(coll_op_desc){.size = sizeof(coll_op_desc),
                                                                      .kind = COLL_ALL_GATHER,
                                                                      .send = mine,
                                                                      .recv = engine->all_logits,
                                                                      .counts = counts,
                                                                      .type = COLL_FLOAT32},
-                                                     &error),
-                                            &error, reterr);
+                                                     coll_error_of(reterr));
     span.end_ns = base_now_ns();
     rank_engine_trace_exchange(engine, RANK_TRACE_LOGITS, span,
                                RANK_TP_LEAVES * (size_t)engine->vocab.leaf_width * sizeof *mine);

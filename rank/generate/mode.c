@@ -63,7 +63,6 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
 static base_status write_results(const rank_dealt *all, const rank_results_rank *own,
                                  const rank_worker *worker, coll_comm *comm, base_error *reterr)
 {
-    coll_error error;
     const proto_job *job = &worker->identity.job;
     base_status status = BASE_OK;
     rank_results_rank *ranks = calloc((size_t)job->job.world_size, sizeof *ranks);
@@ -72,8 +71,8 @@ static base_status write_results(const rank_dealt *all, const rank_results_rank 
     }
     ranks[0] = *own;
     if (comm != NULL) {
-        status = coll_to_base(coll_all_gather(comm, own, ranks, sizeof *own, COLL_UINT8, &error),
-                              &error, reterr);
+        status = (base_status)coll_all_gather(comm, own, ranks, sizeof *own, COLL_UINT8,
+                                              coll_error_of(reterr));
     }
     if (status == BASE_OK && all->results != NULL) {
         status = rank_results_write(all->results, ranks, job->output.directory, reterr);

@@ -39,7 +39,6 @@ static void enqueue(void *user)
 /* A graph with operations of NCCL is one of all ranks: none has it unless all have. */
 static bool all_capture(void *user, bool mine)
 {
-    coll_error error;
     pass *of = user;
     coll_comm *comm = of->step->comm;
     const uint8_t own = mine ? 1 : 0;
@@ -48,8 +47,8 @@ static bool all_capture(void *user, bool mine)
     if (comm != NULL && of->status == BASE_OK) {
         count = coll_comm_size(comm);
         BASE_ASSERT(count <= RANK_TP_LEAVES);
-        of->status = coll_to_base(
-            coll_all_gather(comm, &own, could, sizeof own, COLL_UINT8, &error), &error, of->reterr);
+        of->status = (base_status)coll_all_gather(comm, &own, could, sizeof own, COLL_UINT8,
+                                                  coll_error_of(of->reterr));
     }
     bool all = of->status == BASE_OK;
     for (int rank = 0; rank < count; rank++) {

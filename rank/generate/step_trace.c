@@ -258,7 +258,6 @@ static void compare_all(rank_step_trace *trace)
 
 base_status rank_step_trace_gather(rank_step_trace *trace, bool all, base_error *reterr)
 {
-    coll_error error;
     if (trace == NULL) {
         return BASE_OK;
     }
@@ -274,9 +273,8 @@ base_status rank_step_trace_gather(rank_step_trace *trace, bool all, base_error 
     if (trace->comm == NULL) {
         memcpy(trace->all, trace->log.spans, bytes);
     } else {
-        const base_status status = coll_to_base(
-            coll_all_gather(trace->comm, trace->log.spans, trace->all, bytes, COLL_UINT8, &error),
-            &error, reterr);
+        const base_status status = (base_status)coll_all_gather(
+            trace->comm, trace->log.spans, trace->all, bytes, COLL_UINT8, coll_error_of(reterr));
         if (status != BASE_OK) {
             return base_error_prepend(reterr, status, "gathering the times of steps");
         }

@@ -2,6 +2,8 @@
 #include "work.h"
 
 #include <stdalign.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +93,7 @@ void jinja_fail(jinja_work *work, base_status status, const char *format, ...)
     va_list args;
     char message[BASE_ERROR_MESSAGE_BYTES];
     va_start(args, format);
-    base_message_format(message, format, args);
+    (void)vsnprintf(message, sizeof message, format, args);
     va_end(args);
     work->status = base_fail(work->reterr, status, "line %u: %s", work->line, message);
     longjmp(work->failed, 1);

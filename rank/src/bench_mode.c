@@ -9,9 +9,8 @@ static coll_status copy(void *user, void *to, const void *from, size_t size_byte
                         coll_error *reterr)
 {
     const rank_device *device = user;
-    base_error error;
     device->backend->copy(device->queue, to, from, size_bytes);
-    return coll_from_base(device->backend->sync(device->queue, &error), &error, reterr);
+    return (coll_status)device->backend->sync(device->queue, base_error_of(reterr));
 }
 
 /* What ops say of the algorithm: the job's, or `auto`. */
@@ -27,7 +26,6 @@ base_status rank_cloud_bench(rank_worker *worker, const rank_pass *pass, base_er
     const proto_job *job = &worker->identity.job;
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
     rank_device device = {.backend = NULL};
-    coll_error error;
     int code = 0;
     base_status status = rank_gpu_begin(worker, pass, reterr);
     if (status == BASE_OK) {
@@ -40,8 +38,8 @@ base_status rank_cloud_bench(rank_worker *worker, const rank_pass *pass, base_er
                              .algorithm = algorithm_of(job),
                              .copy = copy,
                              .user = &device};
-    status = coll_to_base(
-        bench_run_on_device(job->bench.words, worker->context, &on, &code, &error), &error, reterr);
+    status = (base_status)bench_run_on_device(job->bench.words, worker->context, &on, &code,
+                                              coll_error_of(reterr));
     if (status == BASE_OK && code != 0) {
         status = base_fail(reterr, BASE_ERR_STATE, "values were wrong, or could not be written");
     }

@@ -9,16 +9,15 @@
 
 base_status rank_cloud_gate_check(rank_worker *worker, const rank_pass *pass, base_error *reterr)
 {
-    coll_error error;
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
     coll_comm *world = coll_context_world(worker->context);
     const int64_t mine = worker->identity.rank + 1;
     const int64_t ranks = worker->identity.world_size;
     int64_t sum = 0;
-    base_status status = coll_to_base(
-        coll_all_reduce(world, &mine, &sum, 1, COLL_INT64, COLL_SUM, &error), &error, reterr);
+    base_status status = (base_status)coll_all_reduce(world, &mine, &sum, 1, COLL_INT64, COLL_SUM,
+                                                      coll_error_of(reterr));
     if (status == BASE_OK) {
-        status = coll_to_base(coll_barrier(world, &error), &error, reterr);
+        status = (base_status)coll_barrier(world, coll_error_of(reterr));
     }
     if (status == BASE_OK && sum != ranks * (ranks + 1) / 2) {
         status = base_fail(reterr, BASE_ERR_STATE, "1 + … + %" PRId64 " gave %" PRId64, ranks, sum);

@@ -235,9 +235,8 @@ static void report_gpu(const rank_worker *worker)
 base_status rank_gpu_begin(rank_worker *worker, const rank_pass *pass, base_error *reterr)
 {
     BASE_ASSERT(pass != NULL);
-    coll_error error;
     const base_status status =
-        coll_to_base(coll_device_open(coll_context_world(worker->context), &error), &error, reterr);
+        (base_status)coll_device_open(coll_context_world(worker->context), coll_error_of(reterr));
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "connecting the GPUs");
     }

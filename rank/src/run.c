@@ -14,7 +14,6 @@
 
 static base_status run_mode(rank_worker *worker, base_error *reterr)
 {
-    coll_error error;
     coll_launched_device device = {.backend = NULL};
     base_status status = rank_modes_enter(worker, reterr);
     if (status != BASE_OK) {
@@ -37,9 +36,9 @@ static base_status run_mode(rank_worker *worker, base_error *reterr)
         device.backend = worker->gpu->plugin.table->collectives;
         device.user = &worker->gpu->collectives;
     }
-    status = coll_to_base(coll_launched_join(worker->client, &worker->identity, &device,
-                                             &worker->context, &worker->unreached, &error),
-                          &error, reterr);
+    status = (base_status)coll_launched_join(worker->client, &worker->identity, &device,
+                                             &worker->context, &worker->unreached,
+                                             coll_error_of(reterr));
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "connecting the ranks");
     }

@@ -56,14 +56,12 @@ static void put_name(const base_host *host, char name[RANK_TRACE_HOST_BYTES])
 
 static base_status tell(gathering *self, const announcement *mine, base_error *reterr)
 {
-    coll_error error;
     if (self->comm == NULL) {
         self->told[0] = *mine;
         return BASE_OK;
     }
-    return coll_to_base(
-        coll_all_gather(self->comm, mine, self->told, sizeof *mine, COLL_UINT8, &error), &error,
-        reterr);
+    return (base_status)coll_all_gather(self->comm, mine, self->told, sizeof *mine, COLL_UINT8,
+                                        coll_error_of(reterr));
 }
 
 /* Peers are not trusted: their counts become sizes, and their names are printed. All ranks see the same, and refuse
@@ -120,7 +118,6 @@ static base_status collect(gathering *self, base_error *reterr)
 {
     size_t counts[BASE_COLL_RANKS_MAX];
     size_t bytes = 0;
-    coll_error error;
     for (int r = 0; r < self->ranks; r++) {
         counts[r] = (size_t)self->told[r].count * sizeof *self->mine;
         bytes += counts[r];
@@ -135,15 +132,14 @@ static base_status collect(gathering *self, base_error *reterr)
         memcpy(self->all, self->mine, bytes);
         return BASE_OK;
     }
-    return coll_to_base(coll_run(self->comm,
+    return (base_status)coll_run(self->comm,
                                  &(coll_op_desc){.size = sizeof(coll_op_desc),
                                                  .kind = COLL_GATHER,
                                                  .send = self->mine,
                                                  .recv = self->all,
                                                  .counts = counts,
                                                  .type = COLL_UINT8},
-                                 &error),
-                        &error, reterr);
+                                 coll_error_of(reterr));
 }
 
 /* The clocks of all hosts against that of rank 0's host, from all pairs of their ranks. */

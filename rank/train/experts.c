@@ -140,18 +140,19 @@ base_status trainer_spread_experts(const trainer *self, const float *whole, floa
                                    base_error *reterr)
 {
     coll_status status = COLL_OK;
-    coll_error error;
     for (int i = 0; whole != NULL && i < rank_model_tensor_count(&self->own); i++) {
         rank_tensor held;
         rank_model_tensor(&self->own, i, &held);
         rank_model_take_part(&self->own, i, whole, values + held.offset);
     }
     if (whole != NULL) {
-        status = move_all(self, &(experts_at){.sent = whole, .in_whole = true}, &error);
+        status =
+            move_all(self, &(experts_at){.sent = whole, .in_whole = true}, coll_error_of(reterr));
     } else if (is_in_first_group(self)) {
-        status = move_experts(self, &self->own, 0, &(experts_at){.received = values}, &error);
+        status = move_experts(self, &self->own, 0, &(experts_at){.received = values},
+                              coll_error_of(reterr));
     }
-    return coll_to_base(status, &error, reterr);
+    return (base_status)status;
 }
 
 base_status trainer_collect_experts(const trainer *self, const float *values, float *whole,
@@ -159,18 +160,19 @@ base_status trainer_collect_experts(const trainer *self, const float *values, fl
 {
     const bool collects = self->worker->identity.rank == 0;
     coll_status status = COLL_OK;
-    coll_error error;
     for (int i = 0; collects && i < rank_model_tensor_count(&self->own); i++) {
         rank_tensor held;
         rank_model_tensor(&self->own, i, &held);
         rank_model_put_part(&self->own, i, values + held.offset, whole);
     }
     if (collects) {
-        status = move_all(self, &(experts_at){.received = whole, .in_whole = true}, &error);
+        status = move_all(self, &(experts_at){.received = whole, .in_whole = true},
+                          coll_error_of(reterr));
     } else if (is_in_first_group(self)) {
-        status = move_experts(self, &self->own, 0, &(experts_at){.sent = values}, &error);
+        status =
+            move_experts(self, &self->own, 0, &(experts_at){.sent = values}, coll_error_of(reterr));
     }
-    return coll_to_base(status, &error, reterr);
+    return (base_status)status;
 }
 
 /* Room for what a rank of the first group has of some values; the others have nothing to put together. */
@@ -221,7 +223,6 @@ base_status trainer_share_experts(trainer *self, const char *from, base_error *r
     const rank_device *device = &self->device;
     uint8_t digest[RANK_DIGEST_BYTES] = {0};
     float *whole = NULL;
-    coll_error error;
     base_status status = trainer_make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
         status = trainer_first_params(self, from, whole, reterr);
@@ -241,9 +242,8 @@ base_status trainer_share_experts(trainer *self, const char *from, base_error *r
         status = trainer_wrap(self, self->params, reterr);
     }
     if (status == BASE_OK) {
-        status = coll_to_base(coll_broadcast(coll_context_world(self->worker->context), digest,
-                                             sizeof digest, COLL_UINT8, 0, &error),
-                              &error, reterr);
+        status = (base_status)coll_broadcast(coll_context_world(self->worker->context), digest,
+                                             sizeof digest, COLL_UINT8, 0, coll_error_of(reterr));
     }
     memcpy(self->initial_digest, digest, sizeof digest);
     return status;

@@ -113,13 +113,11 @@ static base_status find_round(const trainer *self, const rank_batch *batch,
 {
     heldout_round round = {.left = batch->token_count > 0 ? 1 : 0,
                            .stopped = sums->stopped > 0.0 ? 1 : 0};
-    coll_error error;
     base_status status = BASE_OK;
     if (self->ep != NULL) {
-        status = coll_to_base(coll_all_reduce(rank_ep_group_members(self->ep), &round, &round,
+        status = (base_status)coll_all_reduce(rank_ep_group_members(self->ep), &round, &round,
                                               sizeof round / sizeof(int32_t), COLL_INT32, COLL_SUM,
-                                              &error),
-                              &error, reterr);
+                                              coll_error_of(reterr));
     }
     *more = status == BASE_OK && round.left > 0 && round.stopped == 0;
     return status;

@@ -10,16 +10,15 @@
 static base_status move(const trainer *self, int from, int to, float *values, float *there,
                         base_error *reterr)
 {
-    coll_error error;
     coll_comm *world = coll_context_world(self->worker->context);
     const int rank = coll_comm_rank(world);
     const size_t count = self->param_count;
     if (rank == from) {
-        return coll_to_base(coll_send(world, values, count, COLL_FLOAT32, to, &error), &error,
-                            reterr);
+        return (base_status)coll_send(world, values, count, COLL_FLOAT32, to,
+                                      coll_error_of(reterr));
     }
-    return rank == to ? coll_to_base(coll_receive(world, there, count, COLL_FLOAT32, from, &error),
-                                     &error, reterr)
+    return rank == to ? (base_status)coll_receive(world, there, count, COLL_FLOAT32, from,
+                                                  coll_error_of(reterr))
                       : BASE_OK;
 }
 

@@ -43,7 +43,6 @@ base_status trainer_make_muon(trainer *self, base_error *reterr)
 {
     const rank_muon_options options = trainer_muon_options(self);
     size_t counts[BASE_COLL_RANKS_MAX];
-    coll_error error;
     if (options.ranks < 2) {
         return BASE_OK;
     }
@@ -59,8 +58,8 @@ base_status trainer_make_muon(trainer *self, base_error *reterr)
         .counts = counts,
         .type = COLL_FLOAT32,
     };
-    return coll_to_base(coll_op_create(sharing_ranks(self), &desc, &self->matrices, &error), &error,
-                        reterr);
+    return (base_status)coll_op_create(sharing_ranks(self), &desc, &self->matrices,
+                                       coll_error_of(reterr));
 }
 
 void trainer_free_muon(trainer *self)
@@ -71,14 +70,13 @@ void trainer_free_muon(trainer *self)
 
 base_status trainer_gather_muon(const trainer *self, base_error *reterr)
 {
-    coll_error error;
     if (self->matrices == NULL) {
         return BASE_OK;
     }
     const int64_t begun_ns = rank_trace_begin(self->traced.trace);
-    base_status status = coll_to_base(coll_op_start(self->matrices, &error), &error, reterr);
+    base_status status = (base_status)coll_op_start(self->matrices, coll_error_of(reterr));
     if (status == BASE_OK) {
-        status = coll_to_base(coll_op_wait(self->matrices, &error), &error, reterr);
+        status = (base_status)coll_op_wait(self->matrices, coll_error_of(reterr));
     }
     trainer_trace_exchange(self, RANK_TRACE_GATHER, begun_ns);
     return status == BASE_OK

@@ -387,13 +387,10 @@ static base_status open_data(trainer *self, base_error *reterr)
 
 base_status trainer_wrap(trainer *self, float *params, base_error *reterr)
 {
-    coll_error error;
     const proto_job *job = self->job;
     rank_ddp_options options = ddp_options(self);
-    const base_status status =
-        coll_to_base(coll_algorithm_parse(proto_algorithm_name(job->parallel.algorithm),
-                                          &options.algorithm, &error),
-                     &error, reterr);
+    const base_status status = (base_status)coll_algorithm_parse(
+        proto_algorithm_name(job->parallel.algorithm), &options.algorithm, coll_error_of(reterr));
     if (status != BASE_OK) {
         return status;
     }

@@ -9,7 +9,6 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
     const rank_device *device = &self->device;
-    coll_error error;
     rank_pipeline_options options = {
         .context = self->worker->context,
         .schedule = proto_job_pipeline(job),
@@ -24,10 +23,8 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
         .trace = self->traced.trace,
     };
     void *params = NULL;
-    base_status status =
-        coll_to_base(coll_algorithm_parse(proto_algorithm_name(job->parallel.algorithm),
-                                          &options.algorithm, &error),
-                     &error, reterr);
+    base_status status = (base_status)coll_algorithm_parse(
+        proto_algorithm_name(job->parallel.algorithm), &options.algorithm, coll_error_of(reterr));
     if (status == BASE_OK) {
         status = rank_pipeline_create(&options, &self->pipeline, reterr);
     }

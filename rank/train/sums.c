@@ -4,10 +4,8 @@
 
 base_status trainer_sum(const trainer *self, double *values, size_t count, base_error *reterr)
 {
-    coll_error error;
-    return coll_to_base(coll_all_reduce(coll_context_world(self->worker->context), values, values,
-                                        count, COLL_FLOAT64, COLL_SUM, &error),
-                        &error, reterr);
+    return (base_status)coll_all_reduce(coll_context_world(self->worker->context), values, values,
+                                        count, COLL_FLOAT64, COLL_SUM, coll_error_of(reterr));
 }
 
 double trainer_sum_losses(const double *losses, int count)

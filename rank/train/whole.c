@@ -75,10 +75,9 @@ base_status trainer_give_whole(const trainer *self, float **whole, base_error *r
     }
     base_status status = collect_into(self, self->params, *whole, &copies, reterr);
     for (size_t done = 0; status == BASE_OK && done < self->param_count; done += SLICE) {
-        coll_error error;
         const size_t count = base_min_size(SLICE, self->param_count - done);
-        status = coll_to_base(coll_broadcast(world, *whole + done, count, COLL_FLOAT32, 0, &error),
-                              &error, reterr);
+        status = (base_status)coll_broadcast(world, *whole + done, count, COLL_FLOAT32, 0,
+                                             coll_error_of(reterr));
     }
     return status;
 }
@@ -93,7 +92,6 @@ base_status trainer_save_whole(const trainer *self, uint8_t digest[PROTO_DIGEST_
                                bool *byte_equal, double *max_abs_difference, base_error *reterr)
 {
     float *whole = NULL;
-    coll_error error;
     whole_end end = {.copies = {.byte_equal = false}};
     base_status status = BASE_OK;
     *byte_equal = true;
@@ -112,9 +110,8 @@ base_status trainer_save_whole(const trainer *self, uint8_t digest[PROTO_DIGEST_
         proto_sha256(whole, self->param_count * sizeof *whole, end.digest);
     }
     if (status == BASE_OK) {
-        status = coll_to_base(coll_broadcast(coll_context_world(self->worker->context), &end,
-                                             sizeof end, COLL_UINT8, 0, &error),
-                              &error, reterr);
+        status = (base_status)coll_broadcast(coll_context_world(self->worker->context), &end,
+                                             sizeof end, COLL_UINT8, 0, coll_error_of(reterr));
     }
     if (status == BASE_OK && whole != NULL) { /* last: nobody waits for it */
         status = trainer_write(self, whole, reterr);

@@ -28,11 +28,9 @@ uint64_t rank_worker_max_rss_bytes(void)
 static base_status wait_for_gpu(void *user, rank_queue *queue, base_error *reterr)
 {
     const rank_worker *worker = user;
-    coll_error error;
     (void)queue; /* the one of the stream */
-    return coll_to_base(
-        coll_device_wait(coll_context_world(worker->context), worker->gpu->stream, &error), &error,
-        reterr);
+    return (base_status)coll_device_wait(coll_context_world(worker->context), worker->gpu->stream,
+                                         coll_error_of(reterr));
 }
 
 base_status rank_worker_open_device(rank_worker *worker, rank_device *device, base_error *reterr)

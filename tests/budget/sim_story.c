@@ -2,6 +2,7 @@
  * test_ledger_sim.c. */
 #include "sim_story.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

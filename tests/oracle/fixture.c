@@ -2,6 +2,7 @@
  * with another implementation. */
 #include "fixture.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

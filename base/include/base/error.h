@@ -10,8 +10,10 @@
 
 #if defined(__GNUC__)
 #define BASE_MUST_CHECK __attribute__((warn_unused_result))
+#define BASE_MAY_ALIAS  __attribute__((may_alias))
 #else
 #define BASE_MUST_CHECK
+#define BASE_MAY_ALIAS
 #endif
 
 typedef enum base_status {
@@ -35,7 +37,8 @@ enum {
     BASE_ERROR_MESSAGE_BYTES = 1024, /* with the final NUL */
 };
 
-typedef struct base_error {
+/* libcoll's error has the same layout, and stands for it. */
+typedef struct BASE_MAY_ALIAS base_error {
     base_status status;
     char message[BASE_ERROR_MESSAGE_BYTES];
 } base_error;

@@ -6,7 +6,6 @@
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
-#include <stdarg.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -41,13 +40,6 @@ base_status base_error_prepend(base_error *reterr, base_status status, const cha
 #define base_error_prepend(reterr, status, ...)                                                    \
     ((void)base_error_prepend(reterr, status, __VA_ARGS__), (status))
 #endif
-
-/* What these do to the message, for a library with an error of its own. Each is cut, never overrun. */
-void base_message_format(char message[BASE_ERROR_MESSAGE_BYTES], const char *format, va_list args)
-    BASE_PRINTF(2, 0);
-void base_message_add_errno(char message[BASE_ERROR_MESSAGE_BYTES], int errno_value);
-void base_message_prepend(char message[BASE_ERROR_MESSAGE_BYTES], const char *format, va_list args)
-    BASE_PRINTF(2, 0);
 
 /* The status as one word, such as "timeout". Never NULL. */
 const char *base_status_name(base_status status);

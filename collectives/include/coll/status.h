@@ -10,9 +10,11 @@
 
 #if defined(__GNUC__)
 #define COLL_MUST_CHECK __attribute__((warn_unused_result))
+#define COLL_MAY_ALIAS  __attribute__((may_alias))
 #pragma GCC visibility push(default)
 #else
 #define COLL_MUST_CHECK
+#define COLL_MAY_ALIAS
 #endif
 
 #ifdef __cplusplus
@@ -40,7 +42,8 @@ enum {
     COLL_ERROR_MESSAGE_BYTES = 1024, /* with the final NUL */
 };
 
-typedef struct coll_error {
+/* A struct of the same layout may stand for it, as another library's own error does. */
+typedef struct COLL_MAY_ALIAS coll_error {
     coll_status status;
     char message[COLL_ERROR_MESSAGE_BYTES];
 } coll_error;

@@ -1,18 +1,17 @@
-/* libcoll's errors inside this project: how they are made, and how they become base's errors, and
- * base's errors become these. Not installed. Any thread.
- *
- * What fails first writes the message (coll_fail); each layer above may put its context in front of
- * it, once (coll_error_prepend), as with base/status.h. */
+/* libcoll's errors inside this project: each of the two kinds of error stands for the other, and they
+ * are made in the same way. Not installed. Any thread. */
 #ifndef RINGFENCE_COLL_ERROR_H
 #define RINGFENCE_COLL_ERROR_H
 
-#include <stdio.h>
+#include <stddef.h>
 
 #include "base/status.h"
 #include "coll/status.h"
 
-_Static_assert((int)COLL_ERROR_MESSAGE_BYTES == (int)BASE_ERROR_MESSAGE_BYTES,
-               "a message of base fits");
+_Static_assert(sizeof(coll_error) == sizeof(base_error) &&
+                   offsetof(coll_error, status) == offsetof(base_error, status) &&
+                   offsetof(coll_error, message) == offsetof(base_error, message),
+               "an error of base has the same bytes");
 _Static_assert((int)COLL_ERR_INVALID == (int)BASE_ERR_INVALID &&
                    (int)COLL_ERR_IO == (int)BASE_ERR_IO &&
                    (int)COLL_ERR_MEMORY == (int)BASE_ERR_MEMORY &&
@@ -28,51 +27,36 @@ _Static_assert((int)COLL_ERR_INVALID == (int)BASE_ERR_INVALID &&
                    (int)COLL_ERR_NOTFOUND == (int)BASE_ERR_NOTFOUND,
                "a status of base means the same here");
 
-/* Writes status and a printf message into reterr (NULL: nothing is written) and returns status. */
-coll_status coll_fail(coll_error *reterr, coll_status status, const char *format, ...)
-    BASE_PRINTF(3, 4);
-
-/* The same, COLL_ERR_IO, with ": " and the text of the errno value at the end of the message. */
-coll_status coll_fail_errno(coll_error *reterr, int errno_value, const char *format, ...)
-    BASE_PRINTF(3, 4);
-
-/* Puts "context: " in front of the message and returns the status unchanged. */
-coll_status coll_error_prepend(coll_error *reterr, coll_status status, const char *format, ...)
-    BASE_PRINTF(3, 4);
-
-#ifdef __clang_analyzer__
-/* The analyser does not look into error.c: here it sees that a failure is never COLL_OK. */
-#define coll_fail(reterr, status, ...) ((void)coll_fail(reterr, status, __VA_ARGS__), (status))
-#define coll_fail_errno(reterr, errno_value, ...)                                                  \
-    ((void)coll_fail_errno(reterr, errno_value, __VA_ARGS__), COLL_ERR_IO)
-#define coll_error_prepend(reterr, status, ...)                                                    \
-    ((void)coll_error_prepend(reterr, status, __VA_ARGS__), (status))
-#endif
-
-/* What a function of libcoll returned; `error`, which has its message, is read on failure only:
+/* Where libcoll is to write an error that its caller knows as base's; NULL: nowhere. The status is cast:
  *
- *     coll_error error;
- *     status = coll_to_base(coll_barrier(comm, &error), &error, reterr);
+ *     status = (base_status)coll_barrier(comm, coll_error_of(reterr));
  */
-static inline base_status coll_to_base(coll_status status, const coll_error *error,
-                                       base_error *reterr)
+static inline coll_error *coll_error_of(base_error *reterr)
 {
-    if (status != COLL_OK && reterr != NULL) {
-        reterr->status = (base_status)status;
-        (void)snprintf(reterr->message, sizeof reterr->message, "%s", error->message);
-    }
-    return (base_status)status;
+    return (coll_error *)reterr;
 }
 
 /* The same in the other direction. */
-static inline coll_status coll_from_base(base_status status, const base_error *error,
-                                         coll_error *reterr)
+static inline base_error *base_error_of(coll_error *reterr)
 {
-    if (status != BASE_OK && reterr != NULL) {
-        reterr->status = (coll_status)status;
-        (void)snprintf(reterr->message, sizeof reterr->message, "%s", error->message);
+    return (base_error *)reterr;
+}
+
+/* As base_fail, base_fail_errno and base_error_prepend of base/status.h. */
+#define coll_fail(reterr, status, ...)                                                             \
+    ((coll_status)base_fail(base_error_of(reterr), (base_status)(status), __VA_ARGS__))
+#define coll_fail_errno(reterr, errno_value, ...)                                                  \
+    ((coll_status)base_fail_errno(base_error_of(reterr), errno_value, __VA_ARGS__))
+#define coll_error_prepend(reterr, status, ...)                                                    \
+    ((coll_status)base_error_prepend(base_error_of(reterr), (base_status)(status), __VA_ARGS__))
+
+/* For rank/pipeline: copies `error` into reterr if the status is a failure. */
+static inline base_status coll_to_base(coll_status status, coll_error *error, base_error *reterr)
+{
+    if (status != COLL_OK && reterr != NULL) {
+        *reterr = *base_error_of(error);
     }
-    return (coll_status)status;
+    return (base_status)status;
 }
 
 #endif

@@ -18,9 +18,8 @@ static void dump_collectives(void *user, int fd, const char *reason)
 static coll_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
                             int64_t deadline_ns, coll_error *reterr)
 {
-    base_error error;
-    return coll_from_base(proto_client_exchange(user, mine, all, size_bytes, deadline_ns, &error),
-                          &error, reterr);
+    return (coll_status)proto_client_exchange(user, mine, all, size_bytes, deadline_ns,
+                                              base_error_of(reterr));
 }
 
 /* What a job chooses has the same name in the library. */

@@ -38,7 +38,6 @@ static coll_status fail(const coll_error *error, coll_error *reterr)
 coll_status coll_launched_open(coll_launched **launched, coll_error *reterr)
 {
     static atomic_bool joined; /* what the launcher has handed over serves once */
-    base_error failure;
     coll_error error = {.status = COLL_ERR_STATE,
                         .message = "this process has joined its launcher already: "
                                    "coll_launched_open can be called once"};
@@ -51,14 +50,14 @@ coll_status coll_launched_open(coll_launched **launched, coll_error *reterr)
         return fail(&error, reterr);
     }
     made->unreached = -1;
-    coll_status status = coll_from_base(proto_client_open(&made->identity, &made->client, &failure),
-                                        &failure, &error);
+    coll_status status =
+        (coll_status)proto_client_open(&made->identity, &made->client, base_error_of(&error));
     if (status != COLL_OK) {
         free(made);
         return fail(&error, reterr);
     }
     atomic_store(&joined, true);
-    status = coll_from_base(proto_client_join(made->client, "", &failure), &failure, &error);
+    status = (coll_status)proto_client_join(made->client, "", base_error_of(&error));
     if (status == COLL_OK) {
         status = coll_launched_join(made->client, &made->identity, NULL, &made->context,
                                     &made->unreached, &error);
@@ -116,7 +115,6 @@ static uint64_t max_rss_bytes(void)
 
 coll_status coll_launched_close(coll_launched *launched, coll_error *reterr)
 {
-    base_error failure;
     coll_error error = {.message = ""};
     coll_status status = COLL_OK;
     if (launched == NULL) {
@@ -131,8 +129,8 @@ coll_status coll_launched_close(coll_launched *launched, coll_error *reterr)
     } else {
         Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
         finished.max_rss_bytes = max_rss_bytes();
-        status = coll_from_base(proto_client_finish(launched->client, &finished, &failure),
-                                &failure, reterr);
+        status =
+            (coll_status)proto_client_finish(launched->client, &finished, base_error_of(reterr));
     }
     coll_launched_leave(launched->client);
     coll_context_destroy(launched->context);

@@ -26,14 +26,12 @@ rank_cp_tokens rank_cp_tokens_of(size_t tokens, int ranks, int rank)
 static void exchange(void *user, const float *send, float *received, size_t block_floats)
 {
     rank_cp_group *group = user;
-    coll_error error;
     const int64_t begun_ns = base_now_ns();
     if (group->failed != BASE_OK) {
         return;
     }
-    group->failed = coll_to_base(
-        coll_all_to_all(group->comm, send, received, block_floats, COLL_FLOAT32, &error), &error,
-        &group->error);
+    group->failed = (base_status)coll_all_to_all(group->comm, send, received, block_floats,
+                                                 COLL_FLOAT32, coll_error_of(&group->error));
     group->ns += base_now_ns() - begun_ns;
     rank_trace_add(group->trace, (rank_trace_span){.kind = RANK_TRACE_HEADS,
                                                    .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE,
@@ -46,7 +44,6 @@ static void exchange(void *user, const float *send, float *received, size_t bloc
 base_status rank_cp_group_create(coll_comm *world, int ranks, int apart, size_t tokens_max,
                                  rank_cp_group **group, base_error *reterr)
 {
-    coll_error error;
     const int rank = coll_comm_rank(world);
     const int colour = rank / (apart * ranks) * apart + rank % apart;
     rank_cp_group *made = calloc(1, sizeof *made);
@@ -60,7 +57,7 @@ base_status rank_cp_group_create(coll_comm *world, int ranks, int apart, size_t 
                          .exchange = exchange,
                          .group = made};
     const base_status status =
-        coll_to_base(coll_comm_split(world, colour, rank, &made->comm, &error), &error, reterr);
+        (base_status)coll_comm_split(world, colour, rank, &made->comm, coll_error_of(reterr));
     if (status != BASE_OK) {
         rank_cp_group_destroy(made);
         return status;

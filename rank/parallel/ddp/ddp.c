@@ -73,11 +73,10 @@ void rank_ddp_keep(rank_ddp *ddp, base_status status)
 
 void rank_ddp_start(rank_ddp *ddp, rank_ddp_op *op)
 {
-    coll_error error;
     const int64_t before_ns = base_now_ns();
     op->under_way.begin_ns = ddp->trace != NULL ? before_ns : 0;
     if (ddp->failed == BASE_OK) {
-        rank_ddp_keep(ddp, coll_to_base(coll_op_start(op->op, &error), &error, &ddp->error));
+        rank_ddp_keep(ddp, (base_status)coll_op_start(op->op, coll_error_of(&ddp->error)));
     }
     ddp->inside_ns += base_now_ns() - before_ns;
 }
@@ -93,11 +92,10 @@ static void trace_done(const rank_ddp *ddp, rank_ddp_op *op)
 
 bool rank_ddp_is_done(rank_ddp *ddp, rank_ddp_op *op)
 {
-    coll_error error;
     bool done = false;
     const int64_t before_ns = base_now_ns();
     if (ddp->failed == BASE_OK) {
-        rank_ddp_keep(ddp, coll_to_base(coll_op_test(op->op, &done, &error), &error, &ddp->error));
+        rank_ddp_keep(ddp, (base_status)coll_op_test(op->op, &done, coll_error_of(&ddp->error)));
     }
     if (done) {
         trace_done(ddp, op);
@@ -108,14 +106,13 @@ bool rank_ddp_is_done(rank_ddp *ddp, rank_ddp_op *op)
 
 void rank_ddp_wait(rank_ddp *ddp, rank_ddp_op *op)
 {
-    coll_error error;
     const bool waits = op->under_way.begin_ns != 0;
     rank_trace_span waiting = {.kind = op->under_way.kind, .index = op->under_way.index};
     waiting.begin_ns = rank_trace_begin(ddp->trace);
     const int64_t before_ns = base_now_ns();
     const int64_t before_cpu_ns = base_thread_cpu_ns();
     if (ddp->failed == BASE_OK) {
-        rank_ddp_keep(ddp, coll_to_base(coll_op_wait(op->op, &error), &error, &ddp->error));
+        rank_ddp_keep(ddp, (base_status)coll_op_wait(op->op, coll_error_of(&ddp->error)));
     }
     if (waits) { /* else it was seen to be done before */
         trace_done(ddp, op);
@@ -285,10 +282,9 @@ static void finish_on_host(rank_ddp *ddp)
 /* Exchanges what backward has not, or, with local steps, all. */
 static base_status sum_buckets(rank_ddp *ddp, rank_ddp_times *times, base_error *reterr)
 {
-    coll_error error;
     const int64_t barrier_ns = base_now_ns();
     if (ddp->failed == BASE_OK && ddp->bracketed) {
-        rank_ddp_keep(ddp, coll_to_base(coll_barrier(ddp->comm, &error), &error, &ddp->error));
+        rank_ddp_keep(ddp, (base_status)coll_barrier(ddp->comm, coll_error_of(&ddp->error)));
         rank_trace_add(ddp->trace, (rank_trace_span){.kind = RANK_TRACE_BARRIER,
                                                      .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE |
                                                            RANK_TRACE_ALL_RANKS,

@@ -30,14 +30,12 @@ static base_status open_clock(rank_ddp *ddp, base_error *reterr)
 static base_status wait_for_reduces(void *user, rank_queue *queue, base_error *reterr)
 {
     const rank_ddp *ddp = user;
-    coll_error error;
     (void)queue; /* the one of the stream */
-    return coll_to_base(coll_device_wait(ddp->comm, rank_ddp_stream(ddp), &error), &error, reterr);
+    return (base_status)coll_device_wait(ddp->comm, rank_ddp_stream(ddp), coll_error_of(reterr));
 }
 
 base_status rank_ddp_open_device(rank_ddp *ddp, size_t size_bytes, base_error *reterr)
 {
-    coll_error error;
     void *memory = NULL;
     ddp->reduces = ddp->device.queue;
     const base_status opened = ddp->device.backend->open(&ddp->reduces, reterr);
@@ -49,13 +47,13 @@ base_status rank_ddp_open_device(rank_ddp *ddp, size_t size_bytes, base_error *r
     if (timed != BASE_OK) {
         return timed;
     }
-    coll_status status = coll_device_open(ddp->comm, &error);
+    coll_status status = coll_device_open(ddp->comm, coll_error_of(reterr));
     if (status == COLL_OK) {
         ddp->device.backend->set_waiter(ddp->reduces, wait_for_reduces, ddp);
-        status = coll_device_alloc(ddp->comm, size_bytes, &memory, &error);
+        status = coll_device_alloc(ddp->comm, size_bytes, &memory, coll_error_of(reterr));
     }
     ddp->levels[0] = memory;
-    return coll_to_base(status, &error, reterr);
+    return (base_status)status;
 }
 
 void rank_ddp_close_device(rank_ddp *ddp)
@@ -84,11 +82,10 @@ void rank_ddp_signal_full(rank_ddp *ddp)
 static void enqueue_reduces(void *user)
 {
     rank_ddp *ddp = user;
-    coll_error error;
     for (size_t i = 0; ddp->failed == BASE_OK && i < ddp->bucket_count; i++) {
         ddp->device.backend->signal_await(ddp->reduces, ddp->buckets[i].full);
         rank_ddp_keep(
-            ddp, coll_to_base(coll_op_start(ddp->buckets[i].op.op, &error), &error, &ddp->error));
+            ddp, (base_status)coll_op_start(ddp->buckets[i].op.op, coll_error_of(&ddp->error)));
     }
 }
 
@@ -96,12 +93,11 @@ static void enqueue_reduces(void *user)
 static bool all_capture(void *user, bool mine)
 {
     rank_ddp *ddp = user;
-    coll_error error;
     double missing = mine ? 0.0 : 1.0;
     if (ddp->failed == BASE_OK) {
-        const coll_status status =
-            coll_all_reduce(ddp->comm, &missing, &missing, 1, COLL_FLOAT64, COLL_SUM, &error);
-        rank_ddp_keep(ddp, coll_to_base(status, &error, &ddp->error));
+        rank_ddp_keep(ddp,
+                      (base_status)coll_all_reduce(ddp->comm, &missing, &missing, 1, COLL_FLOAT64,
+                                                   COLL_SUM, coll_error_of(&ddp->error)));
     }
     return ddp->failed == BASE_OK && missing == 0.0;
 }

@@ -32,7 +32,6 @@ static void name_algorithms(rank_ddp *ddp)
 static base_status make_op(rank_ddp *ddp, rank_ddp_bucket *made, coll_algorithm algorithm,
                            base_error *reterr)
 {
-    coll_error error;
     size_t counts[BASE_COLL_RANKS_MAX];
     float *at = ddp->levels[0] + made->offset;
     coll_op_desc desc = {
@@ -53,7 +52,7 @@ static base_status make_op(rank_ddp *ddp, rank_ddp_bucket *made, coll_algorithm 
         desc.recv = ddp->levels[0] + unit.mine.offset;
         desc.counts = counts;
     }
-    return coll_to_base(coll_op_create(made->comm, &desc, &made->op.op, &error), &error, reterr);
+    return (base_status)coll_op_create(made->comm, &desc, &made->op.op, coll_error_of(reterr));
 }
 
 /* What a trace says of the operation of bucket `index`. Nobody has a sum before all have begun it. */
@@ -129,11 +128,11 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
 /* An arena, so that peers read each other's gradients directly. */
 static base_status make_arena(rank_ddp *ddp, size_t size_bytes, base_error *reterr)
 {
-    coll_error error;
     ddp->reduces = ddp->device.queue;
-    const coll_status status = coll_arena_create(ddp->comm, size_bytes, &ddp->arena, &error);
-    ddp->levels[0] = status == COLL_OK ? coll_arena_data(ddp->arena) : NULL;
-    return coll_to_base(status, &error, reterr);
+    const base_status status =
+        (base_status)coll_arena_create(ddp->comm, size_bytes, &ddp->arena, coll_error_of(reterr));
+    ddp->levels[0] = status == BASE_OK ? coll_arena_data(ddp->arena) : NULL;
+    return status;
 }
 
 /* Memory that all-reduces work on. */
@@ -237,7 +236,6 @@ static base_status check_options(const rank_ddp_options *options, base_error *re
 static base_status share_params(rank_ddp *made, float *params, base_error *reterr)
 {
     const rank_device *device = &made->device;
-    coll_error error;
     base_status status = BASE_OK;
     if (made->shards.stage != RANK_DDP_ZERO_PARAMETERS) {
         status = rank_ddp_share(made, params, made->param_count, "parameters", reterr);
@@ -253,9 +251,8 @@ static base_status share_params(rank_ddp *made, float *params, base_error *reter
         status = device->backend->sync(device->queue, reterr);
     }
     return status == BASE_OK
-               ? coll_to_base(coll_broadcast(made->comm, made->initial_digest, RANK_DIGEST_BYTES,
-                                             COLL_UINT8, 0, &error),
-                              &error, reterr)
+               ? (base_status)coll_broadcast(made->comm, made->initial_digest, RANK_DIGEST_BYTES,
+                                             COLL_UINT8, 0, coll_error_of(reterr))
                : status;
 }
 

@@ -48,13 +48,13 @@ base_status rank_ddp_broadcast(const rank_ddp *ddp, coll_comm *comm, float *at, 
                                base_error *reterr)
 {
     const size_t most = RANK_DDP_SLICE_BYTES / sizeof *at;
-    coll_error error;
     coll_status status = COLL_OK;
     for (size_t first = 0; status == COLL_OK && first < count; first += most) {
         const size_t left = count - first;
-        status = broadcast_slice(ddp, comm, at + first, left < most ? left : most, &error);
+        status = broadcast_slice(ddp, comm, at + first, left < most ? left : most,
+                                 coll_error_of(reterr));
     }
-    return coll_to_base(status, &error, reterr);
+    return (base_status)status;
 }
 
 /* The rank of the job that is this one in comm. */
@@ -66,7 +66,6 @@ static int job_rank(const rank_ddp *ddp, const coll_comm *comm, int rank)
 
 base_status rank_ddp_check_same(rank_ddp *ddp, const rank_ddp_values *values, base_error *reterr)
 {
-    coll_error error;
     const int size = coll_comm_size(values->comm);
     const rank_device *device = &ddp->device;
     uint8_t *mine = ddp->found->digest;
@@ -80,9 +79,8 @@ base_status rank_ddp_check_same(rank_ddp *ddp, const rank_ddp_values *values, ba
                                            .digest = mine});
     base_status status = device->backend->sync(device->queue, reterr);
     if (status == BASE_OK) {
-        status = coll_to_base(
-            coll_all_gather(values->comm, mine, all, RANK_DIGEST_BYTES, COLL_UINT8, &error), &error,
-            reterr);
+        status = (base_status)coll_all_gather(values->comm, mine, all, RANK_DIGEST_BYTES,
+                                              COLL_UINT8, coll_error_of(reterr));
     }
     for (int rank = 1; status == BASE_OK && rank < size; rank++) {
         if (memcmp(all, all + (size_t)rank * RANK_DIGEST_BYTES, RANK_DIGEST_BYTES) != 0) {

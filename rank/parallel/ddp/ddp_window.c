@@ -216,7 +216,6 @@ base_status rank_ddp_make_window(rank_ddp *ddp, base_error *reterr)
 {
     rank_ddp_window *made = &ddp->window;
     const rank_zero_cut *cut = &ddp->shards.cut;
-    coll_error error;
     size_t largest = 0;
     if (ddp->shards.stage != RANK_DDP_ZERO_PARAMETERS) {
         return BASE_OK;
@@ -231,11 +230,12 @@ base_status rank_ddp_make_window(rank_ddp *ddp, base_error *reterr)
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the units of parameters");
     }
     coll_status status =
-        coll_arena_create(ddp->comm, largest * sizeof(float), &made->shard, &error);
+        coll_arena_create(ddp->comm, largest * sizeof(float), &made->shard, coll_error_of(reterr));
     if (status == COLL_OK) {
-        status = coll_arena_create(ddp->comm, cut->count * sizeof(float), &made->all, &error);
+        status = coll_arena_create(ddp->comm, cut->count * sizeof(float), &made->all,
+                                   coll_error_of(reterr));
     }
-    return coll_to_base(status, &error, reterr);
+    return (base_status)status;
 }
 
 void rank_ddp_free_window(rank_ddp *ddp)

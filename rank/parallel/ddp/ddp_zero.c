@@ -165,14 +165,13 @@ static base_status make_gathers(rank_ddp *ddp, float *params, base_error *reterr
     rank_ddp_unit unit = {.number = 0};
     base_status status = BASE_OK;
     while (status == BASE_OK && rank_ddp_next_unit(&made->units, &unit)) {
-        coll_error error;
         rank_ddp_piece_counts(&unit, counts);
         coll_op_desc desc = gather_desc(&unit, all + unit.all.offset, counts);
         if (windowed) {
             desc.send = (float *)coll_arena_data(ddp->window.shard) + unit.place;
         }
         rank_ddp_op *op = &made->gathers[unit.number];
-        status = coll_to_base(coll_op_create(unit.comm, &desc, &op->op, &error), &error, reterr);
+        status = (base_status)coll_op_create(unit.comm, &desc, &op->op, coll_error_of(reterr));
         op->under_way = (rank_trace_span){.kind = RANK_TRACE_GATHER,
                                           .of = RANK_TRACE_EXCHANGE,
                                           .index = (int32_t)unit.number,
@@ -238,13 +237,12 @@ base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr)
 {
     const size_t units = ddp->shards.unit_count;
     const int64_t begun_ns = rank_trace_begin(ddp->trace);
-    coll_error error;
     base_status status = BASE_OK;
     for (size_t unit = 0; status == BASE_OK && unit < units; unit++) {
-        status = coll_to_base(coll_op_start(ddp->shards.gathers[unit].op, &error), &error, reterr);
+        status = (base_status)coll_op_start(ddp->shards.gathers[unit].op, coll_error_of(reterr));
     }
     for (size_t unit = 0; status == BASE_OK && unit < units; unit++) {
-        status = coll_to_base(coll_op_wait(ddp->shards.gathers[unit].op, &error), &error, reterr);
+        status = (base_status)coll_op_wait(ddp->shards.gathers[unit].op, coll_error_of(reterr));
     }
     rank_trace_add(ddp->trace, (rank_trace_span){.kind = RANK_TRACE_GATHER,
                                                  .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE,
@@ -298,12 +296,11 @@ base_status rank_ddp_collect(rank_ddp *ddp, const float *shard, float *whole, ba
     rank_ddp_unit unit = {.number = 0};
     base_status status = BASE_OK;
     while (status == BASE_OK && rank_ddp_next_unit(&ddp->shards.units, &unit)) {
-        coll_error error;
         device->backend->copy(device->queue, unit_at + (unit.mine.offset - unit.all.offset),
                               shard + unit.place, unit.mine.count * sizeof *shard);
         rank_ddp_piece_counts(&unit, counts);
         const coll_op_desc desc = gather_desc(&unit, unit_at, counts);
-        status = coll_to_base(coll_run(unit.comm, &desc, &error), &error, reterr);
+        status = (base_status)coll_run(unit.comm, &desc, coll_error_of(reterr));
         if (status == BASE_OK && whole != NULL) {
             device->backend->copy(device->queue, whole + unit.all.offset, unit_at,
                                   unit.all.count * sizeof *whole);

@@ -14,24 +14,24 @@ base_status rank_norm_sum_squares(coll_comm *comm, const rank_device *device,
     const rank_backend *backend = device->backend;
     int32_t largest = 0;
     rank_squares squares = {0};
-    coll_error error;
     *sum = 0.0;
     for (size_t i = 0; i < range_count; i++) {
         backend->largest(device->queue,
                          &(rank_largest){ranges[i].values, ranges[i].count, &largest});
     }
-    coll_status status = coll_all_reduce(comm, &largest, &largest, 1, COLL_INT32, COLL_MAX, &error);
-    if (status != COLL_OK) {
-        return coll_to_base(status, &error, reterr);
+    base_status status = (base_status)coll_all_reduce(comm, &largest, &largest, 1, COLL_INT32,
+                                                      COLL_MAX, coll_error_of(reterr));
+    if (status != BASE_OK) {
+        return status;
     }
     for (size_t i = 0; i < range_count; i++) {
         backend->add_squares(device->queue, &(rank_add_squares){ranges[i].values, ranges[i].count,
                                                                 &largest, &squares});
     }
-    status = coll_all_reduce(comm, &squares, &squares, RANK_SQUARES_LIMBS, COLL_UINT64, COLL_SUM,
-                             &error);
-    if (status == COLL_OK) {
+    status = (base_status)coll_all_reduce(comm, &squares, &squares, RANK_SQUARES_LIMBS, COLL_UINT64,
+                                          COLL_SUM, coll_error_of(reterr));
+    if (status == BASE_OK) {
         *sum = rank_squares_value(&squares, largest);
     }
-    return coll_to_base(status, &error, reterr);
+    return status;
 }

@@ -44,16 +44,14 @@ static void announce(void *user, const int32_t *sent, int32_t *received)
     rank_ep_group *group = user;
     const rank_ep_cut *cut = &group->ep.cut;
     const size_t here = rank_ep_here(cut);
-    coll_error error;
     const int64_t begun_ns = base_now_ns();
     memset(received, 0, (cut->experts + 1) * sizeof *received);
     if (group->failed != BASE_OK) {
         return;
     }
     rank_ep_count(cut, sent, group->counts);
-    group->failed = coll_to_base(
-        coll_all_to_all(group->members, group->counts, group->received, here, COLL_INT32, &error),
-        &error, &group->error);
+    group->failed = (base_status)coll_all_to_all(group->members, group->counts, group->received,
+                                                 here, COLL_INT32, coll_error_of(&group->error));
     if (group->failed == BASE_OK && !rank_ep_place(cut, group->received, received)) {
         group->failed = base_fail(&group->error, BASE_ERR_MISMATCH,
                                   "a rank announced more rows for experts here than it can have");
@@ -62,21 +60,22 @@ static void announce(void *user, const int32_t *sent, int32_t *received)
     count_exchange(group, begun_ns, bytes_to_others(group, here));
 }
 
-static void keep(rank_ep_group *group, coll_status status, const coll_error *error)
+static void keep(rank_ep_group *group, coll_status status, const base_error *error)
 {
     if (status != COLL_OK && group->failed == BASE_OK) {
-        group->failed = coll_to_base(status, error, &group->error);
+        group->failed = (base_status)status;
+        group->error = *error;
     }
 }
 
 /* Starts one side of an exchange with a peer; of no rows there is none. */
 static void start(rank_ep_group *group, coll_op_desc desc, coll_request **request)
 {
-    coll_error error;
+    base_error error;
     desc.size = sizeof desc;
     desc.type = COLL_FLOAT32;
     if (desc.count > 0 && group->failed == BASE_OK) {
-        keep(group, coll_start(group->members, &desc, request, &error), &error);
+        keep(group, coll_start(group->members, &desc, request, coll_error_of(&error)), &error);
     }
 }
 
@@ -89,7 +88,7 @@ static void exchange(void *user, const rank_ep_exchange *args)
     coll_request *requests[2 * BASE_COLL_RANKS_MAX] = {NULL};
     size_t count = 0;
     uint64_t bytes = 0;
-    coll_error error;
+    base_error error;
     const int64_t begun_ns = base_now_ns();
     if (group->failed != BASE_OK) {
         return;
@@ -116,7 +115,7 @@ static void exchange(void *user, const rank_ep_exchange *args)
     const rank_ep_places stay = rank_ep_block(cut, args->from_begins, own);
     memcpy(args->to + rank_ep_block(cut, args->to_begins, own).first * width,
            args->from + stay.first * width, stay.count * width * sizeof(float));
-    keep(group, coll_request_wait_all(requests, count, &error), &error);
+    keep(group, coll_request_wait_all(requests, count, coll_error_of(&error)), &error);
     count_exchange(group, begun_ns, bytes);
 }
 
@@ -124,7 +123,6 @@ static base_status fill(rank_ep_group *made, coll_comm *world, base_error *reter
 {
     const rank_ep_cut *cut = &made->ep.cut;
     const int rank = coll_comm_rank(world);
-    coll_error error;
     if (rank_ep_received_max(cut) > INT32_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT,
                          "%zu rows of a batch may come to one rank's experts, from %d ranks: at "
@@ -136,11 +134,10 @@ static base_status fill(rank_ep_group *made, coll_comm *world, base_error *reter
     if (made->counts == NULL || made->received == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for counts of rows");
     }
-    const base_status status = coll_to_base(
-        coll_comm_split(world, rank / cut->ranks, rank, &made->members, &error), &error, reterr);
-    return status == BASE_OK ? coll_to_base(coll_comm_split(world, rank % cut->ranks, rank,
-                                                            &made->copies, &error),
-                                            &error, reterr)
+    const base_status status = (base_status)coll_comm_split(world, rank / cut->ranks, rank,
+                                                            &made->members, coll_error_of(reterr));
+    return status == BASE_OK ? (base_status)coll_comm_split(world, rank % cut->ranks, rank,
+                                                            &made->copies, coll_error_of(reterr))
                              : status;
 }
 

@@ -134,7 +134,6 @@ static coll_status reduce(rank_tp_group *group, float *at, size_t count, coll_er
 
 static void all_reduce(void *user, float *at, size_t count)
 {
-    coll_error error;
     rank_tp_group *group = user;
     if (group->comm == NULL || group->failed != BASE_OK) {
         return;
@@ -142,7 +141,7 @@ static void all_reduce(void *user, float *at, size_t count)
     BASE_ASSERT(at >= group->memory);
     BASE_ASSERT(count <= group->float_count - (size_t)(at - group->memory));
     const int64_t before_ns = base_now_ns();
-    group->failed = coll_to_base(reduce(group, at, count, &error), &error, &group->error);
+    group->failed = (base_status)reduce(group, at, count, coll_error_of(&group->error));
     const rank_span span = {.begin_ns = before_ns, .end_ns = base_now_ns()};
     group->ns += span.end_ns - span.begin_ns;
     if (group->log != NULL) {
@@ -161,7 +160,6 @@ static void all_reduce(void *user, float *at, size_t count)
  * their collectives like best. */
 static base_status make_memory(rank_tp_group *group, size_t float_count, base_error *reterr)
 {
-    coll_error error;
     const rank_device *device = &group->device;
     const size_t size_bytes = float_count * sizeof(float);
     void *memory = NULL;
@@ -173,16 +171,16 @@ static base_status make_memory(rank_tp_group *group, size_t float_count, base_er
         return given;
     }
     if (group->stream == NULL) {
-        status = coll_arena_create(group->comm, size_bytes, &group->arena, &error);
+        status = coll_arena_create(group->comm, size_bytes, &group->arena, coll_error_of(reterr));
         memory = status == COLL_OK ? coll_arena_data(group->arena) : NULL;
     } else {
-        status = coll_device_open(group->comm, &error);
+        status = coll_device_open(group->comm, coll_error_of(reterr));
         if (status == COLL_OK) {
-            status = coll_device_alloc(group->comm, size_bytes, &memory, &error);
+            status = coll_device_alloc(group->comm, size_bytes, &memory, coll_error_of(reterr));
         }
     }
     if (status != COLL_OK) {
-        return coll_to_base(status, &error, reterr);
+        return (base_status)status;
     }
     group->memory = memory;
     const base_status taken = device->backend->adopt(device->queue, memory, size_bytes, reterr);
@@ -272,10 +270,9 @@ float *rank_tp_group_memory(const rank_tp_group *group)
 
 base_status rank_tp_group_check(rank_tp_group *group, base_error *reterr)
 {
-    coll_error error;
     if (group->stream != NULL && group->failed == BASE_OK) {
-        group->failed = coll_to_base(coll_device_wait(group->comm, group->stream, &error), &error,
-                                     &group->error);
+        group->failed =
+            (base_status)coll_device_wait(group->comm, group->stream, coll_error_of(&group->error));
     }
     if (group->failed != BASE_OK && reterr != NULL) {
         *reterr = group->error;

@@ -5,6 +5,7 @@
 #include "ranks.h"
 #include "support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- the reading alone ---- */

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -52,7 +52,6 @@ static coll_status exchange(void *user, const void *mine, void *all, size_t size
 
 static base_status open_ours(const bench *b, ours *made, bool calls_alone, base_error *reterr)
 {
-    coll_error error;
     made->options = (coll_nccl_options){.size = sizeof made->options, .calls_alone = calls_alone};
     if (b->plugin.table->collectives == NULL) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the plugin was built without NCCL");
@@ -71,14 +70,16 @@ static base_status open_ours(const bench *b, ours *made, bool calls_alone, base_
                                .reduce = COLL_SUM,
                                .algorithm = COLL_ALGORITHM_NATIVE,
                                .stream = b->stream};
-    coll_status status = coll_context_create(&options, &made->context, &error);
+    coll_status status = coll_context_create(&options, &made->context, coll_error_of(reterr));
     if (status == COLL_OK) {
-        status = coll_op_create(coll_context_world(made->context), &desc, &made->op, &error);
+        status = coll_op_create(coll_context_world(made->context), &desc, &made->op,
+                                coll_error_of(reterr));
     }
     if (status == COLL_OK) {
-        status = coll_op_create(coll_context_world(made->context), &desc, &made->captured, &error);
+        status = coll_op_create(coll_context_world(made->context), &desc, &made->captured,
+                                coll_error_of(reterr));
     }
-    return coll_to_base(status, &error, reterr);
+    return (base_status)status;
 }
 
 static base_status open_nccl(bench *b, base_error *reterr)
@@ -93,8 +94,7 @@ static base_status open_nccl(bench *b, base_error *reterr)
 
 static base_status start_op(coll_op *op, base_error *reterr)
 {
-    coll_error error;
-    return coll_to_base(coll_op_start(op, &error), &error, reterr);
+    return (base_status)coll_op_start(op, coll_error_of(reterr));
 }
 
 static base_status start_plain(const bench *b, base_error *reterr)

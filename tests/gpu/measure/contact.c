@@ -264,7 +264,6 @@ static coll_status exchange(void *user, const void *mine, void *all, size_t size
  * the device's memory, and tell the host in pinned memory. */
 static base_status reduce_alone(const bench *b, coll_comm *comm, float *at, base_error *reterr)
 {
-    coll_error error;
     coll_op *op = NULL;
     rank_graph *graph = NULL;
     uint64_t started = 0;
@@ -281,18 +280,18 @@ static base_status reduce_alone(const bench *b, coll_comm *comm, float *at, base
                                .algorithm = COLL_ALGORITHM_DIRECT,
                                .stream = backend->stream(queue)};
     backend->copy(queue, at, b->values, COUNT * sizeof *at);
-    base_status status = coll_to_base(coll_op_create(comm, &desc, &op, &error), &error, reterr);
+    base_status status = (base_status)coll_op_create(comm, &desc, &op, coll_error_of(reterr));
     if (status == BASE_OK) {
-        status = coll_to_base(coll_op_start(op, &error), &error, reterr);
+        status = (base_status)coll_op_start(op, coll_error_of(reterr));
     }
     if (status == BASE_OK) {
-        status = coll_to_base(coll_op_wait(op, &error), &error, reterr);
+        status = (base_status)coll_op_wait(op, coll_error_of(reterr));
     }
     if (status == BASE_OK) {
         status = backend->capture(queue, &graph, reterr);
     }
     if (status == BASE_OK) {
-        status = coll_to_base(coll_op_start(op, &error), &error, reterr);
+        status = (base_status)coll_op_start(op, coll_error_of(reterr));
         enqueue_sum(b, queue, at);
         const base_status ended = backend->capture_end(queue, status == BASE_OK ? reterr : NULL);
         status = status == BASE_OK ? ended : status;
@@ -313,7 +312,6 @@ static base_status reduce_alone(const bench *b, coll_comm *comm, float *at, base
 
 static base_status try_collective(bench *b, base_error *reterr)
 {
-    coll_error error;
     void *memory = NULL;
     coll_context *context = NULL;
     coll_nccl_options nccl = {.size = sizeof nccl, .calls_alone = true};
@@ -322,15 +320,15 @@ static base_status try_collective(bench *b, base_error *reterr)
                                           .exchange = exchange,
                                           .backend = b->plugin.table->collectives,
                                           .backend_user = &nccl};
-    coll_status opened = coll_context_create(&options, &context, &error);
+    coll_status opened = coll_context_create(&options, &context, coll_error_of(reterr));
     coll_comm *comm = opened == COLL_OK ? coll_context_world(context) : NULL;
     if (opened == COLL_OK) {
-        opened = coll_device_open(comm, &error);
+        opened = coll_device_open(comm, coll_error_of(reterr));
     }
     if (opened == COLL_OK) {
-        opened = coll_device_alloc(comm, COUNT * sizeof *b->values, &memory, &error);
+        opened = coll_device_alloc(comm, COUNT * sizeof *b->values, &memory, coll_error_of(reterr));
     }
-    base_status status = coll_to_base(opened, &error, reterr);
+    base_status status = (base_status)opened;
     if (status == BASE_OK) {
         status =
             b->device.backend->adopt(b->device.queue, memory, COUNT * sizeof *b->values, reterr);

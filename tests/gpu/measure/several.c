@@ -47,11 +47,6 @@ static coll_status exchange(void *user, const void *mine, void *all, size_t size
     return coll_all_gather(j->world, mine, all, size_bytes, COLL_UINT8, reterr);
 }
 
-static base_status of(coll_status status, const coll_error *error, base_error *reterr)
-{
-    return coll_to_base(status, error, reterr);
-}
-
 /* ---- the three ways ---- */
 
 static base_status start_nccl(const job *j, base_error *reterr)
@@ -62,8 +57,7 @@ static base_status start_nccl(const job *j, base_error *reterr)
 
 static base_status start_op(coll_op *op, base_error *reterr)
 {
-    coll_error error;
-    return of(coll_op_start(op, &error), &error, reterr);
+    return (base_status)coll_op_start(op, coll_error_of(reterr));
 }
 
 static base_status start_native(const job *j, base_error *reterr)
@@ -78,7 +72,6 @@ static base_status start_direct(const job *j, base_error *reterr)
 
 static base_status make_op(const job *j, coll_algorithm algorithm, coll_op **op, base_error *reterr)
 {
-    coll_error error;
     const coll_op_desc desc = {.size = sizeof desc,
                                .kind = COLL_ALL_REDUCE,
                                .send = j->at,
@@ -88,7 +81,7 @@ static base_status make_op(const job *j, coll_algorithm algorithm, coll_op **op,
                                .reduce = COLL_SUM,
                                .algorithm = algorithm,
                                .stream = j->device.backend->stream(j->device.queue)};
-    return of(coll_op_create(j->gpus, &desc, op, &error), &error, reterr);
+    return (base_status)coll_op_create(j->gpus, &desc, op, coll_error_of(reterr));
 }
 
 /* ---- times ---- */
@@ -96,10 +89,9 @@ static base_status make_op(const job *j, coll_algorithm algorithm, coll_op **op,
 /* Zeros, so that sums stay small. All ranks begin together. */
 static base_status begin(const job *j, base_error *reterr)
 {
-    coll_error error;
     j->device.backend->zero(j->device.queue, j->at, j->count * sizeof *j->at);
     const base_status status = j->device.backend->sync(j->device.queue, reterr);
-    return status == BASE_OK ? of(coll_barrier(j->world, &error), &error, reterr) : status;
+    return status == BASE_OK ? (base_status)coll_barrier(j->world, coll_error_of(reterr)) : status;
 }
 
 static base_status time_round(const job *j, starter start, double *us, base_error *reterr)
@@ -265,7 +257,6 @@ static base_status choose_gpu(const job *j, base_error *reterr)
 
 static base_status open_gpu(job *j, const char *plugin, size_t size_bytes, base_error *reterr)
 {
-    coll_error error;
     void *memory = NULL;
     base_status status = choose_gpu(j, reterr);
     if (status == BASE_OK) {
@@ -285,32 +276,31 @@ static base_status open_gpu(job *j, const char *plugin, size_t size_bytes, base_
                                           .exchange_user = j,
                                           .backend = j->plugin.table->collectives,
                                           .backend_user = &j->options};
-    coll_status made = coll_context_create(&options, &j->context, &error);
+    coll_status made = coll_context_create(&options, &j->context, coll_error_of(reterr));
     if (made == COLL_OK) {
         j->gpus = coll_context_world(j->context);
-        made = coll_device_open(j->gpus, &error);
+        made = coll_device_open(j->gpus, coll_error_of(reterr));
     }
     if (made == COLL_OK) {
-        made = coll_device_alloc(j->gpus, size_bytes, &memory, &error);
+        made = coll_device_alloc(j->gpus, size_bytes, &memory, coll_error_of(reterr));
     }
     j->at = memory;
     if (made == COLL_OK) {
         status = j->device.backend->adopt(j->device.queue, memory, size_bytes, reterr);
     }
-    return made == COLL_OK ? status : of(made, &error, reterr);
+    return made == COLL_OK ? status : (base_status)made;
 }
 
 static base_status open_nccl(job *j, base_error *reterr)
 {
-    coll_error error;
     measure_nccl_id id = {{0}};
     base_status status = measure_nccl_find(&j->nccl, j->plugin.handle, reterr);
     if (status == BASE_OK && j->rank == 0) {
         status = measure_nccl_make_id(&j->nccl, &id, reterr);
     }
     if (status == BASE_OK) {
-        status =
-            of(coll_broadcast(j->world, &id, sizeof id, COLL_UINT8, 0, &error), &error, reterr);
+        status = (base_status)coll_broadcast(j->world, &id, sizeof id, COLL_UINT8, 0,
+                                             coll_error_of(reterr));
     }
     return status == BASE_OK ? measure_nccl_begin(&j->nccl, j->ranks, &id, j->rank, reterr)
                              : status;
@@ -349,18 +339,16 @@ static base_status run(job *j, const char *plugin, size_t size_bytes, base_error
 
 base_status measure_all_reduces(const char *plugin, size_t size_bytes, base_error *reterr)
 {
-    coll_error error;
     job j = {.rank = 0};
-    base_status status = of(coll_launched_open(&j.launched, &error), &error, reterr);
+    base_status status = (base_status)coll_launched_open(&j.launched, coll_error_of(reterr));
     if (status != BASE_OK) {
         return status;
     }
     status = run(&j, plugin, size_bytes, reterr);
     if (status != BASE_OK) {
-        (void)snprintf(error.message, sizeof error.message, "%s", reterr->message);
-        coll_launched_fail(j.launched, &error);
+        coll_launched_fail(j.launched, coll_error_of(reterr));
     }
     close_gpu(&j);
-    const base_status closed = of(coll_launched_close(j.launched, &error), &error, NULL);
+    const base_status closed = (base_status)coll_launched_close(j.launched, NULL);
     return status == BASE_OK ? closed : status;
 }

@@ -1,4 +1,5 @@
 /* trace.json in the report: which step is drawn, what is said of it, and what a damaged or a huge file does. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -86,15 +86,12 @@ static void body(test_rank *rank)
     coll_comm *world = coll_context_world(rank->context);
     coll_comm *members = NULL;
     coll_comm *copies = NULL;
-    coll_error error;
     rank_device device;
     RANK_OK(rank, rank_device_open("cpu", &device, &rank->failure));
-    RANK_OK(rank,
-            coll_to_base(coll_comm_split(world, rank->rank / GROUP, rank->rank, &members, &error),
-                         &error, &rank->failure));
-    RANK_OK(rank,
-            coll_to_base(coll_comm_split(world, rank->rank % GROUP, rank->rank, &copies, &error),
-                         &error, &rank->failure));
+    RANK_OK(rank, (base_status)coll_comm_split(world, rank->rank / GROUP, rank->rank, &members,
+                                               coll_error_of(&rank->failure)));
+    RANK_OK(rank, (base_status)coll_comm_split(world, rank->rank % GROUP, rank->rank, &copies,
+                                               coll_error_of(&rank->failure)));
     const rank_ddp_options options = {
         .device = &device,
         .param_count = PARAMS,
