@@ -20,9 +20,8 @@ base_status rank_config_optional(const json_t *object, const char *key, int othe
 {
     const json_t *entry = json_object_get(object, key);
     int number = otherwise;
-    const base_status status = entry == NULL || json_is_null(entry)
-                                   ? BASE_OK
-                                   : rank_config_int(object, key, &number, reterr);
+    const base_status status =
+        rank_config_given(entry) ? rank_config_int(object, key, &number, reterr) : BASE_OK;
     *value = number;
     return status;
 }

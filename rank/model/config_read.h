@@ -3,8 +3,15 @@
 #define RANK_MODEL_CONFIG_READ_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/status.h"
+
+/* Whether a member stands there, and is not null. */
+static inline bool rank_config_given(const json_t *value)
+{
+    return value != NULL && !json_is_null(value);
+}
 
 /* A positive integer. */
 BASE_MUST_CHECK base_status rank_config_int(const json_t *object, const char *key, int *value,

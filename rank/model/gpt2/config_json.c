@@ -9,24 +9,15 @@ static const double NORM_EPSILON = 1e-5;
 
 json_t *gpt2_describe(const rank_model_config *config)
 {
-    json_t *object = json_pack("{s:[s], s:s, s:s, s:b}", "architectures", "GPT2LMHeadModel",
-                               "model_type", "gpt2", "dtype", "float32", "tie_word_embeddings", 1);
-    json_t *shape =
-        json_pack("{s:i, s:i, s:i, s:i, s:i, s:n, s:i}", "n_embd", config->width, "n_layer",
-                  config->layers, "n_head", config->heads, "n_positions", config->context, "n_ctx",
-                  config->context, "n_inner", "vocab_size", config->vocab_size);
-    json_t *rest = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b}", "activation_function",
-                             "gelu_new", "layer_norm_epsilon", NORM_EPSILON, "initializer_range",
-                             0.02, "attn_pdrop", 0.0, "embd_pdrop", config->dropout, "resid_pdrop",
-                             config->dropout, "scale_attn_weights", 1, "use_cache", 1);
-    if (object == NULL || json_object_update(object, shape) != 0 ||
-        json_object_update(object, rest) != 0) {
-        json_decref(object);
-        object = NULL;
-    }
-    json_decref(shape);
-    json_decref(rest);
-    return object;
+    return json_pack(
+        "{s:[s], s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:n, s:i, s:s, s:f, s:f, s:f, s:f, s:f, "
+        "s:b, s:b}",
+        "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32",
+        "tie_word_embeddings", 1, "n_embd", config->width, "n_layer", config->layers, "n_head",
+        config->heads, "n_positions", config->context, "n_ctx", config->context, "n_inner",
+        "vocab_size", config->vocab_size, "activation_function", "gelu_new", "layer_norm_epsilon",
+        NORM_EPSILON, "initializer_range", 0.02, "attn_pdrop", 0.0, "embd_pdrop", config->dropout,
+        "resid_pdrop", config->dropout, "scale_attn_weights", 1, "use_cache", 1);
 }
 
 /* Checks settings that our model has no switch for. They must be as our model is. */
@@ -39,8 +30,7 @@ static base_status check_fixed(const json_t *object, int width, base_error *rete
     if (status != BASE_OK) {
         return status;
     }
-    if (inner != NULL && !json_is_null(inner) &&
-        json_integer_value(inner) != 4 * (json_int_t)width) {
+    if (rank_config_given(inner) && json_integer_value(inner) != 4 * (json_int_t)width) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "n_inner must be null or 4 x n_embd");
     }
     if (epsilon != NULL && !(fabs(json_number_value(epsilon) - NORM_EPSILON) < 1e-12)) {

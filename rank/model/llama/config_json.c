@@ -128,11 +128,6 @@ static bool is_type(const json_t *object, const char *wanted)
     return type != NULL && strcmp(type, wanted) == 0;
 }
 
-static bool given(const json_t *value)
-{
-    return value != NULL && !json_is_null(value);
-}
-
 /* The files of Qwen2, Qwen3 and SmolLM3 have a switch for the window, and newer ones say of each layer
  * which attention it has. */
 static bool has_window_switch(const json_t *object)
@@ -263,7 +258,7 @@ static base_status read_unrotated(const json_t *object, rank_model_config *read,
 {
     const json_t *layers = json_object_get(object, "no_rope_layers");
     double *of = &read->settings[LLAMA_UNROTATED];
-    if (given(layers)) {
+    if (rank_config_given(layers)) {
         int interval = 0;
         const base_status status = find_interval(layers, read->layers, &interval, reterr);
         *of = interval;
@@ -284,10 +279,10 @@ static base_status check_sparse(const json_t *object, base_error *reterr)
     if (step != NULL && json_integer_value(step) != 1) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "decoder_sparse_step must be 1");
     }
-    if (given(layers) && (!json_is_array(layers) || json_array_size(layers) > 0)) {
+    if (rank_config_given(layers) && (!json_is_array(layers) || json_array_size(layers) > 0)) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "mlp_only_layers must be empty");
     }
-    if (given(noise) && (!json_is_number(noise) || json_number_value(noise) != 0.0)) {
+    if (rank_config_given(noise) && (!json_is_number(noise) || json_number_value(noise) != 0.0)) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "router_jitter_noise must be 0");
     }
     return BASE_OK;

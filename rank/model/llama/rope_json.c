@@ -16,11 +16,6 @@ static const char *const FACTORS[] = {"short_factor", "long_factor"};
 
 enum { PHI3_ORIGINAL = 4096 }; /* of a Phi-3 that says nothing, as in transformers */
 
-static bool given(const json_t *value)
-{
-    return value != NULL && !json_is_null(value);
-}
-
 size_t llama_rotated(const rank_model_config *config)
 {
     const double partial = config->settings[LLAMA_PARTIAL];
@@ -69,7 +64,8 @@ static base_status read_longrope(const json_t *object, const json_t *rope, rank_
 {
     double *of = read->settings;
     const bool phi3 = of[LLAMA_PHI3] != 0.0;
-    const json_t *where = phi3 || given(json_object_get(object, ORIGINAL)) ? object : rope;
+    const json_t *where =
+        phi3 || rank_config_given(json_object_get(object, ORIGINAL)) ? object : rope;
     int longest = 0;
     base_status status = rank_config_int(object, "max_position_embeddings", &longest, reterr);
     if (status == BASE_OK) {
@@ -81,11 +77,11 @@ static base_status read_longrope(const json_t *object, const json_t *rope, rank_
             read_factors(rope, FACTORS[i], llama_rotated(read) / 2, read->rope_factors[i], reterr);
     }
     double longer = longest / of[LLAMA_ORIGINAL];
-    if (status == BASE_OK && given(json_object_get(rope, "factor"))) {
+    if (status == BASE_OK && rank_config_given(json_object_get(rope, "factor"))) {
         status = rank_config_number(rope, "factor", &longer, reterr);
     }
     of[LLAMA_ATTENTION_FACTOR] = attention_factor(longer, of[LLAMA_ORIGINAL]);
-    return status == BASE_OK && given(json_object_get(rope, ATTENTION_FACTOR))
+    return status == BASE_OK && rank_config_given(json_object_get(rope, ATTENTION_FACTOR))
                ? rank_config_number(rope, ATTENTION_FACTOR, &of[LLAMA_ATTENTION_FACTOR], reterr)
                : status;
 }
@@ -95,7 +91,7 @@ static base_status read_partial(const json_t *object, const json_t *rope, double
 {
     const json_t *entry = json_object_get(rope, PARTIAL);
     entry = entry != NULL ? entry : json_object_get(object, PARTIAL);
-    const double partial = given(entry) ? json_number_value(entry) : 1.0;
+    const double partial = rank_config_given(entry) ? json_number_value(entry) : 1.0;
     if (of[LLAMA_PHI3] == 0.0 && partial != 1.0) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be 1", PARTIAL);
     }
