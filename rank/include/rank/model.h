@@ -33,7 +33,7 @@ enum {
     RANK_MODEL_TOKENS_MAX = 1 << 20, /* of a batch */
     RANK_TENSOR_NAME_BYTES = 64,
     RANK_TENSOR_DIMS_MAX = 2,
-    RANK_FAMILY_SETTINGS = 20,      /* numbers in a configuration that only the family knows */
+    RANK_FAMILY_SETTINGS = 21,      /* numbers in a configuration that only the family knows */
     RANK_MODEL_SIZES_MAX = 8,       /* to which batches are padded */
     RANK_MODEL_SLOTS_MAX = 1 << 21, /* of a training with dropout */
 };

@@ -24,11 +24,6 @@ static const double LOCAL_THETA = 1e4;
 static const char *const dtypes[GEMMA3_DTYPES] = {
     [GEMMA3_FLOAT32] = "float32", [GEMMA3_BFLOAT16] = "bfloat16", [GEMMA3_FLOAT16] = "float16"};
 
-static bool given(const json_t *value)
-{
-    return value != NULL && !json_is_null(value);
-}
-
 /* A whole one as an integer, which transformers asks for. */
 static json_t *describe_number(double number)
 {
@@ -47,29 +42,20 @@ json_t *gemma3_describe(const rank_model_config *config)
             types = NULL;
         }
     }
-    json_t *object = json_pack("{s:[s], s:s, s:s, s:s, s:b, s:o*}", "architectures",
-                               "Gemma3ForCausalLM", "model_type", "gemma3_text", "dtype",
-                               dtypes[(gemma3_dtype)of[GEMMA3_DTYPE]], "hidden_activation",
-                               "gelu_pytorch_tanh", "tie_word_embeddings", 1, "layer_types", types);
-    json_t *shape = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "hidden_size", config->width,
-        "intermediate_size", (int)of[GEMMA3_HIDDEN], "num_hidden_layers", config->layers,
-        "num_attention_heads", config->heads, "num_key_value_heads", (int)of[GEMMA3_KV_HEADS],
-        "head_dim", (int)of[GEMMA3_HEAD_WIDTH], "max_position_embeddings", config->context,
-        "vocab_size", config->vocab_size, "sliding_window", (int)of[GEMMA3_WINDOW]);
-    json_t *rest =
-        json_pack("{s:f, s:o, s:f, s:f, s:{s:s, s:f}, s:f}", "rms_norm_eps", of[GEMMA3_EPSILON],
-                  "query_pre_attn_scalar", describe_number(of[GEMMA3_QUERY_SCALAR]), "rope_theta",
-                  of[GEMMA3_THETA], "rope_local_base_freq", of[GEMMA3_LOCAL_THETA], "rope_scaling",
-                  "rope_type", "linear", "factor", of[GEMMA3_FACTOR], "initializer_range", 0.02);
-    if (types == NULL || object == NULL || json_object_update(object, shape) != 0 ||
-        json_object_update(object, rest) != 0) {
-        json_decref(object);
-        object = NULL;
-    }
-    json_decref(shape);
-    json_decref(rest);
-    return object;
+    return json_pack(
+        "{s:[s], s:s, s:s, s:s, s:b, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:o, "
+        "s:f, s:f, s:{s:s, s:f}, s:f}",
+        "architectures", "Gemma3ForCausalLM", "model_type", "gemma3_text", "dtype",
+        dtypes[(gemma3_dtype)of[GEMMA3_DTYPE]], "hidden_activation", "gelu_pytorch_tanh",
+        "tie_word_embeddings", 1, "layer_types", types, "hidden_size", config->width,
+        "intermediate_size", (int)of[LLAMA_HIDDEN], "num_hidden_layers", config->layers,
+        "num_attention_heads", config->heads, "num_key_value_heads", (int)of[LLAMA_KV_HEADS],
+        "head_dim", (int)of[LLAMA_HEAD_WIDTH], "max_position_embeddings", config->context,
+        "vocab_size", config->vocab_size, "sliding_window", (int)of[GEMMA3_WINDOW], "rms_norm_eps",
+        of[LLAMA_EPSILON], "query_pre_attn_scalar", describe_number(of[GEMMA3_QUERY_SCALAR]),
+        "rope_theta", of[LLAMA_THETA], "rope_local_base_freq", of[GEMMA3_LOCAL_THETA],
+        "rope_scaling", "rope_type", "linear", "factor", of[LLAMA_FACTOR], "initializer_range",
+        0.02);
 }
 
 /* Members whose default in transformers is what our model is, and that must not say otherwise. */
@@ -85,7 +71,7 @@ static base_status check_fixed(const json_t *object, base_error *reterr)
         }
     }
     for (size_t i = 0; status == BASE_OK && i < sizeof caps / sizeof *caps; i++) {
-        if (given(json_object_get(object, caps[i]))) {
+        if (rank_config_given(json_object_get(object, caps[i]))) {
             status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be null", caps[i]);
         }
     }
@@ -116,8 +102,8 @@ static base_status read_shape(const json_t *object, rank_model_config *read, bas
         int otherwise;
         double *value;
     } others[] = {
-        {"num_key_value_heads", KV_HEADS, &of[GEMMA3_KV_HEADS]},
-        {"head_dim", HEAD_WIDTH, &of[GEMMA3_HEAD_WIDTH]},
+        {"num_key_value_heads", KV_HEADS, &of[LLAMA_KV_HEADS]},
+        {"head_dim", HEAD_WIDTH, &of[LLAMA_HEAD_WIDTH]},
         {"sliding_window", WINDOW, &of[GEMMA3_WINDOW]},
     };
     base_status status = BASE_OK;
@@ -128,7 +114,7 @@ static base_status read_shape(const json_t *object, rank_model_config *read, bas
         status = rank_config_optional(object, others[i].key, others[i].otherwise, others[i].value,
                                       reterr);
     }
-    of[GEMMA3_HIDDEN] = hidden;
+    of[LLAMA_HIDDEN] = hidden;
     return status;
 }
 
@@ -137,7 +123,7 @@ static base_status read_layers(const json_t *object, rank_model_config *read, ba
 {
     const json_t *types = json_object_get(object, "layer_types");
     int every = 0;
-    if (!given(types)) {
+    if (!rank_config_given(types)) {
         const char *key = json_object_get(object, "sliding_window_pattern") != NULL
                               ? "sliding_window_pattern"
                               : "_sliding_window_pattern";
@@ -200,17 +186,17 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     const bool own = json_object_get(sliding, KEY) != NULL;
     double *of = read->settings;
     double local_factor = 1.0;
-    of[GEMMA3_THETA] = THETA;
+    of[LLAMA_THETA] = THETA;
     of[GEMMA3_LOCAL_THETA] = LOCAL_THETA;
     base_status status = rank_config_number(json_object_get(full, KEY) != NULL ? full : object, KEY,
-                                            &of[GEMMA3_THETA], reterr);
+                                            &of[LLAMA_THETA], reterr);
     if (status == BASE_OK) {
         status = rank_config_number(own ? sliding : object, own ? KEY : "rope_local_base_freq",
                                     &of[GEMMA3_LOCAL_THETA], reterr);
     }
     if (status == BASE_OK) {
         status =
-            read_factor(json_object_size(scaling) > 0 ? scaling : full, &of[GEMMA3_FACTOR], reterr);
+            read_factor(json_object_size(scaling) > 0 ? scaling : full, &of[LLAMA_FACTOR], reterr);
     }
     if (status == BASE_OK) {
         status = read_factor(sliding, &local_factor, reterr);
@@ -225,9 +211,9 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
 static base_status read_dtype(const json_t *object, rank_model_config *read, base_error *reterr)
 {
     const json_t *newer = json_object_get(object, "dtype");
-    const json_t *dtype = given(newer) ? newer : json_object_get(object, "torch_dtype");
+    const json_t *dtype = rank_config_given(newer) ? newer : json_object_get(object, "torch_dtype");
     const char *name = json_string_value(dtype);
-    if (!given(dtype)) {
+    if (!rank_config_given(dtype)) {
         return BASE_OK;
     }
     for (int i = 0; name != NULL && i < GEMMA3_DTYPES; i++) {
@@ -243,15 +229,18 @@ base_status gemma3_configure(const json_t *object, rank_model_config *config, ba
 {
     static base_status (*const steps[])(const json_t *, rank_model_config *, base_error *) = {
         read_shape, read_layers, read_rope, read_dtype};
-    rank_model_config read = {
-        .family = &rank_gemma3,
-        .settings = {[GEMMA3_EPSILON] = EPSILON, [GEMMA3_QUERY_SCALAR] = QUERY_SCALAR}};
+    rank_model_config read = {.family = &rank_gemma3,
+                              .settings = {[LLAMA_EPSILON] = EPSILON,
+                                           [LLAMA_TIED] = 1,
+                                           [LLAMA_HEAD_NORMS] = 1,
+                                           [LLAMA_GEMMA3] = 1,
+                                           [GEMMA3_QUERY_SCALAR] = QUERY_SCALAR}};
     base_status status = check_fixed(object, reterr);
     for (size_t i = 0; status == BASE_OK && i < sizeof steps / sizeof *steps; i++) {
         status = steps[i](object, &read, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_config_number(object, "rms_norm_eps", &read.settings[GEMMA3_EPSILON], reterr);
+        status = rank_config_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);
     }
     if (status == BASE_OK) {
         status = rank_config_number(object, "query_pre_attn_scalar",

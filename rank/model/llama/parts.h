@@ -1,5 +1,5 @@
-/* What the files of this directory share: settings beyond the common ones, and the offset of each
- * parameter. */
+/* What the files of this directory share, and Gemma 3's with them: settings beyond the common ones, and the
+ * offset of each parameter. */
 #ifndef RANK_MODEL_LLAMA_PARTS_H
 #define RANK_MODEL_LLAMA_PARTS_H
 
@@ -15,16 +15,18 @@ enum {
     LLAMA_EPSILON = RANK_BLOCK_EPSILON,
     LLAMA_EXPERTS = RANK_BLOCK_EXPERTS,
     LLAMA_THETA = RANK_BLOCK_SETTINGS,
-    LLAMA_TIED,    /* 1: the output's matrix is the embedding */
-    LLAMA_SCALING, /* of rope's frequencies: a llama_scaling */
-    LLAMA_FACTOR,  /* of that */
-    LLAMA_LOW,     /* low_freq_factor, */
-    LLAMA_HIGH,    /* high_freq_factor, */
+    LLAMA_FACTOR,     /* of LLAMA_SCALING */
+    LLAMA_TIED,       /* 1: the output's matrix is the embedding */
+    LLAMA_BIASED,     /* 1: queries, keys and values have biases, as in Qwen2 */
+    LLAMA_HEAD_NORMS, /* 1: each head of queries and of keys has a norm, as in Qwen3 */
+    LLAMA_GEMMA3,     /* 1: norms stand behind attention and the MLP too, and begin with 0 */
+    LLAMA_SHARED_SETTINGS,
+    LLAMA_SCALING = LLAMA_SHARED_SETTINGS, /* of rope's frequencies: a llama_scaling */
+    LLAMA_LOW,                             /* low_freq_factor, */
+    LLAMA_HIGH,                            /* high_freq_factor, */
     LLAMA_ORIGINAL, /* and original_max_position_embeddings of LLAMA_SCALING_LLAMA3, and of LLAMA_SCALING_LONGROPE, */
     LLAMA_ATTENTION_FACTOR, /* by which that multiplies what rope turns */
     LLAMA_PARTIAL,          /* of each head rope turns so much, in a Phi-3; 0: all of it */
-    LLAMA_BIASED,           /* 1: queries, keys and values have biases, as in Qwen2 */
-    LLAMA_HEAD_NORMS,       /* 1: each head of queries and of keys has a norm, as in Qwen3 */
     LLAMA_CHOSEN,           /* a token goes to so many of LLAMA_EXPERTS, */
     LLAMA_NORMED,           /* 1: whose weights add up to 1 */
     LLAMA_UNROTATED, /* N: layers N-1, 2N-1 … have no rope, as in SmolLM3; 0: all have it */
@@ -59,6 +61,8 @@ enum {
     LLAMA_DOWN,   /* (C, F) */
     LLAMA_Q_NORM, /* (head width), and the next one; only if LLAMA_HEAD_NORMS */
     LLAMA_K_NORM,
+    LLAMA_AFTER1, /* (C), and the next one; only if LLAMA_GEMMA3 */
+    LLAMA_AFTER2,
     LLAMA_ROUTER, /* (E, C); only if LLAMA_EXPERTS */
     LLAMA_BLOCK_TENSORS,
 };
@@ -104,5 +108,9 @@ void llama_frequencies(const rank_model_config *config, float *frequency);
 
 /* passes.c */
 extern const rank_decoder_table llama_decoder;
+/* Functions of that table which Gemma 3's has too. */
+void llama_layer_weights(const rank_run *run, int layer, rank_decoder_layer *weights);
+void llama_end_weights(const rank_run *run, rank_decoder_ends *weights);
+void llama_training_layout(const rank_model_config *config, transformer_layout *layout);
 
 #endif

@@ -1,4 +1,4 @@
-/* How passes see Llama: its shape, and where its weights are. Called through llama.c's table. */
+/* How passes see Llama: its shape, and where its weights are. Called through llama.c's table, and gemma3.c's. */
 #include "model/llama/parts.h"
 
 static void describe(const rank_model_config *config, int ranks, rank_decoder *decoder)
@@ -38,7 +38,7 @@ static void expert_weights(const rank_run *run, int layer, int expert, rank_deco
     }
 }
 
-static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *weights)
+void llama_layer_weights(const rank_run *run, int layer, rank_decoder_layer *weights)
 {
     llama_layout layout;
     const float *of[LLAMA_BLOCK_TENSORS];
@@ -53,15 +53,17 @@ static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *we
         .early_bias = {of[LLAMA_Q_BIAS], of[LLAMA_K_BIAS], of[LLAMA_V_BIAS]},
         .head_norm = {of[LLAMA_Q_NORM], of[LLAMA_K_NORM]},
         .projection = of[LLAMA_PROJECTION],
+        .after1 = {of[LLAMA_AFTER1], NULL},
         .norm2 = {of[LLAMA_NORM2], NULL},
         .router = of[LLAMA_ROUTER],
         .gate = of[LLAMA_GATE],
         .up = of[LLAMA_UP],
         .down = of[LLAMA_DOWN],
+        .after2 = {of[LLAMA_AFTER2], NULL},
     };
 }
 
-static void end_weights(const rank_run *run, rank_decoder_ends *weights)
+void llama_end_weights(const rank_run *run, rank_decoder_ends *weights)
 {
     llama_layout layout;
     llama_layout_make(run->shape.config, &layout);
@@ -75,7 +77,7 @@ static void end_weights(const rank_run *run, rank_decoder_ends *weights)
 
 /* Neighbouring matrices with as many columns are one: q, k and v; gate and up, or those of all experts.
  * So are the biases of q, k and v. The range of what a model lacks is empty. */
-static void training_layout(const rank_model_config *config, transformer_layout *layout)
+void llama_training_layout(const rank_model_config *config, transformer_layout *layout)
 {
     /* the tensor of ours that begins where that one of BLOCK_TENSORS does */
     static const int begins[BLOCK_TENSORS + 1] = {
@@ -93,8 +95,8 @@ static void training_layout(const rank_model_config *config, transformer_layout 
         LLAMA_Q_NORM,     /* DOWN_BIAS: none */
         LLAMA_Q_NORM,     /* Q_NORM_WEIGHT */
         LLAMA_K_NORM,     /* K_NORM_WEIGHT */
-        LLAMA_ROUTER,     /* AFTER1_WEIGHT: none */
-        LLAMA_ROUTER,     /* AFTER2_WEIGHT: none */
+        LLAMA_AFTER1,     /* AFTER1_WEIGHT */
+        LLAMA_AFTER2,     /* AFTER2_WEIGHT */
         LLAMA_ROUTER,     /* ROUTER_WEIGHT */
         LLAMA_BLOCK_TENSORS,
     };
@@ -116,5 +118,5 @@ static void training_layout(const rank_model_config *config, transformer_layout 
     }
 }
 
-const rank_decoder_table llama_decoder = {describe, layer_weights, expert_weights, end_weights,
-                                          training_layout};
+const rank_decoder_table llama_decoder = {describe, llama_layer_weights, expert_weights,
+                                          llama_end_weights, llama_training_layout};

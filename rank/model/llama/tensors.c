@@ -1,5 +1,5 @@
-/* Llama's tensors: names, shapes, offsets, how they may be cut, their first values. Called through
- * llama.c's table. */
+/* Llama's tensors, and Gemma 3's: names, shapes, offsets, how they may be cut, their first values. Called
+ * through llama.c's table, and gemma3.c's. */
 #include <stdio.h>
 
 #include "base/safetensors.h"
@@ -117,17 +117,22 @@ static const rank_block_tensor block_tensors[LLAMA_BLOCK_TENSORS] = {
     [LLAMA_DOWN] = {"mlp.down_proj", SIDE_WIDTH, SIDE_HIDDEN, RANK_CUT_HIDDEN, 1},
     [LLAMA_Q_NORM] = {"self_attn.q_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
     [LLAMA_K_NORM] = {"self_attn.k_norm", SIDE_NONE, SIDE_HEAD, RANK_CUT_NONE, 0},
+    [LLAMA_AFTER1] = {"post_attention_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
+    [LLAMA_AFTER2] = {"post_feedforward_layernorm", SIDE_NONE, SIDE_WIDTH, RANK_CUT_NONE, 0},
     [LLAMA_ROUTER] = {"mlp.gate", SIDE_EXPERTS, SIDE_WIDTH, RANK_CUT_NONE, 0},
+};
+
+/* The setting without which blocks lack the tensor; 0: all have it. */
+static const int needed[LLAMA_BLOCK_TENSORS] = {
+    [LLAMA_Q_BIAS] = LLAMA_BIASED,     [LLAMA_K_BIAS] = LLAMA_BIASED,
+    [LLAMA_V_BIAS] = LLAMA_BIASED,     [LLAMA_Q_NORM] = LLAMA_HEAD_NORMS,
+    [LLAMA_K_NORM] = LLAMA_HEAD_NORMS, [LLAMA_AFTER1] = LLAMA_GEMMA3,
+    [LLAMA_AFTER2] = LLAMA_GEMMA3,     [LLAMA_ROUTER] = LLAMA_EXPERTS,
 };
 
 static bool is_bias(int which)
 {
     return which >= LLAMA_Q_BIAS && which <= LLAMA_V_BIAS;
-}
-
-static bool is_head_norm(int which)
-{
-    return which == LLAMA_Q_NORM || which == LLAMA_K_NORM;
 }
 
 static bool is_of_expert(int which)
@@ -143,9 +148,7 @@ static int count_of(const rank_model_config *config, int which)
     if (is_of_expert(which)) {
         return experts > 0 ? experts : 1;
     }
-    return (!is_bias(which) || of[LLAMA_BIASED] != 0.0) &&
-           (!is_head_norm(which) || of[LLAMA_HEAD_NORMS] != 0.0) &&
-           (which != LLAMA_ROUTER || experts > 0);
+    return needed[which] == 0 || of[needed[which]] != 0.0;
 }
 
 /* How many tensors a block of this model has. */
@@ -222,7 +225,8 @@ int llama_tensor_count(const rank_model_config *config)
     return llama_block_begin(config, config->layers) + (is_tied(config) ? 1 : 2);
 }
 
-/* Mixtral has names of its own for the experts and their router. */
+/* Mixtral has names of its own for the experts and their router, and Gemma 3 for a norm, whose name another
+ * one has there. */
 static void name_block_tensor(const rank_model_config *config, int layer, block_tensor of,
                               char *name)
 {
@@ -239,6 +243,8 @@ static void name_block_tensor(const rank_model_config *config, int layer, block_
         own = expert;
     } else if (is_mixtral && of.which == LLAMA_ROUTER) {
         own = "block_sparse_moe.gate";
+    } else if (config->settings[LLAMA_GEMMA3] != 0.0 && of.which == LLAMA_NORM2) {
+        own = "pre_feedforward_layernorm";
     }
     (void)snprintf(name, RANK_TENSOR_NAME_BYTES, "model.layers.%d.%s.%s", layer, own,
                    is_bias(of.which) ? "bias" : "weight");
@@ -283,16 +289,17 @@ void llama_tensor(const rank_model_config *config, int index, rank_tensor *tenso
     tensor->tied = index == 0 && is_tied(config) ? "lm_head.weight" : NULL;
 }
 
-/* normal(0, 0.02), norms 1, biases 0. */
+/* normal(0, 0.02), norms 1, biases 0; norms of Gemma 3, which multiply by one more, 0. */
 void llama_init(const rank_model_config *config, uint64_t seed, float *params)
 {
+    const float norm = config->settings[LLAMA_GEMMA3] != 0.0 ? 0.0f : 1.0f;
     for (int i = 0; i < llama_tensor_count(config); i++) {
         rank_tensor tensor;
         llama_tensor(config, i, &tensor);
         if (tensor.dims == 2) {
             rank_fill_normal(seed, i, 0.02f, params + tensor.offset, tensor.count);
         } else {
-            rank_fill(tensor.cut.kind == RANK_CUT_NONE ? 1.0f : 0.0f, params + tensor.offset,
+            rank_fill(tensor.cut.kind == RANK_CUT_NONE ? norm : 0.0f, params + tensor.offset,
                       tensor.count);
         }
     }

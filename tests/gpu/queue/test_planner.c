@@ -7,7 +7,6 @@
 #include "backend/graphs.h"
 #include "backend/memory_use.h"
 #include "model/gemma3/parts.h"
-#include "model/llama/parts.h"
 #include "model/pieces.h"
 #include "plan/estimate.h"
 #include "rank/adapters.h"
@@ -55,10 +54,13 @@ static rank_model_config config_of(kind of, int vocab_size)
     }
     if (of == GEMMA3) {
         config.family = &rank_gemma3;
+        config.settings[LLAMA_TIED] = 1;
+        config.settings[LLAMA_HEAD_NORMS] = 1;
+        config.settings[LLAMA_GEMMA3] = 1;
         config.settings[GEMMA3_QUERY_SCALAR] = 16;
         config.settings[GEMMA3_FULL_EVERY] = 2;
-        config.settings[GEMMA3_THETA] = config.settings[GEMMA3_LOCAL_THETA] = 10000;
-        config.settings[GEMMA3_FACTOR] = 1;
+        config.settings[GEMMA3_LOCAL_THETA] = 10000;
+        config.settings[LLAMA_FACTOR] = 1;
         config.settings[GEMMA3_WINDOW] = 64;
         config.settings[GEMMA3_DTYPE] = GEMMA3_FLOAT32;
     }
@@ -85,17 +87,17 @@ static launch_model model_of(const rank_model_config *config)
                                 .kv_heads = (int64_t)of[LLAMA_KV_HEADS],
                                 .head_width = (int64_t)of[LLAMA_HEAD_WIDTH],
                                 .hidden = (int64_t)of[LLAMA_HIDDEN],
-                                .experts = gemma3 ? 0 : (int64_t)of[LLAMA_EXPERTS],
+                                .experts = (int64_t)of[LLAMA_EXPERTS],
                                 .chosen = gemma3 ? 0 : (int64_t)of[LLAMA_CHOSEN],
                                 .gated = true,
                                 .rms = true,
-                                .biased = !gemma3 && of[LLAMA_BIASED] != 0,
-                                .head_norms = gemma3 || of[LLAMA_HEAD_NORMS] != 0,
+                                .biased = of[LLAMA_BIASED] != 0,
+                                .head_norms = of[LLAMA_HEAD_NORMS] != 0,
                                 .after_norms = gemma3,
                                 .window = gemma3 ? (int64_t)of[GEMMA3_WINDOW] : 0,
                                 .full_every = gemma3 ? (int64_t)of[GEMMA3_FULL_EVERY] : 0,
                                 .rotated = true,
-                                .tied = gemma3 || of[LLAMA_TIED] != 0};
+                                .tied = of[LLAMA_TIED] != 0};
 }
 
 static launch_ask ask_of(const rank_model_config *config, int64_t batch, rank_type type)

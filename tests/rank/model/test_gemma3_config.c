@@ -39,19 +39,19 @@ static void the_smallest_one_is_read(void **state)
     assert_int_equal(config.context, 32768);
     assert_true(config.settings[GEMMA3_WINDOW] == 512.0);
     assert_true(config.settings[GEMMA3_FULL_EVERY] == 6.0);
-    assert_true(config.settings[GEMMA3_THETA] == 1e6);
+    assert_true(config.settings[LLAMA_THETA] == 1e6);
     assert_true(config.settings[GEMMA3_LOCAL_THETA] == 1e4);
-    assert_true(config.settings[GEMMA3_FACTOR] == 1.0);
+    assert_true(config.settings[LLAMA_FACTOR] == 1.0);
     size_t end = 0;
-    for (int i = 0; i < gemma3_tensor_count(&config); i++) {
+    for (int i = 0; i < llama_tensor_count(&config); i++) {
         rank_tensor tensor;
-        gemma3_tensor(&config, i, &tensor);
+        llama_tensor(&config, i, &tensor);
         assert_int_equal(tensor.offset, end);
         end += tensor.count;
     }
     assert_int_equal(end, 268098176);
     rank_tensor norm;
-    gemma3_tensor(&config, gemma3_block_begin(&config, 17) + GEMMA3_AFTER2, &norm);
+    llama_tensor(&config, llama_block_begin(&config, 18) - 1, &norm);
     assert_string_equal(norm.name, "model.layers.17.post_feedforward_layernorm.weight");
     assert_int_equal(norm.cut.kind, RANK_CUT_NONE);
 }
@@ -115,8 +115,8 @@ static void layers_and_ropes_have_older_and_newer_names(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_ok(configure(cases[i].changes, &config, &error), &error);
         assert_true(config.settings[GEMMA3_FULL_EVERY] == cases[i].full_every);
-        assert_true(config.settings[GEMMA3_THETA] == cases[i].theta);
-        assert_true(config.settings[GEMMA3_FACTOR] == cases[i].factor);
+        assert_true(config.settings[LLAMA_THETA] == cases[i].theta);
+        assert_true(config.settings[LLAMA_FACTOR] == cases[i].factor);
         assert_true(config.settings[GEMMA3_LOCAL_THETA] == cases[i].local_theta);
     }
 }

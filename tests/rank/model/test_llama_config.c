@@ -247,7 +247,7 @@ static void qwen3_has_norms_of_heads(void **state)
          "layer_types"},
         {"{\"model_type\":\"qwen3\",\"attention_bias\":true}", "attention_bias must be false"},
     };
-    enum { TENSORS = LLAMA_BLOCK_TENSORS - 4 /* of a block, which has no biases and no router */ };
+    enum { TENSORS = LLAMA_K_NORM + 1 - 3 /* of a block, which has no biases */ };
     base_error error;
     rank_model_config config;
     (void)state;
