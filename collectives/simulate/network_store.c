@@ -4,31 +4,20 @@
 
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "network.h"
 
-enum { FIRST_STREAMS = 1 << 12 };
-
-/* Doubles an array; false, and no_memory is set, where there is no memory. */
-static bool grow(network_store *store, void **array, size_t count, size_t item_bytes)
-{
-    void *grown = realloc(*array, count * item_bytes);
-    if (grown == NULL) {
-        store->no_memory = true;
-        return false;
-    }
-    *array = grown;
-    return true;
-}
+enum { FIRST_STREAMS = 1 << 12, FIRST_ITEMS = 1024 };
 
 void network_push_event(network_store *store, float at, int32_t track)
 {
-    if (store->event_count == store->event_room) {
-        const int64_t room = store->event_room == 0 ? 1024 : 2 * store->event_room;
-        if (!grow(store, (void **)&store->events, (size_t)room, sizeof *store->events)) {
-            return;
-        }
-        store->event_room = room;
+    event *events = base_grow(store->events, (size_t)store->event_count, &store->event_room,
+                              FIRST_ITEMS, sizeof *events);
+    if (events == NULL) {
+        store->no_memory = true;
+        return;
     }
+    store->events = events;
     int64_t i = store->event_count++;
     for (; i > 0 && store->events[(i - 1) / 2].at > at; i = (i - 1) / 2) {
         store->events[i] = store->events[(i - 1) / 2];
@@ -101,16 +90,18 @@ stream *network_stream_of(network_store *store, int from, int to, int channel)
 int32_t network_new_message(network_store *store)
 {
     if (store->message_free == NONE) {
-        const int32_t old = store->message_room;
-        const int32_t room = old == 0 ? 1024 : 2 * old;
-        if (!grow(store, (void **)&store->messages, (size_t)room, sizeof *store->messages)) {
+        const size_t old = store->message_room;
+        message *messages =
+            base_grow(store->messages, old, &store->message_room, FIRST_ITEMS, sizeof *messages);
+        if (messages == NULL) {
+            store->no_memory = true;
             return NONE;
         }
-        for (int32_t i = old; i < room; i++) {
-            store->messages[i].next = i + 1 < room ? i + 1 : NONE;
+        store->messages = messages;
+        for (size_t i = old; i < store->message_room; i++) {
+            messages[i].next = i + 1 < store->message_room ? (int32_t)i + 1 : NONE;
         }
-        store->message_room = room;
-        store->message_free = old;
+        store->message_free = (int32_t)old;
     }
     const int32_t number = store->message_free;
     store->message_free = store->messages[number].next;

@@ -3,6 +3,7 @@
 #define COLL_SIMULATE_NETWORK_STORE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { NONE = -1 };
@@ -36,11 +37,11 @@ typedef struct network_store {
     uint64_t stream_slots;
     uint64_t stream_count;
     message *messages;
-    int32_t message_room;
+    size_t message_room;
     int32_t message_free; /* list */
     event *events;        /* a binary heap, the earliest first */
     int64_t event_count;
-    int64_t event_room;
+    size_t event_room;
     bool no_memory; /* once set, nothing that this keeps is whole any more */
 } network_store;
 

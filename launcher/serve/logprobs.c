@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/utf8.h"
 
 enum {
@@ -20,17 +21,9 @@ enum {
 /* Makes room for more bytes. False: no memory. */
 static bool make_room(void **memory, size_t *room, size_t needed, size_t item_bytes)
 {
-    size_t more = *room > 0 ? *room : FIRST_ROOM;
-    while (more < needed) {
-        more *= 2;
-    }
-    void *moved = more > *room ? realloc(*memory, more * item_bytes) : *memory;
-    if (moved == NULL) {
-        return false;
-    }
-    *memory = moved;
-    *room = more;
-    return true;
+    void *moved = base_reserve(*memory, 0, needed, room, FIRST_ROOM, item_bytes);
+    *memory = moved != NULL ? moved : *memory;
+    return moved != NULL;
 }
 
 static void keep(launch_logprobs *logprobs, const launch_logprob *one)

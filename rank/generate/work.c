@@ -6,13 +6,9 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "data/chat.h"
 #include "proto/limits.h"
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 static base_status make_room(const rank_generate_options *options, int new_tokens_max,
                              rank_work *work, base_error *reterr)
@@ -33,7 +29,7 @@ static base_status make_room(const rank_generate_options *options, int new_token
                          "has room for %zu (--cache-tokens): \"%.60s\"",
                          work->prompt_count, needed, cached, work->text);
     }
-    const size_t room = smaller(most, smaller(left, cached - work->prompt_count));
+    const size_t room = base_min_size(most, base_min_size(left, cached - work->prompt_count));
     work->room = room;
     work->new_tokens_max = room < left ? (int)room : new_tokens_max;
     work->tokens = malloc(room * sizeof *work->tokens);
