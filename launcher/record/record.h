@@ -46,20 +46,30 @@ typedef struct launch_stage_step {
     uint64_t held;     /* micro-batches in chunks whose activations were kept at once, at most */
 } launch_stage_step;
 
+/* How long one rank's step took, and for what. */
+typedef struct launch_step_times {
+    uint64_t tokens;
+    uint64_t bytes_sent;
+    int64_t compute_ns;
+    int64_t compute_cpu_ns; /* 0: not known */
+    int64_t context_ns;     /* exchanging with ranks that share the micro-batches; in compute_ns */
+    int64_t expert_ns;      /* exchanging with ranks that share out the experts; in compute_ns */
+    uint64_t expert_rows;   /* that the experts of this rank got; 0: ranks do not share them out */
+    int64_t
+        barrier_ns; /* with --timing bracketed: waiting for all ranks before the exchange; in step_ns alone */
+    int64_t allreduce_ns;
+    int64_t allreduce_exposed_ns;
+    int64_t optimizer_ns;
+    int64_t step_ns;
+} launch_step_times;
+
 /* One rank's step; as in control.proto's Step. */
 typedef struct launch_step {
     uint64_t step;
     int rank;
     double loss;
     double loss_global;
-    uint64_t tokens;
-    int64_t compute_ns;
-    int64_t compute_cpu_ns; /* 0: not known */
-    int64_t allreduce_ns;
-    int64_t allreduce_exposed_ns;
-    int64_t optimizer_ns;
-    int64_t step_ns;
-    uint64_t bytes_sent;
+    launch_step_times times;
     uint64_t epoch;
     double learning_rate;
     double grad_norm;
@@ -71,12 +81,8 @@ typedef struct launch_step {
     uint64_t heldout_sentences; /* that were to be corrected; 0: there are no pairs */
     uint64_t heldout_correct;
     uint64_t heldout_measured; /* sentences or windows that the loss is of */
-    int64_t context_ns;   /* exchanging with ranks that share the micro-batches; in compute_ns */
-    int64_t expert_ns;    /* exchanging with ranks that share out the experts; in compute_ns */
-    uint64_t expert_rows; /* that the experts of this rank got */
-    int64_t barrier_ns;   /* with --timing bracketed: waiting for all ranks before the exchange */
-    int stage_number;     /* in a pipeline, which the rank is; else 0 */
-    launch_stage_step stage; /* its times; else zeros */
+    int stage_number;          /* in a pipeline, which the rank is; else 0 */
+    launch_stage_step stage;   /* its times; else zeros */
 } launch_step;
 
 /* A use of memory; as in control.proto's MemoryUse. */

@@ -119,20 +119,7 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
     if (!make_room(steps, rank)) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu steps", rank->count + 1);
     }
-    rank->times[rank->count] = (launch_step_times){
-        .tokens = step->tokens,
-        .bytes_sent = step->bytes_sent,
-        .compute_ns = step->compute_ns,
-        .compute_cpu_ns = step->compute_cpu_ns,
-        .context_ns = step->context_ns,
-        .expert_ns = step->expert_ns,
-        .expert_rows = step->expert_rows,
-        .barrier_ns = step->barrier_ns,
-        .allreduce_ns = step->allreduce_ns,
-        .allreduce_exposed_ns = step->allreduce_exposed_ns,
-        .optimizer_ns = step->optimizer_ns,
-        .step_ns = step->step_ns,
-    };
+    rank->times[rank->count] = step->times;
     if (steps->stages > 0) {
         rank->stages[rank->count] = step->stage;
     }

@@ -11,22 +11,6 @@
 
 #include "record/record.h"
 
-/* One rank's step. */
-typedef struct launch_step_times {
-    uint64_t tokens;
-    uint64_t bytes_sent;
-    int64_t compute_ns;
-    int64_t compute_cpu_ns; /* 0: not known */
-    int64_t context_ns;     /* in compute_ns */
-    int64_t expert_ns;      /* the same */
-    uint64_t expert_rows;   /* 0: the ranks do not share out experts */
-    int64_t barrier_ns;     /* before the exchange; in none of the others but step_ns */
-    int64_t allreduce_ns;
-    int64_t allreduce_exposed_ns;
-    int64_t optimizer_ns;
-    int64_t step_ns;
-} launch_step_times;
-
 typedef struct launch_rank_steps {
     size_t count;
     launch_step_times *times;

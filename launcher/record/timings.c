@@ -47,16 +47,16 @@ void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *
                   step->rank);
     print_real(stream, "loss", step->loss);
     print_real(stream, "loss_global", step->loss_global);
-    (void)fprintf(stream, ", \"tokens\": %llu", (unsigned long long)step->tokens);
-    print_ms(stream, "compute_ms", step->compute_ns);
+    (void)fprintf(stream, ", \"tokens\": %llu", (unsigned long long)step->times.tokens);
+    print_ms(stream, "compute_ms", step->times.compute_ns);
     print_real(stream, "compute_cpu_ms",
-               step->compute_cpu_ns > 0 ? (double)step->compute_cpu_ns * 1e-6 : NAN);
-    print_ms(stream, "allreduce_ms", step->allreduce_ns);
-    print_ms(stream, "allreduce_exposed_ms", step->allreduce_exposed_ns);
-    print_ms(stream, "optimizer_ms", step->optimizer_ns);
-    print_ms(stream, "step_ms", step->step_ns);
+               step->times.compute_cpu_ns > 0 ? (double)step->times.compute_cpu_ns * 1e-6 : NAN);
+    print_ms(stream, "allreduce_ms", step->times.allreduce_ns);
+    print_ms(stream, "allreduce_exposed_ms", step->times.allreduce_exposed_ns);
+    print_ms(stream, "optimizer_ms", step->times.optimizer_ns);
+    print_ms(stream, "step_ms", step->times.step_ns);
     (void)fprintf(stream, ", \"bytes_sent\": %llu, \"epoch\": %llu",
-                  (unsigned long long)step->bytes_sent, (unsigned long long)step->epoch);
+                  (unsigned long long)step->times.bytes_sent, (unsigned long long)step->epoch);
     print_real(stream, "learning_rate", step->learning_rate);
     print_real(stream, "grad_norm", step->grad_norm);
     if (step->router_loss > 0) {
@@ -69,14 +69,15 @@ void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *
         print_heldout(stream, step);
     }
     if (proto_job_context_ranks(job) > 1) {
-        print_ms(stream, "context_ms", step->context_ns);
+        print_ms(stream, "context_ms", step->times.context_ns);
     }
     if (proto_job_expert_ranks(job) > 1) {
-        print_ms(stream, "expert_ms", step->expert_ns);
-        (void)fprintf(stream, ", \"expert_rows\": %llu", (unsigned long long)step->expert_rows);
+        print_ms(stream, "expert_ms", step->times.expert_ns);
+        (void)fprintf(stream, ", \"expert_rows\": %llu",
+                      (unsigned long long)step->times.expert_rows);
     }
     if (job->parallel.timing == PROTO_TIMING_BRACKETED) {
-        print_ms(stream, "barrier_ms", step->barrier_ns);
+        print_ms(stream, "barrier_ms", step->times.barrier_ns);
     }
     if (step->stage.held > 0) {
         (void)fprintf(stream, ", \"stage\": %d", step->stage_number);
@@ -122,14 +123,18 @@ static launch_step take_step(const json_t *line)
         .rank = (int)json_integer_value(json_object_get(line, "rank")),
         .loss = take_real(line, "loss"),
         .loss_global = take_real(line, "loss_global"),
-        .tokens = take_count(line, "tokens"),
-        .compute_ns = take_ns(line, "compute_ms"),
-        .compute_cpu_ns = take_ns(line, "compute_cpu_ms"),
-        .allreduce_ns = take_ns(line, "allreduce_ms"),
-        .allreduce_exposed_ns = take_ns(line, "allreduce_exposed_ms"),
-        .optimizer_ns = take_ns(line, "optimizer_ms"),
-        .step_ns = take_ns(line, "step_ms"),
-        .bytes_sent = take_count(line, "bytes_sent"),
+        .times = {.tokens = take_count(line, "tokens"),
+                  .bytes_sent = take_count(line, "bytes_sent"),
+                  .compute_ns = take_ns(line, "compute_ms"),
+                  .compute_cpu_ns = take_ns(line, "compute_cpu_ms"),
+                  .context_ns = take_ns(line, "context_ms"),
+                  .expert_ns = take_ns(line, "expert_ms"),
+                  .expert_rows = take_count(line, "expert_rows"),
+                  .barrier_ns = take_ns(line, "barrier_ms"),
+                  .allreduce_ns = take_ns(line, "allreduce_ms"),
+                  .allreduce_exposed_ns = take_ns(line, "allreduce_exposed_ms"),
+                  .optimizer_ns = take_ns(line, "optimizer_ms"),
+                  .step_ns = take_ns(line, "step_ms")},
         .epoch = take_count(line, "epoch"),
         .learning_rate = take_real(line, "learning_rate"),
         .grad_norm = take_real(line, "grad_norm"),
@@ -140,10 +145,6 @@ static launch_step take_step(const json_t *line)
         .heldout_sentences = has_pairs ? sentences : 0,
         .heldout_measured = sentences,
         .heldout_correct = take_count(line, "heldout_correct"),
-        .context_ns = take_ns(line, "context_ms"),
-        .expert_ns = take_ns(line, "expert_ms"),
-        .expert_rows = take_count(line, "expert_rows"),
-        .barrier_ns = take_ns(line, "barrier_ms"),
         .stage_number = (int)json_integer_value(json_object_get(line, "stage")),
         .stage = {.forward_ns = take_ns(line, "forward_ms"),
                   .backward_ns = take_ns(line, "backward_ms"),

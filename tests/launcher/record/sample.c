@@ -102,13 +102,13 @@ launch_step sample_step(const sample *from, uint64_t step, int rank)
         .rank = rank,
         .loss = loss + 0.1 * (noise - 0.5),
         .loss_global = loss + 0.06 * (scatter(step, -1) - 0.5),
-        .tokens = 1024,
-        .compute_cpu_ns = (int64_t)(9.1e6 + 0.6e6 * noise + slow),
-        .compute_ns = (int64_t)(9.2e6 + 0.6e6 * noise + slow),
-        .allreduce_ns = (int64_t)(2.1e6 + 0.5e6 * noise),
-        .allreduce_exposed_ns = (int64_t)(0.3e6 + 0.5e6 * (1 - noise)),
-        .optimizer_ns = (int64_t)(0.9e6 + 0.05e6 * noise),
-        .bytes_sent = 1882112,
+        .times.tokens = 1024,
+        .times.compute_cpu_ns = (int64_t)(9.1e6 + 0.6e6 * noise + slow),
+        .times.compute_ns = (int64_t)(9.2e6 + 0.6e6 * noise + slow),
+        .times.allreduce_ns = (int64_t)(2.1e6 + 0.5e6 * noise),
+        .times.allreduce_exposed_ns = (int64_t)(0.3e6 + 0.5e6 * (1 - noise)),
+        .times.optimizer_ns = (int64_t)(0.9e6 + 0.05e6 * noise),
+        .times.bytes_sent = 1882112,
         .learning_rate = from->job.train.learning_rate,
         .grad_norm = 2.5 - 0.01 * (double)(step % 100),
     };
@@ -118,8 +118,9 @@ launch_step sample_step(const sample *from, uint64_t step, int rank)
         made.heldout_sentences = 1248;
         made.heldout_correct = (uint64_t)(1248 * (1 - exp(-(double)step / 60)));
     }
-    made.step_ns = made.compute_ns + made.allreduce_exposed_ns + made.optimizer_ns +
-                   (made.allreduce_ns - made.allreduce_exposed_ns) + 120000;
+    made.times.step_ns = made.times.compute_ns + made.times.allreduce_exposed_ns +
+                         made.times.optimizer_ns +
+                         (made.times.allreduce_ns - made.times.allreduce_exposed_ns) + 120000;
     return made;
 }
 

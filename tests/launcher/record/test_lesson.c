@@ -47,12 +47,12 @@ static void lesson_of(const sample *made, const launch_step *like, int steps, in
 static launch_step step_of(double compute_ms, double exposed_ms, double optimizer_ms)
 {
     return (launch_step){
-        .tokens = 1000,
-        .compute_ns = (int64_t)(compute_ms * 1e6),
-        .allreduce_ns = (int64_t)(exposed_ms * 2e6),
-        .allreduce_exposed_ns = (int64_t)(exposed_ms * 1e6),
-        .optimizer_ns = (int64_t)(optimizer_ms * 1e6),
-        .step_ns = (int64_t)((compute_ms + 2 * exposed_ms + optimizer_ms) * 1e6),
+        .times.tokens = 1000,
+        .times.compute_ns = (int64_t)(compute_ms * 1e6),
+        .times.allreduce_ns = (int64_t)(exposed_ms * 2e6),
+        .times.allreduce_exposed_ns = (int64_t)(exposed_ms * 1e6),
+        .times.optimizer_ns = (int64_t)(optimizer_ms * 1e6),
+        .times.step_ns = (int64_t)((compute_ms + 2 * exposed_ms + optimizer_ms) * 1e6),
     };
 }
 
@@ -93,7 +93,7 @@ static void shared_batches_are_compared_by_speed(void **state)
     made.scaling[0] = sample_point(1, 100000, 9, 1);
     made.job.parallel.context_ranks = 2;
     launch_step step = step_of(10, 0.25, 2);
-    step.context_ns = 1250000;
+    step.times.context_ns = 1250000;
     lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
     assert_has(lesson, "took 1.25 ms (10.0 % of the step), waiting");
     assert_has(lesson, "80 % of the ideal 2.");
@@ -109,7 +109,7 @@ static void exchanges_of_experts_are_told(void **state)
     sample made;
     char lesson[4096];
     launch_step step = step_of(10, 0.25, 2);
-    step.expert_ns = 1250000;
+    step.times.expert_ns = 1250000;
     sample_make(&made, "unused", 2, 10);
     lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
     assert_null(strstr(lesson, "experts"));
@@ -118,7 +118,7 @@ static void exchanges_of_experts_are_told(void **state)
     assert_has(lesson, "2 ranks share out the experts. Of forward and backward, sending rows to "
                        "experts and back took 1.25 ms (10.0 % of the step)");
     assert_null(strstr(lesson, "most rows"));
-    step.expert_rows = 600;
+    step.times.expert_rows = 600;
     lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
     assert_has(lesson, "The rank whose experts got the most rows had 1.00 times the mean of all");
 }
@@ -137,12 +137,13 @@ static void check_parts(bool bracketed)
         launch_step step = step_of(late ? 16 : 10, 0, 2);
         step.step = (uint64_t)(i / 2);
         step.rank = i % 2;
-        step.allreduce_exposed_ns = (i / 2 % 2 == 1 && !late ? 7 : 1) * 1000000;
-        step.barrier_ns = bracketed ? step.allreduce_exposed_ns - 400000 : 0;
-        step.allreduce_exposed_ns -= step.barrier_ns;
-        step.allreduce_ns = step.allreduce_exposed_ns + 500000;
-        step.step_ns = step.compute_ns + step.allreduce_ns + step.barrier_ns + step.optimizer_ns +
-                       (i % 2 == 0 ? 300000 : 200000); /* rank 0's step is the longest */
+        step.times.allreduce_exposed_ns = (i / 2 % 2 == 1 && !late ? 7 : 1) * 1000000;
+        step.times.barrier_ns = bracketed ? step.times.allreduce_exposed_ns - 400000 : 0;
+        step.times.allreduce_exposed_ns -= step.times.barrier_ns;
+        step.times.allreduce_ns = step.times.allreduce_exposed_ns + 500000;
+        step.times.step_ns = step.times.compute_ns + step.times.allreduce_ns +
+                             step.times.barrier_ns + step.times.optimizer_ns +
+                             (i % 2 == 0 ? 300000 : 200000); /* rank 0's step is the longest */
         assert_ok(launch_steps_add(&kept, &step, &error), &error);
     }
     assert_ok(launch_summary_init(&summary, &kept, 0, &made.end, &error), &error);
@@ -235,11 +236,11 @@ static void a_cause_needs_evidence(void **state)
     lesson_of(&made, &slower, 10, 2, lesson, sizeof lesson); /* no CPU times */
     assert_has(lesson, "probably because cores that work at once share the memory");
     assert_has(lesson, "was not measured");
-    slower.compute_cpu_ns = 9500000; /* 0.5 of 4.25 ms */
+    slower.times.compute_cpu_ns = 9500000; /* 0.5 of 4.25 ms */
     lesson_of(&made, &slower, 10, 2, lesson, sizeof lesson);
     assert_has(lesson, "a rank was without a core for 3.75 ms a step longer than alone");
     assert_null(strstr(lesson, "cache"));
-    slower.compute_cpu_ns = 13000000;
+    slower.times.compute_cpu_ns = 13000000;
     lesson_of(&made, &slower, 10, 2, lesson, sizeof lesson);
     assert_has(lesson, "CPU time rose from 9.00 ms to 13.00 ms a step. Cores that");
     steal_share = 0.001;

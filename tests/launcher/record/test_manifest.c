@@ -139,12 +139,12 @@ static void the_last_half_is_measured(void **state)
     launch_record *record = sample_begin(&made, 0);
     for (int i = 0; i < 8; i++) {
         launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
-        step.step_ns = STEP_MS[i / 2][i % 2] * 1000000;
-        step.allreduce_ns = step.step_ns / 10;
-        step.allreduce_exposed_ns = 0;
-        step.compute_ns = step.step_ns / 2;
-        step.optimizer_ns = 0;
-        step.tokens = 600;
+        step.times.step_ns = STEP_MS[i / 2][i % 2] * 1000000;
+        step.times.allreduce_ns = step.times.step_ns / 10;
+        step.times.allreduce_exposed_ns = 0;
+        step.times.compute_ns = step.times.step_ns / 2;
+        step.times.optimizer_ns = 0;
+        step.times.tokens = 600;
         sample_add(record, &step);
     }
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
@@ -245,7 +245,7 @@ static void write_routed_steps(const sample *made)
         launch_step step = sample_step(made, i, 0);
         step.router_loss = 3.0 - 0.25 * (double)i;
         step.busiest_expert = 2.0 - 0.125 * (double)i;
-        step.expert_rows = 100;
+        step.times.expert_rows = 100;
         sample_add(record, &step);
     }
     sample_end(made, record);

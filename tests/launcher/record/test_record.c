@@ -36,15 +36,18 @@ static void every_step_is_a_line(void **state)
         sample_assert_near(sample_number(row, "rank"), step.rank);
         sample_assert_near(sample_number(row, "loss"), step.loss);
         sample_assert_near(sample_number(row, "loss_global"), step.loss_global);
-        sample_assert_near(sample_number(row, "tokens"), (double)step.tokens);
-        sample_assert_near(sample_number(row, "compute_ms") * 1e6, (double)step.compute_ns);
-        sample_assert_near(sample_number(row, "compute_cpu_ms") * 1e6, (double)step.compute_cpu_ns);
-        sample_assert_near(sample_number(row, "allreduce_ms") * 1e6, (double)step.allreduce_ns);
+        sample_assert_near(sample_number(row, "tokens"), (double)step.times.tokens);
+        sample_assert_near(sample_number(row, "compute_ms") * 1e6, (double)step.times.compute_ns);
+        sample_assert_near(sample_number(row, "compute_cpu_ms") * 1e6,
+                           (double)step.times.compute_cpu_ns);
+        sample_assert_near(sample_number(row, "allreduce_ms") * 1e6,
+                           (double)step.times.allreduce_ns);
         sample_assert_near(sample_number(row, "allreduce_exposed_ms") * 1e6,
-                           (double)step.allreduce_exposed_ns);
-        sample_assert_near(sample_number(row, "optimizer_ms") * 1e6, (double)step.optimizer_ns);
-        sample_assert_near(sample_number(row, "step_ms") * 1e6, (double)step.step_ns);
-        sample_assert_near(sample_number(row, "bytes_sent"), (double)step.bytes_sent);
+                           (double)step.times.allreduce_exposed_ns);
+        sample_assert_near(sample_number(row, "optimizer_ms") * 1e6,
+                           (double)step.times.optimizer_ns);
+        sample_assert_near(sample_number(row, "step_ms") * 1e6, (double)step.times.step_ns);
+        sample_assert_near(sample_number(row, "bytes_sent"), (double)step.times.bytes_sent);
         sample_assert_near(sample_number(row, "epoch"), (double)step.epoch);
         sample_assert_near(sample_number(row, "learning_rate"), step.learning_rate);
         sample_assert_near(sample_number(row, "grad_norm"), step.grad_norm);
@@ -66,7 +69,7 @@ static void context_ranks_have_a_time_in_every_line(void **state)
         launch_record *record = sample_begin(&made, 0);
         for (int rank = 0; rank < 2; rank++) {
             launch_step step = sample_step(&made, 0, rank);
-            step.context_ns = rank * 1250000;
+            step.times.context_ns = rank * 1250000;
             sample_add(record, &step);
         }
         sample_end(&made, record);
@@ -97,8 +100,8 @@ static void expert_ranks_have_a_time_in_every_line(void **state)
         made.job.parallel.expert_ranks = ranks;
         launch_record *record = sample_begin(&made, 0);
         launch_step step = sample_step(&made, 0, 0);
-        step.expert_ns = 1250000;
-        step.expert_rows = 768;
+        step.times.expert_ns = 1250000;
+        step.times.expert_rows = 768;
         sample_add(record, &step);
         sample_end(&made, record);
         char *text = sample_text(&made, "timings.jsonl");

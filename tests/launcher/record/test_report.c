@@ -200,8 +200,9 @@ static void losses_that_are_no_numbers_are_left_out(void **state)
         launch_step step = sample_step(&made, i, 0);
         step.loss = NAN;
         step.loss_global = i % 2 == 0 ? NAN : INFINITY;
-        step.step_ns = 0; /* and a clock that stood still */
-        step.compute_ns = step.allreduce_ns = step.allreduce_exposed_ns = step.optimizer_ns = 0;
+        step.times.step_ns = 0; /* and a clock that stood still */
+        step.times.compute_ns = step.times.allreduce_ns = step.times.allreduce_exposed_ns =
+            step.times.optimizer_ns = 0;
         sample_add(record, &step);
     }
     sample_end(&made, record);
@@ -223,8 +224,8 @@ static void columns_are_means_of_steps(void **state)
     for (uint64_t i = 0; i < (uint64_t)STEPS * 2; i++) {
         launch_step step = sample_step(&made, i / 2, (int)(i % 2));
         if (step.step == SLOW && step.rank == 1) {
-            step.compute_ns = 90000000000;
-            step.step_ns = 90003000000;
+            step.times.compute_ns = 90000000000;
+            step.times.step_ns = 90003000000;
         }
         sample_add(record, &step);
     }

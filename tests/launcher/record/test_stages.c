@@ -15,14 +15,15 @@ static launch_step step_of(const sample *from, uint64_t step, int rank)
 {
     launch_step made = sample_step(from, step, rank);
     const int64_t slow = step < STEPS / 2 ? 10 : 1;
-    made.bytes_sent = 1000 * (uint64_t)(rank + 1);
+    made.times.bytes_sent = 1000 * (uint64_t)(rank + 1);
     made.stage = (launch_stage_step){.forward_ns = slow * (rank == 0 ? 4 : 8) * NS_PER_MS,
                                      .backward_ns = slow * (rank == 0 ? 8 : 12) * NS_PER_MS,
                                      .neighbour_ns = slow * (13 - 8 * rank) * NS_PER_MS,
                                      .span_ns = slow * 25 * NS_PER_MS,
                                      .held = (uint64_t)(STAGES - rank)};
-    made.allreduce_exposed_ns = (rank == 0 ? 1 : 3) * NS_PER_MS; /* stage 1 is there 2 ms before */
-    made.allreduce_ns = made.allreduce_exposed_ns;
+    made.times.allreduce_exposed_ns =
+        (rank == 0 ? 1 : 3) * NS_PER_MS; /* stage 1 is there 2 ms before */
+    made.times.allreduce_ns = made.times.allreduce_exposed_ns;
     return made;
 }
 
@@ -179,7 +180,7 @@ static void write_shared_record(const char *name)
             launch_step step = step_of(&of, i, place.stage);
             step.rank = r;
             step.stage_number = place.stage;
-            step.tokens = place.stage == STAGES - 1 && place.part == 0 ? 500 : 0;
+            step.times.tokens = place.stage == STAGES - 1 && place.part == 0 ? 500 : 0;
             step.stage.tensor_ns = (place.part == 0 ? 2 : 4) * NS_PER_MS;
             step.stage.forward_ns += (place.replica == 0 ? 1 : -1) * NS_PER_MS;
             step.stage.span_ns += (place.stage == 0 ? place.part : 100) * 2 * NS_PER_MS;

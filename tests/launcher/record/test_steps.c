@@ -15,8 +15,10 @@ static double speed_of(const int64_t times_ms[STEPS][RANKS])
     assert_ok(launch_steps_init(&steps, RANKS, 0, 1, &error), &error);
     for (int i = 0; i < STEPS; i++) {
         for (int r = 0; r < RANKS; r++) {
-            const launch_step step = {
-                .step = (uint64_t)i, .rank = r, .tokens = TOKENS, .step_ns = times_ms[i][r] * MS};
+            const launch_step step = {.step = (uint64_t)i,
+                                      .rank = r,
+                                      .times.tokens = TOKENS,
+                                      .times.step_ns = times_ms[i][r] * MS};
             assert_ok(launch_steps_add(&steps, &step, &error), &error);
         }
     }
@@ -48,8 +50,10 @@ static void the_busiest_rank_is_found_in_each_step(void **state)
     assert_ok(launch_steps_init(&steps, RANKS, 0, 1, &error), &error);
     for (int i = 0; i < STEPS; i++) {
         for (int r = 0; r < RANKS; r++) {
-            const launch_step step = {
-                .step = (uint64_t)i, .rank = r, .expert_rows = rows[i][r], .busiest_expert = i};
+            const launch_step step = {.step = (uint64_t)i,
+                                      .rank = r,
+                                      .times.expert_rows = rows[i][r],
+                                      .busiest_expert = i};
             assert_ok(launch_steps_add(&steps, &step, &error), &error);
         }
         assert_true(steps.busiest[i] == i);
