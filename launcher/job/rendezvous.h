@@ -29,6 +29,10 @@ void rendezvous_handle_ready(launch_session *session, int rank,
 void rendezvous_handle_exchange(launch_session *session, int rank,
                                 const Ringfence__Control__Exchange *exchange);
 
+/* A rank has finished: takes what it reports, and lets it go. */
+void rendezvous_handle_finished(launch_session *session, int rank,
+                                const Ringfence__Control__Finished *finished);
+
 /* " (exchange #3 waits for rank 1, 2)" during an exchange; else "". */
 void rendezvous_describe_exchange(const launch_session *session, char *text, size_t size_bytes);
 

@@ -1,6 +1,6 @@
 /* One job while it runs: what the parts of launch_job_run share.
  *
- * start.c starts the ranks. messages.c, rendezvous.c and exchange.c handle their messages. watch.c
+ * start.c starts the ranks. messages.c, rendezvous.c, exchange.c and finished.c handle their messages. watch.c
  * watches their processes. ending.c decides on the first cause and ends the ranks. job_run.c has the
  * loop. One thread. */
 #ifndef LAUNCH_SESSION_H
