@@ -231,7 +231,7 @@ PKG_CONFIG_LIBDIR=$PKG_CONFIG_PATH pkg-config --cflags --libs libcoll-launched >
 # Each header by itself, as strictly as can be, in C and in C++; and the example is C++, too. What a
 # header declares, the library has.
 headers=$(cd "$prefix/include/ringfence" && find . -name '*.h' | sed 's|^\./||' | sort)
-[ "$headers" = "$(printf 'coll/%s.h\n' backend coll launched status tensor_parallel tune types version)" ] || {
+[ "$headers" = "$(printf 'coll/%s.h\n' backend bootstrap coll launched status tensor_parallel tune types version)" ] || {
     echo "these headers are installed:" $headers
     exit 1
 }
@@ -245,7 +245,7 @@ for header in $headers; do
     fi
 done
 declared=$(cc -E -P $(pkg-config --cflags libcoll) -include coll/launched.h -include coll/tune.h \
-    -include coll/tensor_parallel.h -include coll/version.h -x c /dev/null | grep -o '\<coll_[a-z_]*(' | tr -d '(' | sort -u)
+    -include coll/bootstrap.h -include coll/tensor_parallel.h -include coll/version.h -x c /dev/null | grep -o '\<coll_[a-z_]*(' | tr -d '(' | sort -u)
 for name in $declared; do
     library=$lib/libcoll.so
     [[ $name != coll_launched_* ]] || library=$lib/libcoll-launched.so
@@ -254,8 +254,8 @@ for name in $declared; do
         exit 1
     }
 done
-# The page says of each function of coll.h and launched.h what it is for.
-for name in $(cc -E -P $(pkg-config --cflags libcoll) -include coll/launched.h -x c /dev/null | grep -o '\<coll_[a-z_]*(' |
+# The page says of each function of coll.h, bootstrap.h and launched.h what it is for.
+for name in $(cc -E -P $(pkg-config --cflags libcoll) -include coll/launched.h -include coll/bootstrap.h -x c /dev/null | grep -o '\<coll_[a-z_]*(' |
     tr -d '(' | sort -u); do
     grep -qw "$name" "$page" || {
         echo "$page does not mention $name"

@@ -1,0 +1,439 @@
+/* Rank 0 of a bootstrap: listens until every other rank has come. Strangers may connect meanwhile, and
+ * send anything or nothing: they have a place until others need it, and nothing waits for them. Called
+ * by bootstrap.c. */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "bootstrap/bootstrap.h"
+#include "transport/socket/options.h"
+#include "transport/socket/silence.h"
+#include "transport/tcp/listen.h"
+
+enum {
+    GUESTS_MAX = 2 * COLL_RANKS_MAX, /* connections whose rank has not joined yet */
+    BACKLOG = 1024,
+    NOTE_BYTES = 256,
+};
+
+typedef enum guest_stage {
+    GUEST_FREE = 0,
+    GUEST_HELLO, /* its hello and tag are to come */
+    GUEST_PROOF, /* has our answer: its proof is to come */
+    GUEST_JOIN,  /* has a link: its first frame is to come */
+} guest_stage;
+
+typedef struct guest {
+    guest_stage stage;
+    int fd;           /* the link's, in stage JOIN */
+    uint64_t arrival; /* its number among the connections accepted */
+    coll_hello theirs;
+    coll_hello own;
+    uint8_t received[COLL_OPENING_BYTES];
+    size_t received_bytes;
+    coll_bootstrap_link *link;
+} guest;
+
+typedef struct admission {
+    coll_bootstrap *bootstrap;
+    int listener;
+    uint64_t missing; /* a bit for each rank that has not come */
+    uint64_t accepted;
+    char refused[NOTE_BYTES]; /* whom it was that rank 0 has refused last */
+    guest guests[GUESTS_MAX];
+} admission;
+
+/* ---- listening ---- */
+
+/* errno says why it is -1. */
+static int listen_at(const struct addrinfo *at, int64_t host_timeout_ns)
+{
+    const int on = 1;
+    const int off = 0;
+    const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    coll_tcp_options_fresh(fd, host_timeout_ns);
+    if (at->ai_family == AF_INET6) { /* IPv4 comes there, too */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    }
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) {
+        return fd;
+    }
+    const int error = errno;
+    (void)close(fd);
+    errno = error;
+    return -1;
+}
+
+/* A numeric address is listened at; what is none is a name, and then all addresses are. */
+static coll_status open_listener(admission *m, coll_error *reterr)
+{
+    const coll_bootstrap *bootstrap = m->bootstrap;
+    const char *const places[] = {bootstrap->host, "::", "0.0.0.0"};
+    m->listener = -1;
+    for (int i = 0; i < 3 && m->listener < 0; i++) {
+        struct addrinfo *at = NULL;
+        if (coll_tcp_resolve(places[i], (uint16_t)bootstrap->port, &at, NULL) == COLL_OK) {
+            m->listener = listen_at(at, bootstrap->host_timeout_ns);
+            freeaddrinfo(at);
+            if (m->listener < 0 && (i == 0 || errno != EAFNOSUPPORT)) {
+                break;
+            }
+        }
+    }
+    if (m->listener >= 0) {
+        return COLL_OK;
+    }
+    return coll_fail(reterr, COLL_ERR_IO, "rank 0 cannot listen at %s port %d: %s%s",
+                     bootstrap->host, bootstrap->port, strerror(errno),
+                     errno == EADDRINUSE      ? " (another job's? choose another MASTER_PORT)"
+                     : errno == EADDRNOTAVAIL ? " (is rank 0 on that host?)"
+                                              : "");
+}
+
+/* ---- guests ---- */
+
+static void drop(guest *g)
+{
+    if (g->stage == GUEST_JOIN) {
+        coll_bootstrap_link_destroy(g->link);
+    } else if (g->stage != GUEST_FREE) {
+        (void)close(g->fd);
+    }
+    *g = (guest){.stage = GUEST_FREE};
+}
+
+/* The place of the oldest guest, who goes, and may come again; NULL: there is none. */
+static guest *drop_oldest(admission *m)
+{
+    guest *oldest = NULL;
+    for (int i = 0; i < GUESTS_MAX; i++) {
+        guest *g = &m->guests[i];
+        if (g->stage != GUEST_FREE && (oldest == NULL || g->arrival < oldest->arrival)) {
+            oldest = g;
+        }
+    }
+    if (oldest != NULL) {
+        drop(oldest);
+    }
+    return oldest;
+}
+
+static guest *place_for_guest(admission *m)
+{
+    for (int i = 0; i < GUESTS_MAX; i++) {
+        if (m->guests[i].stage == GUEST_FREE) {
+            return &m->guests[i];
+        }
+    }
+    return drop_oldest(m);
+}
+
+/* A fresh socket takes so few bytes at once, or it is no good. */
+static bool send_all(int fd, const void *data, size_t size_bytes)
+{
+    return send(fd, data, size_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size_bytes;
+}
+
+/* Reads up to `wanted` bytes in all; 1 whole, 0 not yet, -1 the end. */
+static int receive_part(guest *g, size_t wanted)
+{
+    const ssize_t got =
+        recv(g->fd, g->received + g->received_bytes, wanted - g->received_bytes, MSG_DONTWAIT);
+    if (got < 0) {
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    }
+    g->received_bytes += (size_t)got;
+    return got == 0 ? -1 : g->received_bytes == wanted;
+}
+
+static void refuse(admission *m, guest *g, coll_bootstrap_reason reason)
+{
+    static const char *const texts[] = {
+        [COLL_BOOTSTRAP_OTHER_VERSION] = "speaks another version of the bootstrap",
+        [COLL_BOOTSTRAP_OTHER_SECRET] = "has another secret",
+        [COLL_BOOTSTRAP_NO_SECRET] = "has no secret, which rank 0 has",
+        [COLL_BOOTSTRAP_SECRET_UNKNOWN] = "has a secret, which rank 0 has not",
+    };
+    uint8_t answer[COLL_ANSWER_BYTES] = {0};
+    const coll_hello refusal = {.magic = COLL_BOOTSTRAP_REFUSAL,
+                                .version = COLL_BOOTSTRAP_VERSION,
+                                .peer = g->theirs.rank,
+                                .world_size = (uint32_t)m->bootstrap->world_size,
+                                .auth = reason};
+    char address[COLL_ADDRESS_BYTES];
+    coll_bootstrap_end_text(g->fd, true, address, NULL);
+    (void)snprintf(m->refused, sizeof m->refused,
+                   " (refused: a process at %s that calls itself rank %u: it %s)", address,
+                   (unsigned)g->theirs.rank, texts[reason]);
+    memcpy(answer, &refusal, sizeof refusal);
+    (void)send_all(g->fd, answer, sizeof answer);
+    drop(g);
+}
+
+static void take_hello(admission *m, guest *g)
+{
+    const coll_bootstrap *bootstrap = m->bootstrap;
+    const uint32_t magic = COLL_BOOTSTRAP_MAGIC;
+    coll_bootstrap_reason reason = COLL_BOOTSTRAP_OTHER_VERSION;
+    uint8_t answer[COLL_ANSWER_BYTES];
+    const int got = receive_part(g, COLL_OPENING_BYTES);
+    if (got < 0 ||
+        (g->received_bytes >= sizeof magic && memcmp(g->received, &magic, sizeof magic) != 0)) {
+        drop(g);
+        return;
+    }
+    if (got == 0) {
+        return;
+    }
+    switch (coll_bootstrap_judge(bootstrap->link_key, bootstrap->has_secret, g->received,
+                                 &g->theirs, &reason)) {
+    case COLL_BOOTSTRAP_ADMIT:
+        break;
+    case COLL_BOOTSTRAP_REFUSE:
+        refuse(m, g, reason);
+        return;
+    case COLL_BOOTSTRAP_DROP:
+        drop(g);
+        return;
+    }
+    coll_bootstrap_hello_make(&g->own, 0, (int)g->theirs.rank, bootstrap->world_size);
+    memcpy(answer, &g->own, sizeof g->own);
+    coll_proof_make(bootstrap->link_key, true, &g->theirs, &g->own, answer + sizeof g->own);
+    if (!send_all(g->fd, answer, sizeof answer)) {
+        drop(g);
+        return;
+    }
+    g->received_bytes = 0;
+    g->stage = GUEST_PROOF;
+}
+
+static coll_status take_proof(admission *m, guest *g, coll_error *reterr)
+{
+    const int got = receive_part(g, COLL_PROOF_BYTES);
+    if (got == 0) {
+        return COLL_OK;
+    }
+    if (got < 0 ||
+        !coll_proof_fits(m->bootstrap->link_key, false, &g->theirs, &g->own, g->received)) {
+        drop(g);
+        return COLL_OK;
+    }
+    coll_bootstrap_link *link = coll_bootstrap_link_create(
+        g->fd, (int)g->theirs.rank, m->bootstrap->link_key, true, &g->theirs, &g->own);
+    if (link == NULL) {
+        g->stage = GUEST_FREE;
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a link");
+    }
+    g->link = link;
+    g->stage = GUEST_JOIN;
+    return COLL_OK;
+}
+
+/* ---- ranks ---- */
+
+/* Tells all that have joined who has not, and by which address other hosts reach rank 0. */
+static coll_status tell_roster(admission *m, const coll_bootstrap_link *newest, coll_error *reterr)
+{
+    coll_bootstrap *bootstrap = m->bootstrap;
+    coll_bootstrap_roster roster = {.missing = m->missing, .process = bootstrap->process};
+    if (bootstrap->address[0] == '\0' || coll_address_is_loopback(bootstrap->address)) {
+        coll_bootstrap_end_text(newest->fd, false, bootstrap->address, NULL);
+    }
+    (void)snprintf(roster.address, sizeof roster.address, "%s", bootstrap->address);
+    for (int rank = 1; rank < bootstrap->world_size; rank++) {
+        coll_bootstrap_link *link = bootstrap->links[rank];
+        if (link != NULL &&
+            !coll_bootstrap_link_send(link, COLL_BOOTSTRAP_ROSTER, 0, &roster, sizeof roster)) {
+            return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a frame");
+        }
+    }
+    return COLL_OK;
+}
+
+/* Whether the newcomer can be the rank that it says. */
+static coll_status check_rank(const admission *m, const guest *g, coll_error *reterr)
+{
+    const coll_bootstrap *bootstrap = m->bootstrap;
+    char newcomer[COLL_BOOTSTRAP_TEXT_BYTES];
+    coll_bootstrap_link_text(g->link, newcomer, sizeof newcomer);
+    if (g->theirs.world_size != (uint32_t)bootstrap->world_size) {
+        return coll_fail(reterr, COLL_ERR_MISMATCH,
+                         "%s counts %u ranks, and rank 0 (host %s, pid %u) counts %d", newcomer,
+                         (unsigned)g->theirs.world_size, bootstrap->process.host,
+                         (unsigned)bootstrap->process.pid, bootstrap->world_size);
+    }
+    if (g->link->rank >= bootstrap->world_size) {
+        return coll_fail(reterr, COLL_ERR_MISMATCH, "%s is none of %d ranks", newcomer,
+                         bootstrap->world_size);
+    }
+    if (bootstrap->links[g->link->rank] != NULL) {
+        char other[COLL_BOOTSTRAP_TEXT_BYTES];
+        coll_bootstrap_link_text(bootstrap->links[g->link->rank], other, sizeof other);
+        return coll_fail(reterr, COLL_ERR_MISMATCH,
+                         "two processes take themselves for one rank: %s and %s", other, newcomer);
+    }
+    return COLL_OK;
+}
+
+static coll_status take_join(admission *m, guest *g, coll_error *reterr)
+{
+    coll_bootstrap_frame frame;
+    const coll_bootstrap_arrival arrival = coll_bootstrap_link_receive(g->link, &frame);
+    if (arrival == COLL_BOOTSTRAP_WAITS) {
+        return COLL_OK;
+    }
+    if (arrival != COLL_BOOTSTRAP_CAME || frame.kind != COLL_BOOTSTRAP_JOIN ||
+        !coll_bootstrap_process_read(frame.body, frame.size_bytes, &g->link->process)) {
+        drop(g);
+        return COLL_OK;
+    }
+    coll_bootstrap_link *link = g->link;
+    const coll_status status = check_rank(m, g, reterr);
+    if (status != COLL_OK) {
+        coll_bootstrap_tell(link, reterr);
+        return status;
+    }
+    *g = (guest){.stage = GUEST_FREE};
+    m->bootstrap->links[link->rank] = link;
+    m->missing &= ~(UINT64_C(1) << link->rank);
+    return tell_roster(m, link, reterr);
+}
+
+/* A rank that has joined says nothing before all have. */
+static coll_status look_at_rank(const admission *m, const coll_bootstrap_link *link, bool has_event,
+                                coll_error *reterr)
+{
+    char name[COLL_BOOTSTRAP_TEXT_BYTES];
+    char missing[COLL_BOOTSTRAP_TEXT_BYTES];
+    const bool is_silent =
+        !has_event && coll_silence_is_over(link->fd, m->bootstrap->host_timeout_ns);
+    if (!has_event && !is_silent) {
+        return COLL_OK;
+    }
+    coll_bootstrap_link_text(link, name, sizeof name);
+    coll_bootstrap_list(m->missing, missing, sizeof missing);
+    return coll_fail(reterr, COLL_ERR_PEER, "%s %s before %s of %d had come to %s port %d%s", name,
+                     is_silent ? "is on a host that answers no more," : "has ended", missing,
+                     m->bootstrap->world_size, m->bootstrap->host, m->bootstrap->port, m->refused);
+}
+
+/* ---- the loop ---- */
+
+/* Called where a connection waits. Without descriptors the oldest guest goes; without any guest that is
+ * an error. */
+static coll_status accept_all(admission *m, coll_error *reterr)
+{
+    for (int i = 0; i < GUESTS_MAX; i++) {
+        const int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+            const int error = errno;
+            const bool scarce =
+                error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+            if (!scarce || i > 0) {
+                return COLL_OK;
+            }
+            if (drop_oldest(m) != NULL) {
+                continue;
+            }
+            return coll_fail_errno(reterr, error, "rank 0 cannot accept a connection");
+        }
+        guest *g = place_for_guest(m);
+        BASE_ASSERT(g != NULL);
+        *g = (guest){.stage = GUEST_HELLO, .fd = fd, .arrival = m->accepted++};
+        take_hello(m, g);
+    }
+    return COLL_OK;
+}
+
+static coll_status advance(admission *m, guest *g, coll_error *reterr)
+{
+    switch (g->stage) {
+    case GUEST_FREE:
+        break;
+    case GUEST_HELLO:
+        take_hello(m, g);
+        break;
+    case GUEST_PROOF:
+        return take_proof(m, g, reterr);
+    case GUEST_JOIN:
+        return take_join(m, g, reterr);
+    }
+    return COLL_OK;
+}
+
+static coll_status look(admission *m, int64_t deadline_ns, coll_error *reterr)
+{
+    struct pollfd items[1 + GUESTS_MAX + COLL_RANKS_MAX] = {{.fd = m->listener, .events = POLLIN}};
+    guest *guests[1 + GUESTS_MAX];
+    const coll_bootstrap *bootstrap = m->bootstrap;
+    nfds_t count = 1;
+    for (int i = 0; i < GUESTS_MAX; i++) {
+        if (m->guests[i].stage != GUEST_FREE) {
+            guests[count] = &m->guests[i];
+            items[count++] = (struct pollfd){.fd = m->guests[i].fd, .events = POLLIN};
+        }
+    }
+    const nfds_t guests_end = count;
+    for (int rank = 1; rank < bootstrap->world_size; rank++) {
+        const coll_bootstrap_link *link = bootstrap->links[rank];
+        items[count++] = (struct pollfd){.fd = link != NULL ? link->fd : -1, .events = POLLIN};
+    }
+    coll_status status = COLL_OK;
+    const bool came =
+        poll(items, count, base_deadline_poll_ms(deadline_ns, COLL_BOOTSTRAP_SLICE_MS)) > 0;
+    for (nfds_t i = guests_end; status == COLL_OK && i < count; i++) {
+        const coll_bootstrap_link *link = bootstrap->links[1 + i - guests_end];
+        if (link != NULL) {
+            status = look_at_rank(m, link, came && items[i].revents != 0, reterr);
+        }
+    }
+    for (nfds_t i = 1; came && status == COLL_OK && i < guests_end; i++) {
+        status = items[i].revents != 0 ? advance(m, guests[i], reterr) : COLL_OK;
+    }
+    return came && status == COLL_OK && items[0].revents != 0 ? accept_all(m, reterr) : status;
+}
+
+static coll_status fail_late(const admission *m, coll_error *reterr)
+{
+    char missing[COLL_BOOTSTRAP_TEXT_BYTES];
+    coll_bootstrap_list(m->missing, missing, sizeof missing);
+    return coll_fail(reterr, COLL_ERR_TIMEOUT, "%s of %d did not come to %s port %d in time%s",
+                     missing, m->bootstrap->world_size, m->bootstrap->host, m->bootstrap->port,
+                     m->refused);
+}
+
+coll_status coll_bootstrap_admit(coll_bootstrap *bootstrap, int64_t deadline_ns, coll_error *reterr)
+{
+    admission *m = calloc(1, sizeof *m);
+    if (m == NULL) {
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for connections");
+    }
+    m->bootstrap = bootstrap;
+    for (int rank = 1; rank < bootstrap->world_size; rank++) {
+        m->missing |= UINT64_C(1) << rank;
+    }
+    coll_status status = open_listener(m, reterr);
+    while (status == COLL_OK && m->missing != 0) {
+        status = base_now_ns() >= deadline_ns ? fail_late(m, reterr) : look(m, deadline_ns, reterr);
+    }
+    for (int i = 0; i < GUESTS_MAX; i++) {
+        drop(&m->guests[i]);
+    }
+    if (m->listener >= 0) {
+        (void)close(m->listener);
+    }
+    free(m);
+    return status;
+}

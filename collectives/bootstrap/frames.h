@@ -1,0 +1,100 @@
+/* What the ranks of a bootstrap say to each other. docs/WIRE.md has it as a table.
+ *
+ * A connection begins with the handshake of tcp (transport/tcp/handshake.h), under a key of its own
+ * that is derived from the secret: so its hellos have another magic. Instead of its answer, rank 0 may
+ * send a refusal of the same length. Then come frames, sealed as those of tcp are, always encrypted.
+ *
+ * Pure; any thread. */
+#ifndef COLL_SRC_BOOTSTRAP_FRAMES_H
+#define COLL_SRC_BOOTSTRAP_FRAMES_H
+
+#include "common/limits.h"
+#include "transport/socket/interface.h"
+#include "transport/socket/net.h"
+#include "transport/tcp/handshake.h"
+
+enum {
+    COLL_BOOTSTRAP_MAGIC = 0x31426652,   /* "RfB1": hellos, and heads of frames */
+    COLL_BOOTSTRAP_REFUSAL = 0x58426652, /* "RfBX" */
+    COLL_BOOTSTRAP_VERSION = 1,
+    COLL_BOOTSTRAP_TAG_BYTES = 16, /* behind each frame's body */
+};
+
+typedef enum coll_bootstrap_kind {
+    COLL_BOOTSTRAP_JOIN = 1, /* to rank 0, the first: a coll_bootstrap_process */
+    COLL_BOOTSTRAP_ROSTER =
+        2,                   /* from rank 0: a coll_bootstrap_roster; again when a rank has come */
+    COLL_BOOTSTRAP_GIVE = 3, /* to rank 0: this rank's bytes of an exchange */
+    COLL_BOOTSTRAP_ALL = 4,  /* from rank 0: those of all ranks */
+    COLL_BOOTSTRAP_FAILED = 5, /* from rank 0, the last: a coll_bootstrap_failure */
+} coll_bootstrap_kind;
+
+/* Bytes of a body, at most: to rank 0, and from it. */
+enum {
+    COLL_BOOTSTRAP_GIVE_BYTES_MAX = COLL_EXCHANGE_BYTES_MAX,
+    COLL_BOOTSTRAP_ALL_BYTES_MAX = COLL_RANKS_MAX * COLL_EXCHANGE_BYTES_MAX,
+};
+
+typedef struct coll_bootstrap_process {
+    uint32_t pid;
+    char host[COLL_HOST_BYTES];
+} coll_bootstrap_process;
+
+typedef struct coll_bootstrap_roster {
+    uint64_t missing; /* a bit for each rank that has not come; 0: the exchanges begin */
+    coll_bootstrap_process process;
+    char address[COLL_ADDRESS_BYTES]; /* by which other hosts have reached rank 0, or 127.0.0.1 */
+    uint8_t zero[4];
+} coll_bootstrap_roster;
+
+typedef struct coll_bootstrap_failure {
+    int32_t status;
+    char message[COLL_ERROR_MESSAGE_BYTES];
+} coll_bootstrap_failure;
+
+_Static_assert(sizeof(coll_bootstrap_roster) == 8 + 4 + COLL_HOST_BYTES + COLL_ADDRESS_BYTES + 4 &&
+                   sizeof(coll_bootstrap_process) == 4 + COLL_HOST_BYTES,
+               "bodies have no padding");
+_Static_assert(sizeof(coll_bootstrap_failure) <= COLL_BOOTSTRAP_GIVE_BYTES_MAX,
+               "the small ones fit");
+_Static_assert((int)COLL_BOOTSTRAP_ALL_BYTES_MAX <= (int)COLL_FRAME_BODY_BYTES_MAX,
+               "a seal's most");
+
+/* Why rank 0 refuses a hello: `auth` of a refusal. */
+typedef enum coll_bootstrap_reason {
+    COLL_BOOTSTRAP_OTHER_VERSION = 1, /* `version` has rank 0's */
+    COLL_BOOTSTRAP_OTHER_SECRET = 2,
+    COLL_BOOTSTRAP_NO_SECRET = 3,      /* the other side has none, and rank 0 has one */
+    COLL_BOOTSTRAP_SECRET_UNKNOWN = 4, /* rank 0 has none */
+} coll_bootstrap_reason;
+
+/* The keys: of connections, and for coll_context_options.job_key. */
+void coll_bootstrap_derive(const void *secret, size_t secret_bytes, const char *label,
+                           uint8_t key[COLL_JOB_KEY_BYTES]);
+#define COLL_BOOTSTRAP_LINK_LABEL "ringfence bootstrap 1: exchange"
+#define COLL_BOOTSTRAP_JOB_LABEL  "ringfence bootstrap 1: job"
+
+/* A hello of this bootstrap's, with a fresh nonce. */
+void coll_bootstrap_hello_make(coll_hello *hello, int rank, int peer, int world_size);
+
+/* What rank 0 does with the first bytes of a connection. */
+typedef enum coll_bootstrap_verdict {
+    COLL_BOOTSTRAP_ADMIT = 0,
+    COLL_BOOTSTRAP_DROP,   /* a stranger's */
+    COLL_BOOTSTRAP_REFUSE, /* *reason says why */
+} coll_bootstrap_verdict;
+coll_bootstrap_verdict coll_bootstrap_judge(const uint8_t key[COLL_JOB_KEY_BYTES], bool has_secret,
+                                            const uint8_t opening[COLL_OPENING_BYTES],
+                                            coll_hello *theirs, coll_bootstrap_reason *reason);
+
+/* Whether a head can be one of a frame with this number, of at most bytes_max. */
+bool coll_bootstrap_head_is_sound(const coll_frame_head *head, uint64_t number, size_t bytes_max);
+
+/* Reads bodies. False: it is none. Texts are ended, and clean. */
+bool coll_bootstrap_process_read(const void *body, size_t size_bytes,
+                                 coll_bootstrap_process *process);
+bool coll_bootstrap_roster_read(const void *body, size_t size_bytes, coll_bootstrap_roster *roster);
+bool coll_bootstrap_failure_read(const void *body, size_t size_bytes,
+                                 coll_bootstrap_failure *failure);
+
+#endif

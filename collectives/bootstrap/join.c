@@ -1,0 +1,374 @@
+/* The other ranks of a bootstrap: find rank 0, prove themselves, and wait until all have come. Rank 0 may
+ * come later: whatever can be so for that reason is tried again until the deadline. Called by
+ * bootstrap.c. */
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/resolve.h"
+#include "bootstrap/bootstrap.h"
+#include "transport/socket/options.h"
+#include "transport/socket/silence.h"
+#include "transport/tcp/listen.h"
+
+enum {
+    CONNECT_S = 5,       /* for one address */
+    PAUSE_MS = 50,       /* between two tries */
+    PAUSE_NAME_MS = 500, /* the same where the name is not known */
+    REASON_BYTES = 256,
+};
+
+typedef struct joining {
+    coll_bootstrap *bootstrap;
+    int64_t deadline_ns;
+    base_question *question;   /* under way; NULL: none */
+    char reason[REASON_BYTES]; /* why the last try failed */
+} joining;
+
+typedef enum attempt {
+    ATTEMPT_DONE = 0,
+    ATTEMPT_AGAIN,  /* m->reason says why */
+    ATTEMPT_FAILED, /* *reterr does */
+} attempt;
+
+/* Whether one of the events has come; fd -1: none will. */
+static bool await(int fd, short events, int64_t until_ns)
+{
+    struct pollfd item = {.fd = fd, .events = events};
+    int count = 0;
+    while (count <= 0 && base_now_ns() < until_ns) {
+        count = poll(&item, 1, base_deadline_poll_ms(until_ns, COLL_BOOTSTRAP_SLICE_MS));
+    }
+    return count > 0;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void pause_for(const joining *m, int ms)
+{
+    (void)await(-1, 0, earlier(m->deadline_ns, base_deadline_after_ns(ms * BASE_NS_PER_MS)));
+}
+
+static attempt again(joining *m, const char *why)
+{
+    (void)snprintf(m->reason, sizeof m->reason, "%s", why);
+    return ATTEMPT_AGAIN;
+}
+
+/* "rank 0 at 10.0.0.1 port 29500 ..." */
+static attempt fail(const joining *m, coll_status status, const char *why, coll_error *reterr)
+{
+    (void)coll_fail(reterr, status, "rank %d at %s port %d: %s", m->bootstrap->rank,
+                    m->bootstrap->host, m->bootstrap->port, why);
+    return ATTEMPT_FAILED;
+}
+
+/* ---- connecting ---- */
+
+/* A socket that connects to a port of its own host, where nobody listens, may by chance have that port itself. */
+static bool is_own_end(int fd)
+{
+    char here[COLL_ADDRESS_BYTES];
+    char there[COLL_ADDRESS_BYTES];
+    int port_here = 0;
+    int port_there = 0;
+    coll_bootstrap_end_text(fd, false, here, &port_here);
+    coll_bootstrap_end_text(fd, true, there, &port_there);
+    return port_here == port_there && strcmp(here, there) == 0;
+}
+
+static attempt finish_connecting(joining *m, int fd)
+{
+    int error = 0;
+    socklen_t error_bytes = sizeof error;
+    if (!await(fd, POLLOUT,
+               earlier(m->deadline_ns, base_deadline_after_ns(CONNECT_S * BASE_NS_PER_S)))) {
+        return again(m, "no answer to the connection");
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes) != 0 || error != 0) {
+        return again(m, strerror(error != 0 ? error : errno));
+    }
+    return is_own_end(fd) ? again(m, strerror(ECONNREFUSED)) : ATTEMPT_DONE;
+}
+
+/* *fd is the caller's to close, if it is not negative. */
+static attempt connect_to(joining *m, const char *numeric, int *fd, coll_error *reterr)
+{
+    struct addrinfo *to = NULL;
+    attempt result = ATTEMPT_DONE;
+    if (coll_tcp_resolve(numeric, (uint16_t)m->bootstrap->port, &to, NULL) != COLL_OK) {
+        return again(m, "no numeric address");
+    }
+    *fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd < 0 && errno != EAFNOSUPPORT) {
+        (void)coll_fail_errno(reterr, errno, "cannot make a socket");
+        result = ATTEMPT_FAILED;
+    } else if (*fd < 0) {
+        result = again(m, strerror(errno));
+    } else {
+        coll_tcp_options_fresh(*fd, m->bootstrap->host_timeout_ns);
+        result =
+            connect(*fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS && errno != EINTR
+                ? again(m, strerror(errno))
+                : finish_connecting(m, *fd);
+    }
+    freeaddrinfo(to);
+    return result;
+}
+
+/* ---- the handshake ---- */
+
+/* Reads rank 0's answer. What does not begin as one is another program's. */
+static attempt read_answer(joining *m, int fd, uint8_t answer[COLL_ANSWER_BYTES],
+                           coll_error *reterr)
+{
+    static const uint32_t magics[] = {COLL_BOOTSTRAP_MAGIC, COLL_BOOTSTRAP_REFUSAL};
+    size_t got_bytes = 0;
+    while (got_bytes < COLL_ANSWER_BYTES) {
+        if (!await(fd, POLLIN, m->deadline_ns)) {
+            return again(m, "it accepts connections, and does not answer");
+        }
+        const ssize_t got =
+            recv(fd, answer + got_bytes, COLL_ANSWER_BYTES - got_bytes, MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+            continue;
+        }
+        if (got <= 0) {
+            return again(m, "it hangs up before its answer");
+        }
+        got_bytes += (size_t)got;
+        if (got_bytes >= sizeof magics[0] && memcmp(answer, &magics[0], sizeof magics[0]) != 0 &&
+            memcmp(answer, &magics[1], sizeof magics[1]) != 0) {
+            return fail(m, COLL_ERR_PEER, "what listens there is no rank 0 of libcoll", reterr);
+        }
+    }
+    return ATTEMPT_DONE;
+}
+
+static attempt fail_refused(const joining *m, const coll_hello *refusal, coll_error *reterr)
+{
+    char text[REASON_BYTES];
+    switch (refusal->auth) {
+    case COLL_BOOTSTRAP_OTHER_VERSION:
+        (void)snprintf(text, sizeof text,
+                       "rank 0 speaks version %u of the bootstrap, and this libcoll version %d",
+                       (unsigned)refusal->version, COLL_BOOTSTRAP_VERSION);
+        return fail(m, COLL_ERR_UNSUPPORTED, text, reterr);
+    case COLL_BOOTSTRAP_NO_SECRET:
+        return fail(m, COLL_ERR_AUTH, "rank 0 has a secret, and this rank has none", reterr);
+    case COLL_BOOTSTRAP_SECRET_UNKNOWN:
+        return fail(m, COLL_ERR_AUTH, "rank 0 has no secret, and this rank has one", reterr);
+    default:
+        return fail(m, COLL_ERR_AUTH, "rank 0 has another secret: is it another job's?", reterr);
+    }
+}
+
+/* Makes the link, and says who this is. */
+static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
+{
+    coll_bootstrap *bootstrap = m->bootstrap;
+    uint8_t opening[COLL_OPENING_BYTES];
+    uint8_t answer[COLL_ANSWER_BYTES];
+    uint8_t proof[COLL_PROOF_BYTES];
+    coll_hello own;
+    coll_hello theirs;
+    coll_bootstrap_hello_make(&own, bootstrap->rank, 0, bootstrap->world_size);
+    memcpy(opening, &own, sizeof own);
+    coll_hello_tag(bootstrap->link_key, &own, opening + sizeof own);
+    if (send(*fd, opening, sizeof opening, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof opening) {
+        return again(m, strerror(errno));
+    }
+    const attempt result = read_answer(m, *fd, answer, reterr);
+    if (result != ATTEMPT_DONE) {
+        return result;
+    }
+    memcpy(&theirs, answer, sizeof theirs);
+    if (theirs.magic == COLL_BOOTSTRAP_REFUSAL) {
+        return fail_refused(m, &theirs, reterr);
+    }
+    if (theirs.rank != 0 || theirs.peer != (uint32_t)bootstrap->rank || theirs.has_aes > 1 ||
+        !coll_proof_fits(bootstrap->link_key, true, &own, &theirs, answer + sizeof theirs)) {
+        return fail(m, COLL_ERR_AUTH, "what listens there does not know the secret", reterr);
+    }
+    coll_proof_make(bootstrap->link_key, false, &own, &theirs, proof);
+    if (send(*fd, proof, sizeof proof, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof proof) {
+        return again(m, strerror(errno));
+    }
+    bootstrap->links[0] =
+        coll_bootstrap_link_create(*fd, 0, bootstrap->link_key, false, &own, &theirs);
+    *fd = -1;
+    if (bootstrap->links[0] == NULL ||
+        !coll_bootstrap_link_send(bootstrap->links[0], COLL_BOOTSTRAP_JOIN, 0, &bootstrap->process,
+                                  sizeof bootstrap->process)) {
+        return fail(m, COLL_ERR_MEMORY, "no memory for a link", reterr);
+    }
+    return ATTEMPT_DONE;
+}
+
+/* ---- waiting for the others ---- */
+
+/* One that other hosts can reach too, if rank 0 has it. */
+static void note_address(coll_bootstrap *bootstrap, const coll_bootstrap_roster *roster)
+{
+    coll_bootstrap_end_text(bootstrap->links[0]->fd, true, bootstrap->address, NULL);
+    if (coll_address_is_loopback(bootstrap->address)) {
+        (void)snprintf(bootstrap->address, sizeof bootstrap->address, "%s", roster->address);
+    }
+}
+
+static attempt fail_link(const joining *m, coll_status status, const char *why, coll_error *reterr)
+{
+    char name[COLL_BOOTSTRAP_TEXT_BYTES];
+    coll_bootstrap_link_text(m->bootstrap->links[0], name, sizeof name);
+    (void)coll_fail(reterr, status, "%s %s", name, why);
+    return ATTEMPT_FAILED;
+}
+
+static attempt fail_late(const joining *m, uint64_t missing, coll_error *reterr)
+{
+    char names[COLL_BOOTSTRAP_TEXT_BYTES];
+    char why[2 * COLL_BOOTSTRAP_TEXT_BYTES];
+    coll_bootstrap_list(missing, names, sizeof names);
+    (void)snprintf(why, sizeof why, "at %s port %d still waits for %s of %d", m->bootstrap->host,
+                   m->bootstrap->port, names, m->bootstrap->world_size);
+    return fail_link(m, COLL_ERR_TIMEOUT, missing != 0 ? why : "has not answered in time", reterr);
+}
+
+/* After a frame of rank 0's. AGAIN: others are missing. */
+static attempt take_frame(joining *m, coll_bootstrap_roster *roster, coll_error *reterr)
+{
+    coll_bootstrap_link *link = m->bootstrap->links[0];
+    coll_bootstrap_frame frame;
+    switch (coll_bootstrap_link_receive(link, &frame)) {
+    case COLL_BOOTSTRAP_WAITS:
+        return ATTEMPT_AGAIN;
+    case COLL_BOOTSTRAP_ENDED:
+        return fail_link(m, COLL_ERR_PEER, "has ended before all ranks had come", reterr);
+    case COLL_BOOTSTRAP_BROKEN:
+        return fail_link(m, COLL_ERR_PEER, "broke the protocol", reterr);
+    case COLL_BOOTSTRAP_CAME:
+        break;
+    }
+    if (frame.kind == COLL_BOOTSTRAP_FAILED) {
+        (void)coll_bootstrap_told(link, &frame, reterr);
+        return ATTEMPT_FAILED;
+    }
+    if (frame.kind != COLL_BOOTSTRAP_ROSTER ||
+        !coll_bootstrap_roster_read(frame.body, frame.size_bytes, roster)) {
+        return fail_link(m, COLL_ERR_PEER, "broke the protocol", reterr);
+    }
+    link->process = roster->process;
+    return roster->missing != 0 ? ATTEMPT_AGAIN : ATTEMPT_DONE;
+}
+
+static attempt wait_for_all(joining *m, coll_error *reterr)
+{
+    coll_bootstrap *bootstrap = m->bootstrap;
+    coll_bootstrap_link *link = bootstrap->links[0];
+    coll_bootstrap_roster roster = {.missing = 0};
+    attempt result = ATTEMPT_AGAIN;
+    while (result == ATTEMPT_AGAIN) {
+        if (base_now_ns() >= m->deadline_ns) {
+            return fail_late(m, roster.missing, reterr);
+        }
+        if (coll_silence_is_over(link->fd, bootstrap->host_timeout_ns)) {
+            return fail_link(m, COLL_ERR_PEER, "is on a host that answers no more", reterr);
+        }
+        if (await(link->fd, POLLIN,
+                  earlier(m->deadline_ns,
+                          base_deadline_after_ns(COLL_BOOTSTRAP_SLICE_MS * BASE_NS_PER_MS)))) {
+            coll_bootstrap_link_flush(link);
+            result = take_frame(m, &roster, reterr);
+        }
+    }
+    if (result == ATTEMPT_DONE) {
+        note_address(bootstrap, &roster);
+    }
+    return result;
+}
+
+/* ---- all of it ---- */
+
+static attempt try_address(joining *m, const char *numeric, coll_error *reterr)
+{
+    int fd = -1;
+    attempt result = connect_to(m, numeric, &fd, reterr);
+    if (result == ATTEMPT_DONE) {
+        result = shake_hands(m, &fd, reterr);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return result == ATTEMPT_DONE ? wait_for_all(m, reterr) : result;
+}
+
+/* The addresses of rank 0's host, as the system knows them now: its name may come later than this rank. */
+static attempt resolve(joining *m, base_addresses *addresses, coll_error *reterr)
+{
+    struct addrinfo *to = NULL;
+    base_error error;
+    const char *host = m->bootstrap->host;
+    if (coll_tcp_resolve(host, 0, &to, NULL) == COLL_OK) {
+        freeaddrinfo(to);
+        addresses->count = 1;
+        (void)snprintf(addresses->numeric[0], sizeof addresses->numeric[0], "%.*s",
+                       BASE_NUMERIC_BYTES - 1, host);
+        return ATTEMPT_DONE;
+    }
+    base_status status =
+        m->question == NULL ? base_question_ask(host, &m->question, &error) : BASE_OK;
+    if (status != BASE_OK) {
+        return fail(m, (coll_status)status, error.message, reterr);
+    }
+    if (!await(base_question_fd(m->question), POLLIN, m->deadline_ns)) {
+        return again(m, "no name server has answered");
+    }
+    status = base_question_answer(m->question, addresses, &error);
+    base_question_drop(m->question);
+    m->question = NULL;
+    return status == BASE_OK ? ATTEMPT_DONE : again(m, error.message);
+}
+
+static attempt try_all(joining *m, coll_error *reterr)
+{
+    base_addresses addresses = {.count = 0};
+    attempt result = resolve(m, &addresses, reterr);
+    if (result != ATTEMPT_DONE) {
+        if (result == ATTEMPT_AGAIN) {
+            pause_for(m, PAUSE_NAME_MS);
+        }
+        return result;
+    }
+    result = ATTEMPT_AGAIN;
+    for (int i = 0; i < addresses.count && result == ATTEMPT_AGAIN; i++) {
+        result = try_address(m, addresses.numeric[i], reterr);
+    }
+    if (result == ATTEMPT_AGAIN) {
+        pause_for(m, PAUSE_MS);
+    }
+    return result;
+}
+
+coll_status coll_bootstrap_join(coll_bootstrap *bootstrap, int64_t deadline_ns, coll_error *reterr)
+{
+    joining m = {.bootstrap = bootstrap, .deadline_ns = deadline_ns};
+    attempt result = ATTEMPT_AGAIN;
+    while (result == ATTEMPT_AGAIN && base_now_ns() < deadline_ns) {
+        result = try_all(&m, reterr);
+    }
+    base_question_drop(m.question);
+    if (result == ATTEMPT_AGAIN) {
+        return coll_fail(reterr, COLL_ERR_TIMEOUT,
+                         "rank %d did not find rank 0 at %s port %d in time: %s", bootstrap->rank,
+                         bootstrap->host, bootstrap->port, m.reason);
+    }
+    return result == ATTEMPT_DONE ? COLL_OK : reterr->status;
+}
