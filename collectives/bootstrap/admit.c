@@ -87,7 +87,7 @@ static coll_status open_listener(admission *m, coll_error *reterr)
         if (coll_tcp_resolve(places[i], (uint16_t)bootstrap->port, &at, NULL) == COLL_OK) {
             m->listener = listen_at(at, bootstrap->host_timeout_ns);
             freeaddrinfo(at);
-            if (m->listener < 0 && (i == 0 || errno != EAFNOSUPPORT)) {
+            if (m->listener < 0 && (i == 0 || errno == EADDRINUSE)) {
                 break;
             }
         }

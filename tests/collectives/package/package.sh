@@ -198,6 +198,7 @@ plates=$("$prefix/bin/launcher" --ranks 4 --quiet -- "$scratch/halo-shared" 2>/d
     echo "four ranks compute another plate than one: $plates"
     exit 1
 }
+compile env-shared c sum_env.c -std=c11 $(pkg-config --cflags --libs libcoll)
 compile fork-shared c sum_fork.c -std=c11 $(pkg-config --cflags --libs libcoll)
 compile fork-static c sum_fork.c $(pkg-config --cflags --libs libcoll-static) -pthread
 compile fork-archives c sum_fork.c $(only_archives --cflags --libs libcoll) -pthread
@@ -309,18 +310,18 @@ for tool in mpicc mpirun; do
     fi
 done
 PATH=$scratch/mpi:$PATH
-others='^\(mpirun\|srun\) .*sum_pmi$'
+others='^\(mpirun\|srun\) .*sum_pmi$\|^torchrun \| srun '
 if echo '#include <mpi.h>' | mpicc -fsyntax-only -xc - 2>/dev/null && command -v mpirun >/dev/null; then
     # Open MPI wants to be told of these; MPICH just does it.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 else
     echo "skipped: no MPI (Debian: packages mpich and libmpich-dev)"
     skipped=77
-    others='^\(mpi\|srun\)'
+    others='^\(mpi\|srun\|torchrun\)\| srun \| mpirun '
 fi
 mkdir "$scratch/page"
 awk '/^## / { install = /Install/ } /^```/ { shell = $0 == "```sh"; next } shell && !install' "$page" |
-    grep -v "$others" | sed "s|/usr/local|$prefix|g" >"$scratch/page.sh"
+    grep -v "$others" | sed "s|/usr/local|$prefix|g; s|=29500|=$((20000 + $$ % 10000))|" >"$scratch/page.sh"
 got=$(cd "$scratch/page" && PATH=$prefix/bin:$PATH timeout 60 bash -euo pipefail "$scratch/page.sh" |
     sed 's/^\[ranks\{0,1\} [-0-9,]*\] //' | sort -u) || got="a command failed: $got"
 joined='4000 numbers: mean 1999.5, deviation 1154.7; the largest is 3999, of rank 3'
