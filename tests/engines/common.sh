@@ -218,6 +218,18 @@ adds_up() {
     fi
 }
 
+# meets NAME COMMAND…: the same through a port of rank 0; its host has a name.
+meets() {
+    name=$1
+    shift
+    if (cd work && MASTER_ADDR=host-0 "$@" "$bin/../../bin/coll-example-sum_env") >"$dir/said" 2>&1 &&
+        [ "$(grep -c '^1 + … + 2 = 3$' "$dir/said")" = 2 ]; then
+        ok "$name: libcoll's bootstrap"
+    else
+        fail "$name: libcoll's bootstrap"
+    fi
+}
+
 # starts COMMAND…: a job of many steps, behind the engine's command.
 starts() {
     : >"$dir/said"

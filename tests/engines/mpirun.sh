@@ -9,6 +9,7 @@ case $kind in
 mpich)
     command -v mpiexec.hydra >/dev/null || skip "no mpiexec.hydra (Debian: mpich)"
     by=PMI-1
+    passes=
     engine=mpiexec.hydra
     lost="RUNNING AT host-1" # by mpirun, which ends the head at once
     lost_code=255
@@ -23,6 +24,7 @@ openmpi)
     command -v mpirun.openmpi >/dev/null || skip "no mpirun.openmpi (Debian: openmpi-bin)"
     ldconfig -p | grep -q 'libpmix\.so\.2 ' || skip "no libpmix.so.2 (Debian: libpmix2)"
     by=PMIx
+    passes="-x MASTER_ADDR"
     engine=mpirun.openmpi
     lost="host host-1 (node 1) is lost\|on node host-1" # by the head, or by mpirun if that is faster
     lost_code=137
@@ -44,6 +46,8 @@ gated "$kind" mpirun -n 2
 if [ $by = PMI-1 ]; then
     adds_up "$kind" mpirun -n 2
 fi
+# shellcheck disable=SC2086
+meets "$kind" mpirun -n 2 $passes
 leaves_a_fence "$kind: a signal in a fence" here -n 2
 killed_at_random "$kind" "$engine" mpirun -n 2
 killed_at_random "$kind on one host" "$engine" here -n 2
