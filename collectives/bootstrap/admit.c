@@ -302,7 +302,7 @@ static coll_status take_join(admission *m, guest *g, coll_error *reterr)
     coll_bootstrap_link *link = g->link;
     const coll_status status = check_rank(m, g, reterr);
     if (status != COLL_OK) {
-        coll_bootstrap_tell(link, reterr);
+        coll_bootstrap_tell(m->bootstrap, link, reterr);
         return status;
     }
     *g = (guest){.stage = GUEST_FREE};

@@ -41,11 +41,12 @@ COLL_MUST_CHECK coll_status coll_bootstrap_join(coll_bootstrap *bootstrap, int64
 coll_status coll_bootstrap_exchange(void *user, const void *mine, void *all, size_t size_bytes,
                                     int64_t deadline_ns, coll_error *reterr);
 
-/* Rank 0 tells a rank why it is the last frame. */
-void coll_bootstrap_tell(coll_bootstrap_link *link, const coll_error *error);
+/* Rank 0 tells a rank that it has failed, and why: the last frame. */
+void coll_bootstrap_tell(const coll_bootstrap *bootstrap, coll_bootstrap_link *link,
+                         const coll_error *error);
 
 /* What rank 0's FAILED frame says. Returns its status; COLL_ERR_PEER where it says nothing. */
-coll_status coll_bootstrap_told(const coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
+coll_status coll_bootstrap_told(coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
                                 coll_error *reterr);
 
 /* This rank has failed: keeps the error, which every later exchange returns; rank 0 tells all. */

@@ -10,21 +10,26 @@
 #include "bootstrap/bootstrap.h"
 #include "transport/socket/silence.h"
 
-void coll_bootstrap_tell(coll_bootstrap_link *link, const coll_error *error)
+void coll_bootstrap_tell(const coll_bootstrap *bootstrap, coll_bootstrap_link *link,
+                         const coll_error *error)
 {
-    coll_bootstrap_failure failure = {.status = error->status};
+    coll_bootstrap_failure failure = {.status = error->status, .process = bootstrap->process};
     (void)snprintf(failure.message, sizeof failure.message, "%s", error->message);
     (void)coll_bootstrap_link_send(link, COLL_BOOTSTRAP_FAILED, 0, &failure, sizeof failure);
     (void)shutdown(link->fd, SHUT_WR);
 }
 
-coll_status coll_bootstrap_told(const coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
+coll_status coll_bootstrap_told(coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
                                 coll_error *reterr)
 {
     char name[COLL_BOOTSTRAP_TEXT_BYTES];
     coll_bootstrap_failure failure;
+    const bool is_good = coll_bootstrap_failure_read(frame->body, frame->size_bytes, &failure);
+    if (is_good) {
+        link->process = failure.process;
+    }
     coll_bootstrap_link_text(link, name, sizeof name);
-    if (!coll_bootstrap_failure_read(frame->body, frame->size_bytes, &failure)) {
+    if (!is_good) {
         return coll_fail(reterr, COLL_ERR_PEER, "%s broke the protocol", name);
     }
     return coll_fail(reterr, (coll_status)failure.status, "%s says: %.800s", name, failure.message);
@@ -39,7 +44,7 @@ void coll_bootstrap_fail(coll_bootstrap *bootstrap, const coll_error *error)
     for (int rank = 0; rank < bootstrap->world_size; rank++) {
         coll_bootstrap_link *link = bootstrap->links[rank];
         if (link != NULL && bootstrap->rank == 0) {
-            coll_bootstrap_tell(link, error);
+            coll_bootstrap_tell(bootstrap, link, error);
         } else if (link != NULL) {
             (void)shutdown(link->fd, SHUT_RDWR); /* rank 0 sees that this rank is no more */
         }

@@ -98,7 +98,9 @@ bool coll_bootstrap_failure_read(const void *body, size_t size_bytes,
         return false;
     }
     memcpy(failure, body, sizeof *failure);
+    failure->process.host[sizeof failure->process.host - 1] = '\0';
     failure->message[sizeof failure->message - 1] = '\0';
+    coll_text_clean(failure->process.host);
     coll_text_clean(failure->message);
     return failure->status < COLL_OK && failure->status >= COLL_ERR_NOTFOUND;
 }

@@ -49,11 +49,14 @@ typedef struct coll_bootstrap_roster {
 
 typedef struct coll_bootstrap_failure {
     int32_t status;
+    coll_bootstrap_process process; /* rank 0 */
     char message[COLL_ERROR_MESSAGE_BYTES];
 } coll_bootstrap_failure;
 
 _Static_assert(sizeof(coll_bootstrap_roster) == 8 + 4 + COLL_HOST_BYTES + COLL_ADDRESS_BYTES + 4 &&
-                   sizeof(coll_bootstrap_process) == 4 + COLL_HOST_BYTES,
+                   sizeof(coll_bootstrap_process) == 4 + COLL_HOST_BYTES &&
+                   sizeof(coll_bootstrap_failure) ==
+                       4 + sizeof(coll_bootstrap_process) + COLL_ERROR_MESSAGE_BYTES,
                "bodies have no padding");
 _Static_assert(sizeof(coll_bootstrap_failure) <= COLL_BOOTSTRAP_GIVE_BYTES_MAX,
                "the small ones fit");

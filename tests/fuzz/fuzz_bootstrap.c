@@ -46,6 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     }
     if (coll_bootstrap_failure_read(data, size_bytes, &failure)) {
         BASE_ASSERT(failure.status < 0 && strlen(failure.message) < sizeof failure.message);
+        BASE_ASSERT(strlen(failure.process.host) < sizeof failure.process.host);
     }
     return 0;
 }
