@@ -135,6 +135,10 @@ else
 fi
 programs srun srun --mpi=none -N 2
 adds_up pmi2 srun --mpi=pmi2 -N 2
+MASTER_PORT=$(free_ports | head -n 1)
+export MASTER_PORT
+meets srun srun --mpi=none -N 2
+unset MASTER_PORT
 
 runs
 scancel "$job"
