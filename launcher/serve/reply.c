@@ -4,9 +4,11 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "proto/envelope.h"
+#include "proto/request.h"
 
 enum { ID_BYTES = 48 };
 
@@ -31,6 +33,22 @@ static const char *type_of(int status)
     }
 }
 
+/* What clients of OpenAI look at to know it from others; NULL: there is none. */
+static const char *code_of(int status, const char *field, const char *message)
+{
+    const bool is_long = strncmp(message, PROTO_LONG_PROMPT, sizeof PROTO_LONG_PROMPT - 1) == 0;
+    switch (status) {
+    case 400:
+        return is_long ? "context_length_exceeded" : NULL;
+    case 401:
+        return "invalid_api_key";
+    case 404:
+        return field != NULL && strcmp(field, "model") == 0 ? "model_not_found" : NULL;
+    default:
+        return NULL;
+    }
+}
+
 char *launch_reply_error(int status, const char *field, const char *message)
 {
     char
@@ -40,9 +58,10 @@ char *launch_reply_error(int status, const char *field, const char *message)
     (void)snprintf(param, sizeof param, "%s", field != NULL ? field : "");
     proto_text_tame(tamed);
     proto_text_tame(param);
-    return dump(json_pack("{s:{s:s, s:s, s:o, s:n}}", "error", "message", tamed, "type",
+    return dump(json_pack("{s:{s:s, s:s, s:o, s:s?}}", "error", "message", tamed, "type",
                           type_of(status), "param",
-                          param[0] != '\0' ? json_string(param) : json_null(), "code"));
+                          param[0] != '\0' ? json_string(param) : json_null(), "code",
+                          code_of(status, field, message)));
 }
 
 static json_t *begin(const launch_reply_head *head, bool piece)

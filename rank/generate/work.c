@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "data/chat.h"
 #include "proto/limits.h"
+#include "proto/request.h"
 
 static base_status make_room(const rank_generate_options *options, int new_tokens_max,
                              rank_work *work, base_error *reterr)
@@ -16,9 +17,10 @@ static base_status make_room(const rank_generate_options *options, int new_token
     const size_t context = (size_t)rank_generate_context(options);
     const size_t most = (size_t)new_tokens_max;
     if (work->prompt_count == 0 || work->prompt_count >= context) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "a prompt must have 1 to %zu tokens, this one has %zu: \"%.60s\"",
-                         context - 1, work->prompt_count, work->text);
+        return base_fail(
+            reterr, BASE_ERR_INVALID, PROTO_LONG_PROMPT "%zu tokens, this one has %zu%s: \"%.60s\"",
+            context - 1, work->prompt_count,
+            work->prompt_count > 0 ? ", which exceeds the available context size" : "", work->text);
     }
     const size_t left = context - work->prompt_count;
     const size_t cached = options->cache_tokens > 0 ? (size_t)options->cache_tokens : context;

@@ -24,6 +24,8 @@ static const struct {
     {"/v1/models", "", 200, "\"data\":[{\"id\":\"model\""},
     {"/v1/models/model", "", 200, "{\"id\":\"model\""},
     {"/v1/models/mode", "", 404, "there is only \\\"model\\\" here"},
+    {"/v1/models/mode", "", 404, "\"code\":\"model_not_found\""},
+    {"/nothing", "", 404, "\"code\":null"},
     {"/v1/models/model%00x", "", 404, "there is only"},
     {"/health%00x", "", 404, "/v1/models/{model}"},
     {"/v1/models/mod%65l", "", 200, "{\"id\":\"model\""},
@@ -170,6 +172,7 @@ static void long_texts_reach_the_model(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ask_long(LONG_TEXT_BYTES, i == 1), 400);
         assert_has(serving_reply, "a prompt must have 1 to ");
+        assert_has(serving_reply, "\"code\":\"context_length_exceeded\"");
         assert_int_equal(ask_long(LONG_TEXT_BYTES + 1, i == 1), 400);
         assert_has(serving_reply, "a prompt of more than 262144 bytes");
     }

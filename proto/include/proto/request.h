@@ -18,6 +18,9 @@ struct Ringfence__Control__Request;
 #define PROTO_STOPS_KEY "stop_token_ids"
 #define PROTO_BIAS_KEY  "logit_bias"
 
+/* And with which one begins of a prompt that has no room in the context. */
+#define PROTO_LONG_PROMPT "a prompt must have 1 to "
+
 /* Either text_bytes or token_count is above 0, or both are 0: an empty prompt.
  *
  * A chat's text is the role and the content of each message in turn, each with a NUL behind it. A role
