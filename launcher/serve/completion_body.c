@@ -9,6 +9,7 @@
 
 #include "serve/other_fields.h"
 #include "serve/request_key.h"
+#include "serve/schema.h"
 
 enum { COMPLETION_LOGPROBS_MAX = 5 }; /* as OpenAI limits them */
 
@@ -106,6 +107,37 @@ static base_status read_seed(const json_t *value, launch_completion_body *body, 
     return status;
 }
 
+/* Fields that lines of standard input have, too. */
+static bool is_sampling(const char *key)
+{
+    static const char *const keys[] = {"temperature",
+                                       "top_p",
+                                       "top_k",
+                                       "min_p",
+                                       "presence_penalty",
+                                       "frequency_penalty",
+                                       "repetition_penalty",
+                                       "logit_bias",
+                                       "ignore_eos",
+                                       "stop_token_ids"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (strcmp(key, keys[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static base_status read_sampling(const char *key, const json_t *value, proto_request *request,
+                                 base_error *reterr)
+{
+    const base_status status = launch_request_key(key, value, request, reterr);
+    const bool cold =
+        request->temperature > 0 && request->temperature < PROTO_TEMPERATURE_MIN; /* as 1e-8 */
+    request->temperature = cold ? 0 : request->temperature;
+    return status == BASE_OK ? proto_request_check_sampling(request, reterr) : status;
+}
+
 static base_status read_field(const char *key, const json_t *value, const char *model,
                               launch_completion_body *body, base_error *reterr)
 {
@@ -155,27 +187,14 @@ static base_status read_field(const char *key, const json_t *value, const char *
     if (strcmp(key, "stop") == 0) {
         return launch_stop_texts_read(value, &body->stops, reterr);
     }
+    if (strcmp(key, PROTO_FORMAT_KEY) == 0) {
+        return launch_schema_read(value, body->grammar, &body->grammar_count, reterr);
+    }
     if (strcmp(key, "stream_options") == 0) {
         return read_stream_options(value, &body->include_usage, reterr);
     }
-    static const char *const same[] = {"temperature",
-                                       "top_p",
-                                       "top_k",
-                                       "min_p",
-                                       "presence_penalty",
-                                       "frequency_penalty",
-                                       "repetition_penalty",
-                                       "logit_bias",
-                                       "ignore_eos",
-                                       "stop_token_ids"};
-    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-        if (strcmp(key, same[i]) == 0) {
-            const base_status status = launch_request_key(key, value, request, reterr);
-            const bool cold = request->temperature > 0 &&
-                              request->temperature < PROTO_TEMPERATURE_MIN; /* as 1e-8 */
-            request->temperature = cold ? 0 : request->temperature;
-            return status == BASE_OK ? proto_request_check_sampling(request, reterr) : status;
-        }
+    if (is_sampling(key)) {
+        return read_sampling(key, value, request, reterr);
     }
     return launch_other_field(key, value, body->chat, reterr);
 }
@@ -218,6 +237,7 @@ static base_status add_request(const char *key, const json_t *value, launch_comp
     request->id = 1; /* the server has yet to number it */
     request->text_bytes = 0;
     request->token_count = 0;
+    request->grammar_count = 0;
     base_status status = body->chat ? launch_request_key(key, value, request, reterr)
                                     : read_prompt(value, request, reterr);
     if (status == BASE_OK) {
@@ -226,6 +246,7 @@ static base_status add_request(const char *key, const json_t *value, launch_comp
     if (status != BASE_OK) {
         return status;
     }
+    proto_request_set_grammar(request, body->grammar, body->grammar_count);
     const size_t bytes = proto_request_bytes(request);
     proto_request *copy = malloc(bytes);
     if (copy == NULL) {

@@ -13,7 +13,7 @@ typedef enum neutral {
     NEUTRAL_BOOLEAN,  /* either */
     NEUTRAL_EMPTY,    /* a text, a list, or an object */
     NEUTRAL_NO_TOOL,  /* "none" or "auto" */
-    NEUTRAL_TEXT,     /* "text", {"type": "text"} or ["text"] */
+    NEUTRAL_TEXT,     /* "text" or ["text"] */
     NEUTRAL_MEDIUM,   /* "medium" */
     NEUTRAL_ANY_TEXT, /* any text */
     NEUTRAL_ANY
@@ -41,8 +41,6 @@ static const struct {
     {"functions", NEUTRAL_EMPTY, CHATS, "no functions can be called: leave it out"},
     {"tool_choice", NEUTRAL_NO_TOOL, BOTH, "must be none or auto: no tools can be called"},
     {"function_call", NEUTRAL_NO_TOOL, CHATS, "must be none or auto: no functions can be called"},
-    {"response_format", NEUTRAL_TEXT, BOTH,
-     "must be {\"type\": \"text\"}: an answer's form cannot be promised"},
     {"modalities", NEUTRAL_TEXT, CHATS, "must be [\"text\"]"},
     {"audio", NEUTRAL_EMPTY, CHATS, "answers are texts: leave it out"},
     {"verbosity", NEUTRAL_MEDIUM, CHATS, "must be medium: no chat template here has another"},
@@ -90,7 +88,7 @@ static bool is_neutral(neutral kind, const json_t *value)
     case NEUTRAL_NO_TOOL:
         return is_text(value, "none") || is_text(value, "auto");
     case NEUTRAL_TEXT:
-        return is_text(value, "text") || is_text(json_object_get(value, "type"), "text") ||
+        return is_text(value, "text") ||
                (json_array_size(value) == 1 && is_text(json_array_get(value, 0), "text"));
     case NEUTRAL_MEDIUM:
         return is_text(value, "medium");

@@ -185,12 +185,13 @@ static const char *field_of(const launch_completion *one)
     if (one->trouble != LAUNCH_TROUBLE_REQUEST) {
         return one->trouble == LAUNCH_TROUBLE_LARGE ? "max_tokens" : NULL;
     }
-    return strncmp(one->reason.message, PROTO_STOPS_KEY, sizeof PROTO_STOPS_KEY - 1) == 0
-               ? PROTO_STOPS_KEY
-           : strncmp(one->reason.message, PROTO_BIAS_KEY, sizeof PROTO_BIAS_KEY - 1) == 0
-               ? PROTO_BIAS_KEY
-           : one->head.chat ? "messages"
-                            : "prompt";
+    static const char *const keys[] = {PROTO_STOPS_KEY, PROTO_BIAS_KEY, PROTO_FORMAT_KEY};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (strncmp(one->reason.message, keys[i], strlen(keys[i])) == 0) {
+            return keys[i];
+        }
+    }
+    return one->head.chat ? "messages" : "prompt";
 }
 
 /* The whole answer, after which the choices have no texts any more. NULL: no memory. */

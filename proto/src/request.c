@@ -8,11 +8,38 @@
 #include "base/utf8.h"
 #include "proto/job.h"
 
+static size_t prompt_bytes(const proto_request *request)
+{
+    return request->token_count > 0 ? request->token_count * sizeof(int32_t)
+                                    : (size_t)request->text_bytes + 1;
+}
+
+static size_t grammar_offset(const proto_request *request)
+{
+    const size_t each = sizeof(proto_grammar_step);
+    return offsetof(proto_request, prompt) + (prompt_bytes(request) + each - 1) / each * each;
+}
+
 size_t proto_request_bytes(const proto_request *request)
 {
-    const size_t prompt = request->token_count > 0 ? request->token_count * sizeof(int32_t)
-                                                   : (size_t)request->text_bytes + 1;
-    return offsetof(proto_request, prompt) + prompt;
+    return request->grammar_count > 0
+               ? grammar_offset(request) + request->grammar_count * sizeof(proto_grammar_step)
+               : offsetof(proto_request, prompt) + prompt_bytes(request);
+}
+
+const proto_grammar_step *proto_request_grammar(const proto_request *request)
+{
+    return (const void *)((const uint8_t *)request + grammar_offset(request));
+}
+
+void proto_request_set_grammar(proto_request *request, const proto_grammar_step *steps,
+                               uint32_t count)
+{
+    const size_t used = offsetof(proto_request, prompt) + prompt_bytes(request);
+    uint8_t *to = (uint8_t *)request + used;
+    request->grammar_count = count;
+    memset(to, 0, grammar_offset(request) - used);
+    memcpy((uint8_t *)request + grammar_offset(request), steps, count * sizeof *steps);
 }
 
 static base_status check_range(const char *name, double value, double least, double most,
@@ -85,6 +112,10 @@ _Static_assert((3 + (int)sizeof(float)) * (int)PROTO_LOGIT_BIASES_MAX <
                    (int)PROTO_LAUNCHER_MESSAGE_BYTES_MAX - (int)PROTO_PROMPT_BYTES_MAX -
                        10 * (int)PROTO_CHAT_TEXTS_MAX - 1024,
                "and the most biases beside the longest prompt");
+_Static_assert((int)PROTO_GRAMMAR_STEPS_MAX *(int)sizeof(proto_grammar_step) + 12 * 1024 +
+                       (int)PROTO_PROMPT_BYTES_MAX <=
+                   (int)PROTO_LAUNCHER_MESSAGE_BYTES_MAX,
+               "and the largest grammar");
 
 /* Whether the text is as many roles and contents as there should be, or one text. */
 static bool is_whole(const proto_request *request)
@@ -153,6 +184,9 @@ base_status proto_request_add_message(proto_request *request, const char *role, 
     return BASE_OK;
 }
 
+_Static_assert(offsetof(proto_request, room) % sizeof(proto_grammar_step) == 0,
+               "the grammar has room behind the longest prompt");
+
 base_status proto_request_check(const proto_request *request, base_error *reterr)
 {
     if (request->id == 0) {
@@ -201,6 +235,8 @@ void proto_request_to_message(const proto_request *request, Ringfence__Control__
     message->logprob_count = (uint32_t)request->logprob_count;
     message->n_stop_token_ids = (size_t)request->stop_count;
     message->stop_token_ids = (int32_t *)(uintptr_t)request->stops;
+    message->grammar.len = request->grammar_count * sizeof(proto_grammar_step);
+    message->grammar.data = (uint8_t *)(uintptr_t)proto_request_grammar(request);
     if (request->token_count > 0) {
         message->n_prompt_token_ids = request->token_count;
         message->prompt_token_ids = (int32_t *)(uintptr_t)request->prompt.tokens;
@@ -280,6 +316,22 @@ static base_status copy_biases(const Ringfence__Control__Request *message, proto
     return BASE_OK;
 }
 
+static base_status copy_grammar(const Ringfence__Control__Request *message, proto_request *request,
+                                base_error *reterr)
+{
+    const size_t each = sizeof(proto_grammar_step);
+    const size_t count = message->grammar.len / each;
+    if (count > PROTO_GRAMMAR_STEPS_MAX || message->grammar.len % each != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a grammar of %zu bytes", message->grammar.len);
+    }
+    if (count == 0) {
+        return BASE_OK;
+    }
+    proto_request_set_grammar(request, (const void *)message->grammar.data, (uint32_t)count);
+    return proto_grammar_check((proto_grammar_step *)(uintptr_t)proto_request_grammar(request),
+                               count, reterr);
+}
+
 base_status proto_request_from_message(const Ringfence__Control__Request *message,
                                        proto_request *request, base_error *reterr)
 {
@@ -307,6 +359,9 @@ base_status proto_request_from_message(const Ringfence__Control__Request *messag
     base_status status = copy_biases(message, request, reterr);
     if (status == BASE_OK) {
         status = copy_prompt(message, request, reterr);
+    }
+    if (status == BASE_OK) {
+        status = copy_grammar(message, request, reterr);
     }
     return status == BASE_OK ? proto_request_check(request, reterr) : status;
 }

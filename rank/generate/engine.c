@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "generate/engine_parts.h"
+#include "proto/request.h"
 #include "ringfence/coll_error.h"
 
 static const rank_request *request_of(const rank_engine *engine, const rank_schedule_entry *entry)
@@ -14,9 +15,10 @@ static const rank_request *request_of(const rank_engine *engine, const rank_sche
 }
 
 /* Lists the entry's rows that are sampled. */
-static void gather_sampled(rank_engine *engine, const rank_schedule_entry *entry,
-                           const int32_t *text, int32_t end_row)
+static void gather_sampled(rank_engine *engine, const rank_schedule_entry *entry, int32_t end_row)
 {
+    int32_t known = 0;
+    const int32_t *text = rank_schedule_tokens(engine->schedule, entry->sequence, &known);
     const rank_request *request = request_of(engine, entry);
     const rank_adjustment adjustment = rank_request_adjustment(request);
     const int32_t end = entry->first + entry->count;
@@ -28,7 +30,9 @@ static void gather_sampled(rank_engine *engine, const rank_schedule_entry *entry
             .params = &request->sample,
             .request = request,
             .text = text,
-            .adjusted = !given && rank_adjust_any(&adjustment),
+            .sequence = entry->sequence,
+            .known = known,
+            .adjusted = !given && (rank_adjust_any(&adjustment) || request->grammar_count > 0),
             .position = (uint64_t)(end - left + 1),
             .logprob_count = request->logprob_count,
             .drafted = left > 1 && !given ? engine->batch_ids[row + 1] : -1,
@@ -55,7 +59,7 @@ static void gather_rows(rank_engine *engine)
                engine->table_width * sizeof *table);
         engine->lengths[i] = entry->first;
         engine->batch_start[i + 1] = start + entry->count;
-        gather_sampled(engine, entry, tokens, engine->batch_start[i + 1]);
+        gather_sampled(engine, entry, engine->batch_start[i + 1]);
     }
 }
 
@@ -437,7 +441,9 @@ base_status rank_engine_submit(rank_engine *engine, rank_request *request, const
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s weighs no prompt's tokens",
                          backend->name);
     }
-    return rank_requests_submit(engine->requests, request, prompt, reterr);
+    const base_status status = rank_grammars_check(engine->grammars, request, reterr);
+    return status == BASE_OK ? rank_requests_submit(engine->requests, request, prompt, reterr)
+                             : base_error_prepend(reterr, status, PROTO_FORMAT_KEY);
 }
 
 bool rank_engine_cancel(rank_engine *engine, uint64_t id)

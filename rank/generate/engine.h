@@ -48,6 +48,7 @@ typedef struct rank_engine_options {
     rank_engine_on_event on_event;
     int draft_max; /* tokens that a sequence may draft in a step (schedule.h); 0: none. On a CPU only */
     const rank_draft_model *draft; /* borrowed: drafts them; NULL: they are looked up (draft.h) */
+    const struct rank_tokenizer *tokenizer; /* of requests that have a grammar; NULL: none has */
     bool shares; /* prompts share what is cached of their beginnings (schedule.h) */
     /* On every rank: the step that has just begun is the first that computes for the request, of whose prompt
      * so many tokens were cached. NULL: nobody wants to know. */

@@ -22,9 +22,19 @@ static void adjust(rank_engine *engine, const engine_sampled *of, float *logits,
                    int32_t count)
 {
     const rank_adjustment how = rank_request_adjustment(of->request);
-    rank_adjust(&how,
-                &(rank_adjust_text){of->text, of->request->prompt_count, (int32_t)of->position},
-                &(rank_adjust_row){logits, first, count, engine->marks});
+    const rank_adjust_text text = {of->text, of->request->prompt_count, (int32_t)of->position};
+    const rank_adjust_row row = {logits, first, count, engine->marks};
+    rank_adjust(&how, &text, &row);
+    if (of->request->grammar_count > 0) {
+        const rank_grammar_text where = {
+            .sequence = of->sequence,
+            .request = of->request,
+            .steps = rank_schedule_grammar(engine->schedule, of->sequence),
+            .text = &text,
+            .known = of->known,
+        };
+        rank_grammars_mask(engine->grammars, &where, &row);
+    }
 }
 
 /* The row's logits as they are drawn of: a copy, because its log-probabilities are the model's own. */

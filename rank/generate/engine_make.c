@@ -39,6 +39,7 @@ static rank_schedule_options schedule_options(const rank_engine_options *options
         .shares = options->shares ? 1 : 0,
         .draft_max = options->draft_max,
         .draft_context = options->draft != NULL ? options->draft->config.context : 0,
+        .grammar_max = options->tokenizer != NULL ? PROTO_GRAMMAR_STEPS_MAX : 0,
     };
 }
 
@@ -133,6 +134,15 @@ static base_status make_drafter(rank_engine *engine, const rank_engine_options *
                                                              .table_width = engine->table_width,
                                                              .alone = options->alone},
                                      &engine->drafter, reterr);
+}
+
+static base_status make_grammars(rank_engine *engine, const rank_engine_options *options,
+                                 base_error *reterr)
+{
+    return options->tokenizer == NULL
+               ? BASE_OK
+               : rank_grammars_create(options->tokenizer, options->config->vocab_size,
+                                      options->sequences, &engine->grammars, reterr);
 }
 
 static base_status make_run(rank_engine *engine, const rank_engine_options *options,
@@ -268,8 +278,8 @@ static base_status check_backend(const rank_engine_options *options, base_error 
 static base_status make(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
 {
     static base_status (*const steps[])(rank_engine *, const rank_engine_options *,
-                                        base_error *) = {make_schedule, check_room,   load,
-                                                         make_run,      make_drafter, make_tables};
+                                        base_error *) = {
+        make_schedule, check_room, load, make_run, make_drafter, make_grammars, make_tables};
     const rank_schedule_options schedule = schedule_options(options);
     const int ranks = options->comm != NULL ? coll_comm_size(options->comm) : 1;
     rank_shape *shape = &engine->run.shape;
@@ -339,6 +349,7 @@ void rank_engine_destroy(rank_engine *engine)
     }
     const rank_device *device = &engine->run.device;
     rank_drafter_destroy(engine->drafter);
+    rank_grammars_destroy(engine->grammars);
     rank_graphs_destroy(engine->graphs);
     device->backend->release(device->queue, engine->blocks);
     rank_step_tables_destroy(&engine->tables);

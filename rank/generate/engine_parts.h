@@ -3,6 +3,7 @@
 #define RANK_GENERATE_ENGINE_PARTS_H
 
 #include "generate/engine.h"
+#include "generate/grammar.h"
 #include "generate/step_graphs.h"
 
 #define ENGINE_HEAD_MAGIC UINT64_C(0x70657473666e6972) /* "rinfstep" */
@@ -20,6 +21,8 @@ typedef struct engine_sampled {
     const rank_sample_params *params; /* of its sequence; valid during the step */
     const rank_request *request;      /* the same */
     const int32_t *text;   /* (position): what stands before the token; valid during the step */
+    int32_t sequence;      /* its index in the schedule, */
+    int32_t known;         /* of whose text so many tokens are known: those behind are drafted */
     bool adjusted;         /* the logits are changed before the token is drawn */
     uint64_t position;     /* of the token */
     int32_t logprob_count; /* that its request asks for */
@@ -46,6 +49,7 @@ struct rank_engine {
     rank_sample_vocab vocab;
     rank_schedule *schedule;
     rank_drafter *drafter;   /* NULL: no model drafts */
+    rank_grammars *grammars; /* NULL: no request has one */
     rank_requests *requests; /* on rank 0; else NULL */
     size_t table_width;
     size_t record_bytes_max;

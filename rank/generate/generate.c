@@ -340,6 +340,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .cache_tokens = options->cache_tokens,
                                .chunk_tokens = CHUNK_TOKENS,
                                .block_tokens = BLOCK_TOKENS,
+                               .tokenizer = options->source != NULL ? options->tokenizer : NULL,
                                .shares = options->shares,
                                .draft_max = options->draft_max,
                                .draft = options->draft,

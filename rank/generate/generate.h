@@ -57,7 +57,7 @@ typedef struct rank_generate_options {
     const float
         *adapters; /* with weights: of the configuration, in them or beside them; NULL: none */
     const float *params;       /* of the whole model, the device's */
-    rank_tokenizer *tokenizer; /* on rank 0 */
+    rank_tokenizer *tokenizer; /* on rank 0; with a source on every rank */
     rank_type type;            /* of matrices */
     rank_type cache_type;      /* of keys and values */
     int sequences;             /* at a time */

@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "generate/schedule_record.h"
 
-/* Then the waiting requests (waiting_max), ids to cancel and ids that were just admitted
+/* Then the waiting requests (waiting_max), their grammars (waiting_max, grammar_max), ids to cancel and ids that were just admitted
  * (sequence_count each, the former twice), the order (waiting_max), and the prompts (waiting_max,
  * context). */
 struct rank_requests {
@@ -26,9 +26,15 @@ static rank_request *entries_of(const rank_requests *requests)
     return (rank_request *)(void *)((uint8_t *)(uintptr_t)requests + sizeof *requests);
 }
 
+static proto_grammar_step *grammar_of(const rank_requests *requests, int32_t entry)
+{
+    return (proto_grammar_step *)(void *)(entries_of(requests) + requests->waiting_max) +
+           (size_t)entry * (size_t)requests->options.grammar_max;
+}
+
 static uint64_t *cancels_of(const rank_requests *requests)
 {
-    return (uint64_t *)(void *)(entries_of(requests) + requests->waiting_max);
+    return (uint64_t *)(void *)grammar_of(requests, requests->waiting_max);
 }
 
 static uint64_t *admitted_of(const rank_requests *requests)
@@ -49,7 +55,9 @@ static int32_t *prompt_of(const rank_requests *requests, int32_t entry)
 
 size_t rank_requests_bytes(const rank_schedule_options *options, int32_t waiting_max)
 {
-    const size_t entry = sizeof(rank_request) + (1 + (size_t)options->context) * sizeof(int32_t);
+    const size_t entry = sizeof(rank_request) +
+                         (size_t)options->grammar_max * sizeof(proto_grammar_step) +
+                         (1 + (size_t)options->context) * sizeof(int32_t);
     BASE_ASSERT(waiting_max >= 1);
     return sizeof(rank_requests) + (size_t)waiting_max * entry +
            3 * (size_t)options->sequence_count * sizeof(uint64_t);
@@ -85,7 +93,11 @@ base_status rank_requests_submit(rank_requests *requests, rank_request *request,
     }
     const int32_t entry = order_of(requests)[requests->waiting++];
     request->id = ++requests->last_id;
+    if (request->grammar_count > 0) {
+        memcpy(grammar_of(requests, entry), request->grammar, schedule_grammar_bytes(request));
+    }
     entries_of(requests)[entry] = *request;
+    entries_of(requests)[entry].grammar = NULL;
     memcpy(prompt_of(requests, entry), prompt, (size_t)request->prompt_count * sizeof *prompt);
     return BASE_OK;
 }
@@ -188,6 +200,19 @@ static bool should_wait(const rank_requests *requests, const rank_schedule *sche
     return false;
 }
 
+static void write_join(const rank_requests *requests, int32_t entry, uint8_t *to)
+{
+    const rank_request *request = &entries_of(requests)[entry];
+    const size_t biases_bytes = schedule_biases_bytes(request);
+    const size_t grammar_bytes = schedule_grammar_bytes(request);
+    memset(to, 0, schedule_join_bytes(request));
+    memcpy(to, request, SCHEDULE_HEAD_BYTES + biases_bytes);
+    to += SCHEDULE_HEAD_BYTES + biases_bytes;
+    memcpy(to, grammar_of(requests, entry), grammar_bytes);
+    memcpy(to + grammar_bytes, prompt_of(requests, entry),
+           (size_t)request->prompt_count * sizeof(int32_t));
+}
+
 /* Writes the request at *position of the queue, if there is room for it, even where it shares no block. One that only
  * waits to share is passed: *position is then the next. Returns the bytes; 0: nothing was written. */
 static size_t decide_join(rank_requests *requests, const rank_schedule *schedule, int32_t *position,
@@ -197,8 +222,7 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
     const rank_request *request = &entries_of(requests)[entry];
     const int32_t tokens = rank_schedule_tokens_max(&requests->options, request);
     const int32_t blocks = rank_blocks_needed(rank_schedule_blocks(schedule), tokens);
-    const size_t request_bytes = schedule_request_bytes(request->bias_count);
-    const size_t size_bytes = schedule_join_bytes(request->prompt_count, request->bias_count);
+    const size_t size_bytes = schedule_join_bytes(request);
     if (left->sequences < 1 || left->blocks < blocks || left->bytes < size_bytes) {
         *position = requests->waiting; /* nobody overtakes it */
         return 0;
@@ -207,10 +231,7 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
         ++*position;
         return 0;
     }
-    memset(to, 0, size_bytes);
-    memcpy(to, request, request_bytes);
-    memcpy(to + request_bytes, prompt_of(requests, entry),
-           (size_t)request->prompt_count * sizeof(int32_t));
+    write_join(requests, entry, to);
     admitted_of(requests)[requests->admitted_count++] = request->id;
     left->sequences--;
     left->blocks -= blocks;

@@ -49,7 +49,8 @@ rank_schedule *rank_schedule_init(void *storage, const rank_schedule_options *op
 size_t rank_schedule_record_bytes_max(const rank_schedule_options *options)
 {
     /* a padded prompt is at most 4 bytes longer */
-    const size_t each = sizeof(uint64_t) + schedule_join_bytes(1, RANK_LOGIT_BIASES_MAX);
+    const size_t each = 2 * sizeof(uint64_t) + sizeof(rank_request) +
+                        (size_t)options->grammar_max * sizeof(proto_grammar_step);
     return sizeof(schedule_record) + (size_t)options->sequence_count * each +
            (size_t)options->context * sizeof(int32_t);
 }
@@ -95,7 +96,8 @@ static void cancel(rank_schedule *schedule, uint64_t id, rank_schedule_event *ev
     }
 }
 
-static bool join(rank_schedule *schedule, const rank_request *request, const int32_t *prompt)
+static bool join(rank_schedule *schedule, const rank_request *request,
+                 const proto_grammar_step *grammar, const int32_t *prompt)
 {
     int32_t index = 0;
     while (index < schedule->options.sequence_count &&
@@ -116,6 +118,7 @@ static bool join(rank_schedule *schedule, const rank_request *request, const int
     }
     sequence_state *s = schedule_sequence_at(schedule, index);
     s->request = *request;
+    memcpy(schedule_grammar_of(schedule, index), grammar, schedule_grammar_bytes(request));
     s->token_count = request->prompt_count;
     s->shared = shared * schedule->options.block_tokens;
     s->computed = s->shared;
@@ -130,29 +133,38 @@ static base_status apply_join(rank_schedule *schedule, const uint8_t *record, si
                               size_t *at, base_error *reterr)
 {
     rank_request request = {.id = 0};
-    const size_t head_bytes = schedule_request_bytes(0);
-    if (record_bytes - *at < head_bytes) {
+    if (record_bytes - *at < SCHEDULE_HEAD_BYTES) {
         return base_fail(reterr, BASE_ERR_PEER, "a record of the schedule is too short");
     }
-    memcpy(&request, record + *at, head_bytes);
+    memcpy(&request, record + *at, SCHEDULE_HEAD_BYTES);
     if (request.id == 0 || request.prompt_count < 1 ||
         request.prompt_count >= schedule->options.context || request.bias_count < 0 ||
-        request.bias_count > RANK_LOGIT_BIASES_MAX ||
-        record_bytes - *at < schedule_join_bytes(request.prompt_count, request.bias_count)) {
+        request.bias_count > RANK_LOGIT_BIASES_MAX || request.grammar_count < 0 ||
+        request.grammar_count > schedule->options.grammar_max ||
+        record_bytes - *at < schedule_join_bytes(&request)) {
         return base_fail(reterr, BASE_ERR_PEER, "a record of the schedule is broken");
     }
-    const size_t request_bytes = schedule_request_bytes(request.bias_count);
-    memcpy(&request, record + *at, request_bytes);
-    const int32_t *prompt = (const int32_t *)(const void *)(record + *at + request_bytes);
+    const uint8_t *from = record + *at + SCHEDULE_HEAD_BYTES;
+    memcpy(request.biases, from, schedule_biases_bytes(&request));
+    from += schedule_biases_bytes(&request);
+    const proto_grammar_step *grammar = (const void *)from;
+    const int32_t *prompt = (const void *)(from + schedule_grammar_bytes(&request));
+    request.grammar = NULL;
     if (rank_schedule_check(&schedule->options, &request, prompt, reterr) != BASE_OK) {
         return base_error_prepend(reterr, BASE_ERR_PEER, "a record of the schedule");
     }
-    if (rank_schedule_find(schedule, request.id) >= 0 || !join(schedule, &request, prompt)) {
+    if (rank_schedule_find(schedule, request.id) >= 0 ||
+        !join(schedule, &request, grammar, prompt)) {
         return base_fail(reterr, BASE_ERR_PEER,
                          "a record of the schedule admits request %llu, which runs or has no room",
                          (unsigned long long)request.id);
     }
-    *at += schedule_join_bytes(request.prompt_count, request.bias_count);
+    if (request.grammar_count > 0 &&
+        proto_grammar_check(schedule_grammar_of(schedule, rank_schedule_find(schedule, request.id)),
+                            (size_t)request.grammar_count, reterr) != BASE_OK) {
+        return base_error_prepend(reterr, BASE_ERR_PEER, "a record of the schedule");
+    }
+    *at += schedule_join_bytes(&request);
     return BASE_OK;
 }
 
@@ -216,6 +228,11 @@ const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t
 {
     const sequence_state *s = schedule_sequence_at(schedule, sequence);
     return s->request.id != 0 ? &s->request : NULL;
+}
+
+const proto_grammar_step *rank_schedule_grammar(const rank_schedule *schedule, int32_t sequence)
+{
+    return schedule_grammar_of(schedule, sequence);
 }
 
 int32_t rank_schedule_shared(const rank_schedule *schedule, int32_t sequence)

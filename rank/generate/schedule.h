@@ -35,6 +35,7 @@
 #include "generate/finish.h"
 #include "generate/logprob.h"
 #include "generate/sample.h"
+#include "proto/grammar.h"
 
 enum { RANK_STOP_TOKENS_MAX = 18 };
 
@@ -49,6 +50,7 @@ typedef struct rank_schedule_options {
         shares; /* 1: a prompt shares what is cached of its beginning (blocks.h); 0: it does not */
     int32_t draft_max; /* 0 … RANK_DRAFT_TOKENS_MAX: tokens that a sequence may draft in a step */
     int32_t draft_context; /* tokens that the model which drafts can take; 0: there is none */
+    int32_t grammar_max;   /* 0 … PROTO_GRAMMAR_STEPS_MAX: steps of a request's grammar */
 } rank_schedule_options;
 
 /* One request, without its prompt's tokens. */
@@ -63,6 +65,8 @@ typedef struct rank_request {
     int32_t bias_count; /* 0 … RANK_LOGIT_BIASES_MAX */
     int32_t scores;     /* 1: its prompt's tokens, too, but the first, have log-probabilities; 0 */
     rank_penalties penalties;
+    int64_t grammar_count; /* steps of its grammar: 0 … grammar_max; 0: the text may be any */
+    const proto_grammar_step *grammar; /* (grammar_count) when it is submitted; elsewhere NULL */
     rank_logit_bias biases[RANK_LOGIT_BIASES_MAX]; /* the last member: records have those in use */
 } rank_request;
 
@@ -143,6 +147,9 @@ const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule); /* by th
 const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t sequence);
 const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t sequence,
                                     int32_t *count);
+
+/* The steps of the sequence's grammar. Valid as long. */
+const proto_grammar_step *rank_schedule_grammar(const rank_schedule *schedule, int32_t sequence);
 
 /* How many tokens of its prompt the sequence has not computed, because they were cached. Its first entry begins
  * behind them. */

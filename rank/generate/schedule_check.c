@@ -30,6 +30,10 @@ base_status rank_schedule_check(const rank_schedule_options *options, const rank
                          "a token can have 0 to %d log-probabilities, not %d", RANK_LOGPROBS_MAX,
                          request->logprob_count);
     }
+    if (request->grammar_count < 0 || request->grammar_count > options->grammar_max) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a grammar can have 0 to %d steps, not %lld",
+                         options->grammar_max, (long long)request->grammar_count);
+    }
     for (int32_t i = 0; i < request->prompt_count; i++) {
         if (prompt[i] < 0 || prompt[i] >= options->vocab_size) {
             return base_fail(reterr, BASE_ERR_INVALID,

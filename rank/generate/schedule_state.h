@@ -19,14 +19,15 @@ typedef struct sequence_state {
 } sequence_state;
 
 /* Followed by sequences (sequence_count), order (sequence_count), tokens (sequence_count, context),
- * and the blocks. */
+ * grammars (sequence_count, grammar_max), and the blocks. */
 struct rank_schedule {
     uint64_t records;
     rank_schedule_options options;
     int32_t running;
+    int32_t none; /* 0 */
 };
 
-_Static_assert(sizeof(struct rank_schedule) == 48, "no padding");
+_Static_assert(sizeof(struct rank_schedule) == 56, "no padding");
 _Static_assert(sizeof(sequence_state) == sizeof(rank_request) + 40, "no padding");
 
 static inline size_t schedule_order_offset(const rank_schedule_options *options)
@@ -34,12 +35,19 @@ static inline size_t schedule_order_offset(const rank_schedule_options *options)
     return sizeof(rank_schedule) + (size_t)options->sequence_count * sizeof(sequence_state);
 }
 
-static inline size_t schedule_blocks_offset(const rank_schedule_options *options)
+static inline size_t schedule_grammars_offset(const rank_schedule_options *options)
 {
     const size_t offset = schedule_order_offset(options) + (size_t)options->sequence_count *
                                                                (1 + (size_t)options->context) *
                                                                sizeof(int32_t);
-    return (offset + 7) / 8 * 8; /* blocks are aligned for uint64_t */
+    return (offset + 7) / 8 * 8; /* they and the blocks are aligned for uint64_t */
+}
+
+static inline size_t schedule_blocks_offset(const rank_schedule_options *options)
+{
+    return schedule_grammars_offset(options) + (size_t)options->sequence_count *
+                                                   (size_t)options->grammar_max *
+                                                   sizeof(proto_grammar_step);
 }
 
 static inline sequence_state *schedule_sequence_at(const rank_schedule *schedule, int32_t index)
@@ -60,6 +68,13 @@ static inline int32_t *schedule_tokens_of(const rank_schedule *schedule, int32_t
 {
     return schedule_order_of(schedule) + schedule->options.sequence_count +
            (size_t)index * (size_t)schedule->options.context;
+}
+
+static inline proto_grammar_step *schedule_grammar_of(const rank_schedule *schedule, int32_t index)
+{
+    return (proto_grammar_step *)(void *)((uint8_t *)(uintptr_t)schedule +
+                                          schedule_grammars_offset(&schedule->options)) +
+           (size_t)index * (size_t)schedule->options.grammar_max;
 }
 
 static inline rank_blocks *schedule_blocks_of(const rank_schedule *schedule)

@@ -166,6 +166,8 @@ static base_status submit(generation *g, const proto_request *from, const rank_w
     for (int32_t i = 0; i < from->bias_count; i++) {
         request.biases[i] = (rank_logit_bias){from->bias_tokens[i], from->biases[i]};
     }
+    request.grammar_count = from->grammar_count;
+    request.grammar = proto_request_grammar(from);
     if (from->temperature > 0) {
         request.sample.temperature = from->temperature;
         request.sample.top_p = from->top_p;

@@ -42,7 +42,7 @@ run lines --ranks 2 --prompts - <lines.jsonl
 
 # ---- over HTTP
 serve() { # ARGUMENTS...
-    launcher --ranks 2 --mode tp-cpu --checkpoint model --serve 127.0.0.1:0 --quiet --no-bind --overwrite --out served "$@" >serve.log 2>&1 &
+    launcher --ranks "${ranks:-2}" --mode tp-cpu --checkpoint model --serve 127.0.0.1:0 --quiet --no-bind --overwrite --out served "$@" >serve.log 2>&1 &
     server=$!
     for _ in $(seq 600); do
         [ ! -s served/serve.url ] || break
@@ -124,7 +124,8 @@ refused '"param":"top_logprobs"' "{\"top_logprobs\": 2, $messages}"
 refused '"param":"top_logprobs"' "{\"logprobs\": true, \"top_logprobs\": 21, $messages}"
 refused '"param":"logprobs"' "{\"logprobs\": 2, $messages}"
 refused '"param":"tools"' "{\"tools\": [{}], $messages}"
-refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_object\"}, $messages}"
+refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"minLength\": 1}}}, $messages}"
+refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_object\"}, \"ignore_eos\": true, $messages}"
 for role in system developer; do
     ask chat/completions '{"max_tokens": 12, "messages": [{"role": "'$role'", "content": "Be brief."}, {"role": "user", "content": "a", "name": "b"}]}' >$role
 done
@@ -152,6 +153,27 @@ turns
 for turn in first second; do
     [ "$(of content <"$turn")" = "$(of content <"cached-$turn")" ] || fail "what is cached changes the $turn answer: $(cat "$turn" "cached-$turn")"
 done
+end
+
+# ---- an answer in a form: the same on any number of ranks, with drafts, and with its log-probabilities; max_tokens cuts it
+form='"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "required": ["a", "b"], "properties": {
+ "a": {"type": "array", "items": {"enum": ["red", "green"]}, "minItems": 1, "maxItems": 2}, "b": {"type": ["integer", "null"]}}}}}'
+blank='(\\[nt]| )*'
+colour='\\"(red|green)\\"'
+whole="^\"$blank\\{$blank\\\\\"a\\\\\":$blank\\[$blank$colour(,$blank$colour)?$blank\\],$blank\\\\\"b\\\\\":$blank(-?[0-9]+|null)$blank\\}\"\$"
+forms() { # NAME
+    ask chat/completions "{\"max_tokens\": 100, \"temperature\": 1.5, \"seed\": 4, \"n\": 2, \"logprobs\": true, $form, $messages}" >"$1"
+    grep -oE '"content":"([^"\\]|\\.)*"|"finish_reason":"[a-z]+"' "$1" >"$1.answers"
+}
+serve
+forms two
+[ "$(grep -c '"finish_reason":"stop"' two.answers)" = 2 ] || fail "answers in a form do not end: $(cat two)"
+[ "$(grep content two.answers | cut -d: -f2- | grep -cE "$whole")" = 2 ] || fail "answers are not in their form: $(cat two)"
+ask chat/completions "{\"max_tokens\": 3, \"response_format\": {\"type\": \"json_object\"}, $messages}" | grep -q '"finish_reason":"length"' || fail "max_tokens does not cut"
+end
+ranks=1 serve --speculate 3
+forms one
+[ "$(sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' one)" = "$(sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' two)" ] || fail "one rank with drafts has other answers: $(cat one two)"
 end
 
 # ---- a template in other words, which refuses some chats itself

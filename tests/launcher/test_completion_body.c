@@ -99,7 +99,7 @@ static void what_cannot_be_done_is_named(void **state)
         {true, "\"tools\":[{}]", "tools: no tools can be called"},
         {true, "\"tool_choice\":\"required\"", "tool_choice: must be none or auto"},
         {true, "\"functions\":[{}]", "functions: no functions"},
-        {true, "\"response_format\":{\"type\":\"json_object\"}", "response_format: must be"},
+        {true, "\"response_format\":{\"type\":\"json\"}", "response_format: must be"},
         {true, "\"modalities\":[\"text\",\"audio\"]", "modalities: must be"},
         {true, "\"audio\":{\"voice\":\"a\"}", "audio: answers are texts"},
         {true, "\"verbosity\":\"high\"", "verbosity: must be medium"},

@@ -48,8 +48,18 @@ static void make_tokens(uint32_t count)
     }
 }
 
+/* The largest, behind the prompt. */
+static void give_grammar(void)
+{
+    static proto_grammar_step steps[PROTO_GRAMMAR_STEPS_MAX];
+    for (int i = 0; i < PROTO_GRAMMAR_STEPS_MAX; i++) {
+        steps[i] = (proto_grammar_step){.kind = PROTO_GRAMMAR_RETURN};
+    }
+    proto_request_set_grammar(&request, steps, PROTO_GRAMMAR_STEPS_MAX);
+}
+
 /* Packs and unpacks it, in the size that a rank takes. */
-static void check_round_trip(void)
+static void pack_and_unpack(void)
 {
     static uint8_t packed[PROTO_LAUNCHER_MESSAGE_BYTES_MAX];
     base_error error;
@@ -65,6 +75,14 @@ static void check_round_trip(void)
     ringfence__control__request__free_unpacked(got, NULL);
     assert_int_equal(proto_request_bytes(&again), proto_request_bytes(&request));
     assert_memory_equal(&again, &request, proto_request_bytes(&request));
+}
+
+static void check_round_trip(void)
+{
+    pack_and_unpack();
+    give_grammar();
+    pack_and_unpack();
+    request.grammar_count = 0;
 }
 
 static void a_request_survives_its_message(void **state)
@@ -251,6 +269,18 @@ static void a_message_is_not_believed(void **state)
     message.n_logit_biases++;
     message.n_logit_bias_ids++;
     assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    proto_request_to_message(&request, &message, texts);
+    give_grammar();
+    proto_request_to_message(&request, &message, texts);
+    message.grammar.len--;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    message.grammar.len += 9;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    proto_request_set_grammar(&request,
+                              &(proto_grammar_step){.kind = PROTO_GRAMMAR_RETURN, .next = 1}, 1);
+    proto_request_to_message(&request, &message, texts);
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    make("a");
     proto_request_to_message(&request, &message, texts);
     message.n_stop_token_ids = PROTO_STOP_TOKENS_MAX + 1;
     assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);

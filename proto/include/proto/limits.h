@@ -10,7 +10,7 @@ enum {
     /* one message from a rank; the largest are an Output and a Piece (a text, or a part of one) */
     PROTO_RANK_MESSAGE_BYTES_MAX = 64 * 1024,
     /* one message from the launcher, without parts for each rank; the largest is a Request */
-    PROTO_LAUNCHER_MESSAGE_BYTES_MAX = 256 * 1024 + 12 * 1024,
+    PROTO_LAUNCHER_MESSAGE_BYTES_MAX = (256 + 12 + 32) * 1024,
     /* one rank's part of a message from the launcher: a part of an exchange */
     PROTO_LAUNCHER_PART_BYTES_MAX = 4096 + 1024,
     /* one rank's part of an exchange */

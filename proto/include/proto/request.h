@@ -10,13 +10,16 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "proto/grammar.h"
 #include "proto/limits.h"
 
 struct Ringfence__Control__Request;
 
-/* Keys in JSON with which a rank's refusal of the stops, and of the biases, begins. */
+/* Keys in JSON with which a rank's refusal of what they say begins. */
 #define PROTO_STOPS_KEY "stop_token_ids"
 #define PROTO_BIAS_KEY  "logit_bias"
+
+#define PROTO_FORMAT_KEY "response_format" /* of which the launcher makes the grammar */
 
 /* And with which one begins of a prompt that has no room in the context. */
 #define PROTO_LONG_PROMPT "a prompt must have 1 to "
@@ -50,11 +53,19 @@ typedef struct proto_request {
     uint32_t text_bytes;    /* of the prompt, without its last NUL: 0 … PROTO_PROMPT_BYTES_MAX */
     uint32_t token_count;   /* 0 … PROTO_PROMPT_TOKENS_MAX */
     uint32_t message_count; /* of a chat: 1 … PROTO_CHAT_MESSAGES_MAX; 0: it is none */
-    union {
+    uint32_t grammar_count; /* steps: 0 … PROTO_GRAMMAR_STEPS_MAX; 0: the answer may be any */
+    _Alignas(uint64_t) union {
         char text[PROTO_PROMPT_BYTES_MAX + 1]; /* UTF-8 */
         int32_t tokens[PROTO_PROMPT_TOKENS_MAX];
-    } prompt; /* the last member: see proto_request_bytes */
+    } prompt;
+    /* The grammar stands right behind what is used of the prompt. */
+    _Alignas(uint64_t) proto_grammar_step room[PROTO_GRAMMAR_STEPS_MAX];
 } proto_request;
+
+/* The grammar's steps (grammar_count), and how they are set, when the prompt has been. steps: not in the request. */
+const proto_grammar_step *proto_request_grammar(const proto_request *request);
+void proto_request_set_grammar(proto_request *request, const proto_grammar_step *steps,
+                               uint32_t count);
 
 /* The bytes from the beginning of the struct that are in use. The others need not be copied. */
 size_t proto_request_bytes(const proto_request *request);

@@ -1,0 +1,466 @@
+/* Makes a grammar of a JSON schema. Called by completion_body.c. */
+#include "serve/schema.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "proto/request.h"
+#include "serve/json_grammar.h"
+
+enum {
+    NESTED_MAX = 64,
+    REFERENCES_MAX = 256, /* different ones */
+};
+
+/* A schema that a $ref names, and the step with which its values begin. */
+typedef struct reference {
+    const json_t *to;
+    launch_step begin;
+    int inside; /* while it is compiled: how many objects and lists it is inside of; else -1 */
+} reference;
+
+typedef struct compiler {
+    launch_grammar grammar;
+    const json_t *root;
+    const char *name; /* of the property that is compiled; "": of none */
+    int nested;
+    int inside; /* of so many objects and lists */
+    int reference_count;
+    reference references[REFERENCES_MAX];
+} compiler;
+
+static launch_step compile(compiler *c, const json_t *schema, launch_step next);
+
+/* Notes the first error. The step means nothing. */
+static launch_step refuse(compiler *c, const char *what, const char *why)
+{
+    if (c->grammar.status == BASE_OK) {
+        c->grammar.status =
+            c->name[0] != '\0'
+                ? base_fail(c->grammar.reterr, BASE_ERR_INVALID, "\"%.48s\" of \"%.48s\": %s", what,
+                            c->name, why)
+                : base_fail(c->grammar.reterr, BASE_ERR_INVALID, "\"%.48s\": %s", what, why);
+    }
+    return LAUNCH_GRAMMAR_RETURN;
+}
+
+static bool is_one_of(const char *word, const char *const *words)
+{
+    while (*words != NULL && strcmp(*words, word) != 0) {
+        words++;
+    }
+    return *words != NULL;
+}
+
+/* Refuses keywords that are not known, and beside a keyword that says all those that would say more. */
+static bool check_keywords(compiler *c, const json_t *schema, const char *says_all)
+{
+    static const char *const notes[] = {
+        "title", "description", "default",    "examples", "$schema",   "$id",           "$comment",
+        "$defs", "definitions", "deprecated", "readOnly", "writeOnly", "discriminator", NULL};
+    static const char *const values[] = {"enum", "const", NULL};
+    static const char *const known[] = {"type",  "properties", "required", "additionalProperties",
+                                        "items", "minItems",   "maxItems", NULL};
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach((json_t *)(uintptr_t)schema, key, value)
+    {
+        const bool is_says_all = says_all != NULL && strcmp(key, says_all) == 0;
+        const bool fits =
+            says_all == NULL || (strcmp(key, "type") == 0 && is_one_of(says_all, values));
+        if (!is_one_of(key, notes) && !is_says_all && !(fits && is_one_of(key, known))) {
+            (void)refuse(c, key,
+                         is_one_of(key, known)
+                             ? "not supported beside enum, const, anyOf, allOf or $ref"
+                             : "not supported in a schema");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- values ---- */
+
+static bool has_type(const json_t *value, const char *type)
+{
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        return strcmp(type, "string") == 0;
+    case JSON_INTEGER:
+        return strcmp(type, "integer") == 0 || strcmp(type, "number") == 0;
+    case JSON_REAL:
+        return strcmp(type, "number") == 0;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return strcmp(type, "boolean") == 0;
+    case JSON_NULL:
+        return strcmp(type, "null") == 0;
+    case JSON_OBJECT:
+    case JSON_ARRAY:
+        break;
+    }
+    return false;
+}
+
+/* Whether a scalar is of the type, or one of the types. */
+static bool fits_type(const json_t *value, const json_t *type)
+{
+    size_t index = 0;
+    const json_t *one = NULL;
+    if (json_is_string(type)) {
+        return has_type(value, json_string_value(type));
+    }
+    json_array_foreach(type, index, one)
+    {
+        if (json_is_string(one) && has_type(value, json_string_value(one))) {
+            return true;
+        }
+    }
+    return type == NULL;
+}
+
+/* An enum, or a const, which is one value. */
+static launch_step compile_values(compiler *c, const json_t *schema, const char *key,
+                                  launch_step next)
+{
+    json_t *given = json_object_get(schema, key);
+    const bool is_enum = strcmp(key, "enum") == 0;
+    json_t *values = json_array();
+    for (size_t i = 0; i < (is_enum ? json_array_size(given) : 1); i++) {
+        json_t *value = is_enum ? json_array_get(given, i) : given;
+        if (json_is_object(value) || json_is_array(value)) {
+            (void)refuse(c, key, "must be texts, numbers, true, false or null");
+        } else if (fits_type(value, json_object_get(schema, "type"))) {
+            (void)json_array_append(values, value);
+        }
+    }
+    const launch_step begin = json_array_size(values) > 0
+                                  ? launch_grammar_one_of(&c->grammar, values, next)
+                                  : refuse(c, key, "has no value of its type");
+    json_decref(values);
+    return begin;
+}
+
+/* ---- objects and lists ---- */
+
+static bool is_required(const json_t *required, const char *name)
+{
+    size_t index = 0;
+    const json_t *one = NULL;
+    json_array_foreach(required, index, one)
+    {
+        if (json_is_string(one) && strcmp(json_string_value(one), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A schema that is compiled to be called. */
+static launch_step compile_called(compiler *c, const json_t *schema)
+{
+    return schema == NULL || json_is_true(schema) ? launch_grammar_any(&c->grammar)
+                                                  : compile(c, schema, LAUNCH_GRAMMAR_RETURN);
+}
+
+/* The name and the value, and then `next`. */
+static launch_step compile_property(compiler *c, const char *name, const json_t *schema,
+                                    launch_step next)
+{
+    const char *before = c->name;
+    json_t *names = json_pack("[s]", name);
+    c->name = name;
+    launch_step begin = launch_grammar_blank(&c->grammar, compile(c, schema, next));
+    begin = launch_grammar_text(&c->grammar, ":", begin);
+    begin = launch_grammar_one_of(&c->grammar, names, begin);
+    c->name = before;
+    json_decref(names);
+    return begin;
+}
+
+/* From the last property back. `one` is what must come: this property or, where it may be left out, a later one. `more` is what
+ * may follow a property: a comma and one, or the end, if none that is required is left. */
+static launch_step compile_properties(compiler *c, const json_t *properties, const json_t *required,
+                                      launch_step next)
+{
+    launch_grammar *grammar = &c->grammar;
+    const char *name = NULL;
+    json_t *schema = NULL;
+    json_t *names = json_array();
+    json_object_foreach((json_t *)(uintptr_t)properties, name, schema)
+    {
+        (void)json_array_append_new(names, json_string(name));
+    }
+    const launch_step end = launch_grammar_text(grammar, "}", next);
+    const launch_step last = launch_grammar_blank(grammar, end);
+    const size_t count = json_array_size(names);
+    launch_step more = last;
+    launch_step one = end;
+    bool may_end = true;
+    for (size_t i = count; i-- > 0 && grammar->status == BASE_OK;) {
+        name = json_string_value(json_array_get(names, i));
+        const bool needed = is_required(required, name);
+        const launch_step own = compile_property(c, name, json_object_get(properties, name), more);
+        one = needed || i + 1 == count ? own : launch_grammar_either(grammar, own, one);
+        may_end = may_end && !needed;
+        more = launch_grammar_text(grammar, ",", launch_grammar_blank(grammar, one));
+        more = may_end ? launch_grammar_either(grammar, more, last) : more;
+    }
+    json_decref(names);
+    one = may_end && count > 0 ? launch_grammar_either(grammar, one, end) : one;
+    return launch_grammar_text(grammar, "{", launch_grammar_blank(grammar, one));
+}
+
+static launch_step compile_object(compiler *c, const json_t *schema, launch_step next)
+{
+    const json_t *properties = json_object_get(schema, "properties");
+    const json_t *required = json_object_get(schema, "required");
+    const json_t *others = json_object_get(schema, "additionalProperties");
+    const bool lists = json_object_size(properties) > 0;
+    size_t index = 0;
+    const json_t *one = NULL;
+    if ((properties != NULL && !json_is_object(properties)) ||
+        (required != NULL && !json_is_array(required))) {
+        return refuse(c, properties != NULL ? "properties" : "required", "is no such thing");
+    }
+    json_array_foreach(required, index, one)
+    {
+        if (!json_is_string(one) || json_object_get(properties, json_string_value(one)) == NULL) {
+            return refuse(c, "required", "has a name that is none of the properties");
+        }
+    }
+    return lists || json_is_false(others)
+               ? compile_properties(c, properties, required, next)
+               : launch_grammar_map(&c->grammar, compile_called(c, others), next);
+}
+
+static launch_step compile_array(compiler *c, const json_t *schema, launch_step next)
+{
+    const json_t *least = json_object_get(schema, "minItems");
+    const json_t *most = json_object_get(schema, "maxItems");
+    const int64_t least_count = json_integer_value(least);
+    const int64_t most_count = most != NULL ? json_integer_value(most) : -1;
+    if ((least != NULL && (!json_is_integer(least) || least_count < 0)) ||
+        (most != NULL && (!json_is_integer(most) || most_count < least_count))) {
+        return refuse(c, least != NULL ? "minItems" : "maxItems", "is out of range");
+    }
+    return launch_grammar_list(&c->grammar, compile_called(c, json_object_get(schema, "items")),
+                               least_count, most_count, next);
+}
+
+static launch_step compile_members(compiler *c, const json_t *schema, bool is_object,
+                                   launch_step next)
+{
+    c->inside++;
+    const launch_step begin =
+        is_object ? compile_object(c, schema, next) : compile_array(c, schema, next);
+    c->inside--;
+    return begin;
+}
+
+/* ---- schemas ---- */
+
+static launch_step compile_type(compiler *c, const json_t *schema, const char *type,
+                                launch_step next)
+{
+    launch_grammar *grammar = &c->grammar;
+    if (strcmp(type, "object") == 0 || strcmp(type, "array") == 0) {
+        return compile_members(c, schema, type[0] == 'o', next);
+    }
+    if (strcmp(type, "string") == 0) {
+        return launch_grammar_string(grammar, next);
+    }
+    if (strcmp(type, "number") == 0 || strcmp(type, "integer") == 0) {
+        return launch_grammar_number(grammar, type[0] == 'i', next);
+    }
+    if (strcmp(type, "boolean") == 0) {
+        return launch_grammar_either(grammar, launch_grammar_text(grammar, "true", next),
+                                     launch_grammar_text(grammar, "false", next));
+    }
+    return strcmp(type, "null") == 0 ? launch_grammar_text(grammar, "null", next)
+                                     : refuse(c, "type", "there is no such type");
+}
+
+/* The schema at the end of "#/$defs/name", or of another path; NULL: there is none. */
+static const json_t *find(const json_t *root, const char *path)
+{
+    char name[256];
+    const json_t *at = path[0] == '#' ? root : NULL;
+    for (path++; at != NULL && *path == '/';) {
+        const size_t length = strcspn(path + 1, "/");
+        if (length >= sizeof name) {
+            return NULL;
+        }
+        memcpy(name, path + 1, length);
+        name[length] = '\0';
+        at = json_object_get(at, name);
+        path += 1 + length;
+    }
+    return *path == '\0' ? at : NULL;
+}
+
+static launch_step compile_reference(compiler *c, const json_t *path, launch_step next)
+{
+    const json_t *to = json_is_string(path) ? find(c->root, json_string_value(path)) : NULL;
+    int i = 0;
+    if (to == NULL) {
+        return refuse(c, "$ref", "must name a schema within this one, as #/$defs/NAME");
+    }
+    while (i < c->reference_count && c->references[i].to != to) {
+        i++;
+    }
+    if (i == REFERENCES_MAX) {
+        return refuse(c, "$ref", "too many different ones");
+    }
+    if (i == c->reference_count) {
+        const launch_step begin = launch_grammar_promise(&c->grammar);
+        c->references[c->reference_count++] = (reference){to, begin, c->inside};
+        const launch_step first = compile(c, to, LAUNCH_GRAMMAR_RETURN);
+        launch_grammar_keep(&c->grammar, begin, first, first);
+        c->references[i].inside = -1;
+    } else if (c->references[i].inside == c->inside) {
+        return refuse(c, "$ref", "names a schema that is only itself, or begins with itself");
+    }
+    return launch_grammar_call(&c->grammar, c->references[i].begin, next);
+}
+
+/* Each of a list of types, or of schemas. */
+static launch_step compile_each(compiler *c, const json_t *schema, const char *key,
+                                launch_step next)
+{
+    const json_t *list = json_object_get(schema, key);
+    launch_step begin = 0;
+    size_t index = 0;
+    const json_t *one = NULL;
+    json_array_foreach(list, index, one)
+    {
+        const launch_step own = json_is_string(one)
+                                    ? compile_type(c, schema, json_string_value(one), next)
+                                    : compile(c, one, next);
+        begin = index == 0 ? own : launch_grammar_either(&c->grammar, begin, own);
+    }
+    return begin != 0 ? begin : refuse(c, key, "must be a list that is not empty");
+}
+
+/* What says all that the schema does; NULL: its type does. */
+static const char *find_says_all(const json_t *schema)
+{
+    static const char *const keys[] = {"$ref", "anyOf", "allOf", "enum", "const"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (json_object_get(schema, keys[i]) != NULL) {
+            return keys[i];
+        }
+    }
+    return NULL;
+}
+
+static launch_step call_any(compiler *c, launch_step next)
+{
+    return launch_grammar_call(&c->grammar, launch_grammar_any(&c->grammar), next);
+}
+
+static launch_step compile_keywords(compiler *c, const json_t *schema, launch_step next)
+{
+    const char *says_all = find_says_all(schema);
+    const json_t *type = json_object_get(schema, "type");
+    if (!check_keywords(c, schema, says_all)) {
+        return LAUNCH_GRAMMAR_RETURN;
+    }
+    if (says_all != NULL) {
+        const json_t *said = json_object_get(schema, says_all);
+        if (strcmp(says_all, "$ref") == 0) {
+            return compile_reference(c, said, next);
+        }
+        if (strcmp(says_all, "allOf") == 0) {
+            return json_array_size(said) == 1
+                       ? compile(c, json_array_get(said, 0), next)
+                       : refuse(c, says_all, "more than one is not supported");
+        }
+        return strcmp(says_all, "anyOf") == 0 ? compile_each(c, schema, says_all, next)
+                                              : compile_values(c, schema, says_all, next);
+    }
+    if (json_is_string(type)) {
+        return compile_type(c, schema, json_string_value(type), next);
+    }
+    if (type != NULL) {
+        return compile_each(c, schema, "type", next);
+    }
+    const bool is_object = json_object_get(schema, "properties") != NULL;
+    return is_object || json_object_get(schema, "items") != NULL
+               ? compile_members(c, schema, is_object, next)
+               : call_any(c, next);
+}
+
+static launch_step compile(compiler *c, const json_t *schema, launch_step next)
+{
+    launch_step begin = LAUNCH_GRAMMAR_RETURN;
+    if (c->grammar.status != BASE_OK) {
+        return begin;
+    }
+    if (c->nested == NESTED_MAX) {
+        return refuse(c, "schema", "nested too deep");
+    }
+    c->nested++;
+    if (json_is_true(schema)) {
+        begin = call_any(c, next);
+    } else if (json_is_object(schema)) {
+        begin = compile_keywords(c, schema, next);
+    } else {
+        begin = refuse(c, "schema", "must be an object");
+    }
+    c->nested--;
+    return begin;
+}
+
+/* Finds the schema of a response_format; NULL: it has none. False: it is no such thing. */
+static bool find_schema(const json_t *value, const json_t **schema)
+{
+    static const char *const keys[] = {"name", "description", "schema", "strict", NULL};
+    const char *type = json_string_value(json_object_get(value, "type"));
+    const json_t *named = json_object_get(value, "json_schema");
+    const char *key = NULL;
+    json_t *member = NULL;
+    *schema = json_object_get(named, "schema");
+    json_object_foreach((json_t *)(uintptr_t)named, key, member)
+    {
+        if (!is_one_of(key, keys)) {
+            return false;
+        }
+    }
+    if (type == NULL || json_object_size(value) != (named != NULL ? 2U : 1U)) {
+        return false;
+    }
+    return strcmp(type, "json_schema") == 0
+               ? *schema != NULL
+               : named == NULL && (strcmp(type, "text") == 0 || strcmp(type, "json_object") == 0);
+}
+
+base_status launch_schema_read(const json_t *value, proto_grammar_step *steps, uint32_t *count,
+                               base_error *reterr)
+{
+    compiler c = {.name = ""};
+    *count = 0;
+    if (!find_schema(value, &c.root)) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            PROTO_FORMAT_KEY
+            ": must be {\"type\": \"text\"}, {\"type\": \"json_object\"}, or {\"type\": "
+            "\"json_schema\", \"json_schema\": {\"name\": ..., \"schema\": ...}}");
+    }
+    if (strcmp(json_string_value(json_object_get(value, "type")), "text") == 0) {
+        return BASE_OK;
+    }
+    launch_grammar *grammar = &c.grammar;
+    launch_grammar_init(grammar, steps, reterr);
+    launch_step begin = c.root != NULL ? compile(&c, c.root, LAUNCH_GRAMMAR_RETURN)
+                                       : launch_grammar_map(grammar, launch_grammar_any(grammar),
+                                                            LAUNCH_GRAMMAR_RETURN);
+    begin = launch_grammar_blank(grammar, begin);
+    launch_grammar_keep(grammar, 0, begin, begin);
+    base_status status = grammar->status;
+    if (status == BASE_OK) {
+        status = proto_grammar_check(grammar->steps, grammar->count, reterr);
+    }
+    *count = status == BASE_OK ? grammar->count : 0;
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, PROTO_FORMAT_KEY);
+}

@@ -1,0 +1,337 @@
+/* Which tokens a grammar allows. Called by engine_draw.c for each row of a request that has one. */
+#include "generate/grammar.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "generate/grammar_state.h"
+#include "rank/tokenizer.h"
+
+enum {
+    TOKEN_BYTES_MAX = 64,
+    WORD_BITS = 64,
+};
+
+/* Where a sequence's text stands, so that each token is followed once. */
+typedef struct follower {
+    uint64_t request_id; /* 0: of none */
+    int32_t count;       /* tokens of the text that were followed, the prompt's too */
+    bool broken;         /* they have left the grammar */
+    rank_grammar_state state;
+} follower;
+
+/* Tokens in the order of their bytes. */
+typedef struct token_list {
+    int32_t count;
+    int32_t *ids;    /* (count) */
+    uint8_t *shared; /* (count): bytes at the beginning that are those of the token before */
+} token_list;
+
+struct rank_grammars {
+    int32_t vocab_size;
+    char *bytes;                /* of all tokens in turn */
+    uint32_t *offsets;          /* (vocab_size + 1) */
+    token_list all;             /* that have bytes, and not too many */
+    token_list others;          /* of them, those that have not only plain bytes of a JSON string */
+    uint64_t *plain;            /* a bit for each token: it has only such bytes */
+    uint64_t *allowed;          /* the same of a row */
+    bool single[UINT8_MAX + 1]; /* there is a token of this byte alone */
+    rank_grammar_state walk[TOKEN_BYTES_MAX + 1]; /* behind so many bytes of a token */
+    rank_grammar_state drafted;
+    follower *followers; /* (sequences) */
+};
+
+static uint32_t size_of(const rank_grammars *grammars, int32_t token)
+{
+    return grammars->offsets[token + 1] - grammars->offsets[token];
+}
+
+static const uint8_t *bytes_of(const rank_grammars *grammars, int32_t token)
+{
+    return (const uint8_t *)grammars->bytes + grammars->offsets[token];
+}
+
+static void set_bit(uint64_t *bits, int32_t at)
+{
+    bits[at / WORD_BITS] |= UINT64_C(1) << (at % WORD_BITS);
+}
+
+static bool has_bit(const uint64_t *bits, int32_t at)
+{
+    return (bits[at / WORD_BITS] >> (at % WORD_BITS) & 1) != 0;
+}
+
+static bool any_bit(const uint64_t *bits, size_t words)
+{
+    uint64_t any = 0;
+    for (size_t i = 0; i < words; i++) {
+        any |= bits[i];
+    }
+    return any != 0;
+}
+
+/* ---- the vocabulary ---- */
+
+static base_status read_bytes(const rank_tokenizer *tokenizer, rank_grammars *grammars,
+                              base_error *reterr)
+{
+    const int32_t known = rank_tokenizer_vocab_size(tokenizer);
+    size_t room = 0;
+    for (int32_t id = 0; id < grammars->vocab_size; id++) {
+        grammars->offsets[id] = (uint32_t)room;
+        room += id < known ? rank_tokenizer_decode(tokenizer, &id, 1, NULL, 0) : 0;
+    }
+    grammars->offsets[grammars->vocab_size] = (uint32_t)room;
+    grammars->bytes = malloc(room + 1);
+    if (grammars->bytes == NULL || room > UINT32_MAX) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the bytes of tokens");
+    }
+    for (int32_t id = 0; id < grammars->vocab_size && id < known; id++) {
+        (void)rank_tokenizer_decode(tokenizer, &id, 1, grammars->bytes + grammars->offsets[id],
+                                    size_of(grammars, id) + 1);
+    }
+    return BASE_OK;
+}
+
+static int compare_tokens(const void *first, const void *second, void *user)
+{
+    const rank_grammars *grammars = user;
+    const int32_t a = *(const int32_t *)first;
+    const int32_t b = *(const int32_t *)second;
+    const uint32_t a_bytes = size_of(grammars, a);
+    const uint32_t b_bytes = size_of(grammars, b);
+    const int order =
+        memcmp(bytes_of(grammars, a), bytes_of(grammars, b), a_bytes < b_bytes ? a_bytes : b_bytes);
+    return order != 0 ? order : (int)(a_bytes > b_bytes) - (int)(a_bytes < b_bytes);
+}
+
+static void note_shared(const rank_grammars *grammars, token_list *list)
+{
+    for (int32_t i = 1; i < list->count; i++) {
+        const uint8_t *before = bytes_of(grammars, list->ids[i - 1]);
+        const uint8_t *own = bytes_of(grammars, list->ids[i]);
+        const uint32_t most =
+            size_of(grammars, list->ids[i - 1]); /* its own is no prefix of that */
+        uint32_t same = 0;
+        while (same < most && same < size_of(grammars, list->ids[i]) && before[same] == own[same]) {
+            same++;
+        }
+        list->shared[i] = (uint8_t)same;
+    }
+}
+
+/* Lists the tokens. */
+static void list_tokens(rank_grammars *grammars)
+{
+    static const proto_grammar_step plain = {.kind = PROTO_GRAMMAR_PLAIN};
+    for (int32_t id = 0; id < grammars->vocab_size; id++) {
+        const uint32_t size = size_of(grammars, id);
+        const uint8_t *bytes = bytes_of(grammars, id);
+        bool is_plain = true;
+        if (size == 0 || size > TOKEN_BYTES_MAX) {
+            continue;
+        }
+        for (uint32_t i = 0; i < size; i++) {
+            is_plain = is_plain && proto_grammar_takes(&plain, bytes[i]);
+        }
+        if (is_plain) {
+            set_bit(grammars->plain, id);
+        }
+        grammars->single[bytes[0]] = grammars->single[bytes[0]] || size == 1;
+        grammars->all.ids[grammars->all.count++] = id;
+    }
+    qsort_r(grammars->all.ids, (size_t)grammars->all.count, sizeof *grammars->all.ids,
+            compare_tokens, grammars);
+    for (int32_t i = 0; i < grammars->all.count; i++) {
+        if (!has_bit(grammars->plain, grammars->all.ids[i])) {
+            grammars->others.ids[grammars->others.count++] = grammars->all.ids[i];
+        }
+    }
+    note_shared(grammars, &grammars->all);
+    note_shared(grammars, &grammars->others);
+}
+
+base_status rank_grammars_create(const rank_tokenizer *tokenizer, int32_t vocab_size,
+                                 int32_t sequences, rank_grammars **grammars, base_error *reterr)
+{
+    const size_t words = ((size_t)vocab_size + WORD_BITS - 1) / WORD_BITS;
+    const size_t tokens = (size_t)vocab_size;
+    rank_grammars *made = calloc(1, sizeof *made);
+    *grammars = made;
+    if (made != NULL) {
+        made->vocab_size = vocab_size;
+        made->offsets = calloc(tokens + 1, sizeof *made->offsets);
+        made->all.ids = calloc(2 * tokens, sizeof *made->all.ids);
+        made->all.shared = calloc(2 * tokens, sizeof *made->all.shared);
+        made->plain = calloc(2 * words, sizeof *made->plain);
+        made->followers = calloc((size_t)sequences, sizeof *made->followers);
+    }
+    base_status status = made != NULL && made->offsets != NULL && made->all.ids != NULL &&
+                                 made->all.shared != NULL && made->plain != NULL &&
+                                 made->followers != NULL
+                             ? BASE_OK
+                             : base_fail(reterr, BASE_ERR_MEMORY,
+                                         "no memory for grammars of %d sequences", sequences);
+    if (status == BASE_OK) {
+        made->others =
+            (token_list){.ids = made->all.ids + tokens, .shared = made->all.shared + tokens};
+        made->allowed = made->plain + words;
+        status = read_bytes(tokenizer, made, reterr);
+    }
+    if (status == BASE_OK) {
+        list_tokens(made);
+    } else {
+        rank_grammars_destroy(made);
+        *grammars = NULL;
+    }
+    return status;
+}
+
+void rank_grammars_destroy(rank_grammars *grammars)
+{
+    if (grammars != NULL) {
+        free(grammars->bytes);
+        free(grammars->offsets);
+        free(grammars->all.ids);
+        free(grammars->all.shared);
+        free(grammars->plain);
+        free(grammars->followers);
+        free(grammars);
+    }
+}
+
+base_status rank_grammars_check(const rank_grammars *grammars, const rank_request *request,
+                                base_error *reterr)
+{
+    bool ends = false;
+    if (request->grammar_count == 0) {
+        return BASE_OK;
+    }
+    if (grammars == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "no grammar can be followed here");
+    }
+    for (int32_t i = 0; i < request->stop_count; i++) {
+        ends = ends || request->stops[i] < grammars->vocab_size;
+    }
+    if (!ends) {
+        return base_fail(reterr, BASE_ERR_INVALID, "needs a token that ends the answer%s",
+                         request->stop_count == 0 ? ", which ignore_eos takes away" : "");
+    }
+    for (int64_t i = 0; i < request->grammar_count; i++) {
+        const proto_grammar_step *step = &request->grammar[i];
+        bool any = step->kind != PROTO_GRAMMAR_RANGE && step->kind != PROTO_GRAMMAR_PLAIN;
+        for (int byte = 0; !any && byte <= UINT8_MAX; byte++) {
+            any = grammars->single[byte] && proto_grammar_takes(step, (uint8_t)byte);
+        }
+        if (!any) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "the model has no token of the byte %d alone", step->low);
+        }
+    }
+    return BASE_OK;
+}
+
+/* ---- masks ---- */
+
+/* Follows a token's bytes. False: the grammar does not take them. */
+static bool follow(rank_grammars *grammars, const proto_grammar_step *steps, int32_t token,
+                   rank_grammar_state *state)
+{
+    const uint32_t size = size_of(grammars, token);
+    const uint8_t *bytes = bytes_of(grammars, token);
+    for (uint32_t i = 0; i < size; i++) {
+        if (!rank_grammar_take(steps, state, bytes[i], &grammars->walk[i % 2])) {
+            return false;
+        }
+        *state = grammars->walk[i % 2];
+    }
+    return size > 0;
+}
+
+/* The state in front of the row's token; NULL: the text has left the grammar. */
+static const rank_grammar_state *find_state(rank_grammars *grammars, const rank_grammar_text *where)
+{
+    const rank_adjust_text *text = where->text;
+    follower *of = &grammars->followers[where->sequence];
+    if (of->request_id != where->request->id) {
+        of->request_id = where->request->id;
+        of->count = where->request->prompt_count;
+        of->broken = false;
+        rank_grammar_begin(where->steps, &of->state);
+    }
+    for (; of->count < where->known; of->count++) {
+        of->broken =
+            of->broken || !follow(grammars, where->steps, text->tokens[of->count], &of->state);
+    }
+    if (of->broken || text->count <= where->known) {
+        return of->broken ? NULL : &of->state;
+    }
+    grammars->drafted = of->state;
+    for (int32_t i = where->known; i < text->count; i++) {
+        if (!follow(grammars, where->steps, text->tokens[i], &grammars->drafted)) {
+            return NULL;
+        }
+    }
+    return &grammars->drafted;
+}
+
+/* Sets the bits of the tokens that the grammar takes. What tokens share is walked once. */
+static void allow(rank_grammars *grammars, const proto_grammar_step *steps,
+                  const rank_grammar_state *state, const token_list *list)
+{
+    uint32_t walked = 0; /* bytes of the token before that were taken */
+    bool stuck = false;  /* and the next one was not */
+    grammars->walk[0] = *state;
+    for (int32_t i = 0; i < list->count; i++) {
+        const uint32_t shared = list->shared[i];
+        if (stuck && shared > walked) {
+            continue;
+        }
+        const int32_t token = list->ids[i];
+        const uint32_t size = size_of(grammars, token);
+        const uint8_t *bytes = bytes_of(grammars, token);
+        walked = shared < walked ? shared : walked;
+        stuck = false;
+        while (walked < size && !stuck) {
+            stuck = !rank_grammar_take(steps, &grammars->walk[walked], bytes[walked],
+                                       &grammars->walk[walked + 1]);
+            walked += stuck ? 0 : 1;
+        }
+        if (!stuck) {
+            set_bit(grammars->allowed, token);
+        }
+    }
+}
+
+void rank_grammars_mask(rank_grammars *grammars, const rank_grammar_text *where,
+                        const rank_adjust_row *row)
+{
+    const size_t words = ((size_t)grammars->vocab_size + WORD_BITS - 1) / WORD_BITS;
+    const rank_request *request = where->request;
+    const proto_grammar_step *steps = where->steps;
+    const rank_grammar_state *state = find_state(grammars, where);
+    if (state == NULL) {
+        return;
+    }
+    const bool in_string = rank_grammar_is_in_string(steps, state);
+    memset(grammars->allowed, 0, words * sizeof *grammars->allowed);
+    if (in_string) {
+        memcpy(grammars->allowed, grammars->plain, words * sizeof *grammars->allowed);
+    }
+    allow(grammars, steps, state, in_string ? &grammars->others : &grammars->all);
+    const bool ends = state->ends != 0 || !any_bit(grammars->allowed, words);
+    for (int32_t i = 0; ends && i < request->stop_count; i++) {
+        if (request->stops[i] < grammars->vocab_size) {
+            set_bit(grammars->allowed, request->stops[i]);
+        }
+    }
+    for (int32_t i = 0; i < row->count; i++) {
+        const bool finite = row->logits[i] <= FLT_MAX; /* what is none is still refused */
+        if (finite && !has_bit(grammars->allowed, row->first + i)) {
+            row->logits[i] = -INFINITY;
+        }
+    }
+}

@@ -1,0 +1,32 @@
+/* Where a text stands in a grammar: all ways in which the grammar can have come to it, as threads. Pure. */
+#ifndef RANK_GENERATE_GRAMMAR_STATE_H
+#define RANK_GENERATE_GRAMMAR_STATE_H
+
+#include "proto/grammar.h"
+
+/* Where there are more, the last are left out: what only they lead to is not taken. */
+enum { RANK_GRAMMAR_THREADS_MAX = 128 };
+
+typedef struct rank_grammar_thread {
+    uint16_t step;                          /* one that reads a byte */
+    uint16_t depth;                         /* calls that have not returned, */
+    uint16_t back[PROTO_GRAMMAR_DEPTH_MAX]; /* and where they return to */
+} rank_grammar_thread;
+
+typedef struct rank_grammar_state {
+    int32_t count;
+    int32_t ends; /* 1: the text may end here */
+    rank_grammar_thread threads[RANK_GRAMMAR_THREADS_MAX];
+} rank_grammar_state;
+
+/* The state before the first byte. steps: checked. */
+void rank_grammar_begin(const proto_grammar_step *steps, rank_grammar_state *state);
+
+/* The state behind one more byte. False: the grammar does not take it. */
+bool rank_grammar_take(const proto_grammar_step *steps, const rank_grammar_state *from,
+                       uint8_t byte, rank_grammar_state *to);
+
+/* Whether any number of plain bytes of a string may follow. */
+bool rank_grammar_is_in_string(const proto_grammar_step *steps, const rank_grammar_state *state);
+
+#endif
