@@ -71,7 +71,7 @@ static bool check_keywords(compiler *c, const json_t *schema, const char *says_a
         if (!is_one_of(key, notes) && !is_says_all && !(fits && is_one_of(key, known))) {
             (void)refuse(c, key,
                          is_one_of(key, known)
-                             ? "not supported beside enum, const, anyOf, allOf or $ref"
+                             ? "not supported beside enum, const, anyOf, oneOf, allOf or $ref"
                              : "not supported in a schema");
             return false;
         }
@@ -345,7 +345,7 @@ static launch_step compile_each(compiler *c, const json_t *schema, const char *k
 /* What says all that the schema does; NULL: its type does. */
 static const char *find_says_all(const json_t *schema)
 {
-    static const char *const keys[] = {"$ref", "anyOf", "allOf", "enum", "const"};
+    static const char *const keys[] = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (json_object_get(schema, keys[i]) != NULL) {
             return keys[i];
@@ -361,6 +361,7 @@ static launch_step call_any(compiler *c, launch_step next)
 
 static launch_step compile_keywords(compiler *c, const json_t *schema, launch_step next)
 {
+    static const char *const lists[] = {"anyOf", "oneOf", NULL};
     const char *says_all = find_says_all(schema);
     const json_t *type = json_object_get(schema, "type");
     if (!check_keywords(c, schema, says_all)) {
@@ -376,8 +377,11 @@ static launch_step compile_keywords(compiler *c, const json_t *schema, launch_st
                        ? compile(c, json_array_get(said, 0), next)
                        : refuse(c, says_all, "more than one is not supported");
         }
-        return strcmp(says_all, "anyOf") == 0 ? compile_each(c, schema, says_all, next)
-                                              : compile_values(c, schema, says_all, next);
+        if (strcmp(says_all, "oneOf") == 0 && json_object_get(schema, "discriminator") == NULL) {
+            return refuse(c, says_all, "not supported without a discriminator: see anyOf");
+        }
+        return is_one_of(says_all, lists) ? compile_each(c, schema, says_all, next)
+                                          : compile_values(c, schema, says_all, next);
     }
     if (json_is_string(type)) {
         return compile_type(c, schema, json_string_value(type), next);

@@ -83,6 +83,11 @@ static const struct {
      "\"$ref\":\"#\"}},{\"const\":1}]}",
      {"1", "[]", "[[1],[[]]]"},
      {"[", "2"}},
+    {"{\"discriminator\":{\"propertyName\":\"k\"},\"oneOf\":[{\"properties\":{\"k\":{\"const\":1}},"
+     "\"required\":[\"k\"]},"
+     "{\"properties\":{\"k\":{\"const\":2}},\"required\":[\"k\"]}]}",
+     {"{\"k\":1}", "{\"k\":2}"},
+     {"{\"k\":3}"}},
     {"{\"allOf\":[{\"type\":\"boolean\"}],\"description\":\"a\"}", {"true"}, {"1"}},
 };
 
@@ -313,7 +318,7 @@ static void what_is_not_supported_is_named(void **state)
         {OPEN "{\"type\":\"object\",\"properties\":{},\"required\":[\"a\"]}}}",
          "\"required\": has"},
         {OPEN "{\"type\":\"text\"}}}", "\"type\": there is no such type"},
-        {OPEN "{\"oneOf\":[{}]}}}", "\"oneOf\": not supported"},
+        {OPEN "{\"oneOf\":[{}]}}}", "\"oneOf\": not supported without a discriminator"},
         {OPEN "{\"anyOf\":[{}],\"type\":\"string\"}}}", "\"type\": not supported beside"},
         {OPEN "{\"anyOf\":[]}}}", "\"anyOf\": must be a list"},
         {OPEN "{\"allOf\":[{},{}]}}}", "\"allOf\": more than one"},
