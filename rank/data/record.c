@@ -335,9 +335,15 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
     /* jansson's message would contain it, but it is invisible */
     static const char mark[] = "\xef\xbb\xbf";
     json_error_t json_error;
+    const char *first = skip_spaces(line, line + line_bytes);
     memset(record, 0, sizeof *record);
-    if (skip_spaces(line, line + line_bytes) == line + line_bytes) {
+    if (first == line + line_bytes) {
         return base_fail(reterr, BASE_ERR_INVALID, "the line is empty");
+    }
+    if (*first == '[') { /* it may end on another line: then no part of it is JSON */
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a list begins here, and each line is one object: jq -c '.[]' writes a "
+                         "list's objects so");
     }
     if (line_bytes >= sizeof mark - 1 && memcmp(line, mark, sizeof mark - 1) == 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -353,10 +359,7 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
         return base_fail(reterr, BASE_ERR_INVALID, "not JSON: column %d: %s", json_error.column,
                          json_error.text);
     }
-    record->owner = root;
-    if (!json_is_object(root)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "not an object");
-    }
+    record->owner = root; /* an object: jansson reads no other value but a list */
     return rank_messages_find(root) != NULL ? rank_messages_read(root, record, reterr)
                                             : read_strings(root, record, reterr);
 }
