@@ -18,17 +18,17 @@ static const char usage[] =
     "  --json FILE      also write the figures as JSON\n"
     "  --dropout P      drop elements of the residual stream with this probability (0)\n"
     "  --profile        also show where a step's time goes\n"
-    "  --help           this text\n"
+    "  -h, --help       this text\n"
     "  --version        the version, and which sources it was built from\n";
 
-enum { OPT_ROUNDS = 256, OPT_BATCH, OPT_JSON, OPT_DROPOUT, OPT_PROFILE, OPT_HELP };
+enum { OPT_ROUNDS = 256, OPT_BATCH, OPT_JSON, OPT_DROPOUT, OPT_PROFILE };
 
 static const struct option long_options[] = {{"rounds", required_argument, NULL, OPT_ROUNDS},
                                              {"batch", required_argument, NULL, OPT_BATCH},
                                              {"json", required_argument, NULL, OPT_JSON},
                                              {"dropout", required_argument, NULL, OPT_DROPOUT},
                                              {"profile", no_argument, NULL, OPT_PROFILE},
-                                             {"help", no_argument, NULL, OPT_HELP},
+                                             {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
 
 static int parse_count(const char *text, int max)
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     if (base_version_asked(argc, argv, "rank-bench")) {
         return BASE_EXIT_DONE;
     }
-    for (int option; (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
         switch (option) {
         case OPT_ROUNDS:
             options.rounds = parse_count(optarg, BENCH_ROUNDS_MAX);
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
         case OPT_PROFILE:
             options.profile = 1;
             break;
-        case OPT_HELP:
+        case 'h':
             (void)fputs(usage, stdout);
             return 0;
         default:

@@ -30,12 +30,12 @@ static const char usage[] =
     "  --seed N         (default 35200)\n"
     "  --bfloat16       numbers of 16 bits in place of float32\n"
     "  --overwrite      in place of the model that DIRECTORY has\n"
-    "  --help           this text\n"
+    "  -h, --help       this text\n"
     "  --version        the version, and which sources it was built from\n";
 
 enum { VALUE_MAX = 1 << 20 };
 
-enum { HELP = 6, LIKE, BFLOAT16, OVERWRITE }; /* options behind those with a number */
+enum { LIKE = 6, BFLOAT16, OVERWRITE }; /* options behind those with a number */
 
 static int parse(const char *text)
 {
@@ -162,7 +162,7 @@ int main(int argc, char **argv)
                                             {"heads", required_argument, NULL, 3},
                                             {"context", required_argument, NULL, 4},
                                             {"seed", required_argument, NULL, 5},
-                                            {"help", no_argument, NULL, HELP},
+                                            {"help", no_argument, NULL, 'h'},
                                             {"like", required_argument, NULL, LIKE},
                                             {"bfloat16", no_argument, NULL, BFLOAT16},
                                             {"overwrite", no_argument, NULL, OVERWRITE},
@@ -170,8 +170,8 @@ int main(int argc, char **argv)
     if (base_version_asked(argc, argv, "random-checkpoint")) {
         return BASE_EXIT_DONE;
     }
-    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (option == HELP) {
+    for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+        if (option == 'h') {
             (void)fputs(usage, stdout);
             return 0;
         }
@@ -184,7 +184,7 @@ int main(int argc, char **argv)
             asks.type = RANK_BFLOAT16;
         } else if (option == OVERWRITE) {
             asks.overwrite = true;
-        } else if (option < HELP) {
+        } else if (option < LIKE) {
             *values[option] = parse(optarg);
         } else {
             return BASE_EXIT_USAGE;

@@ -27,7 +27,7 @@ static const char usage[] =
     "  --tokenizer FILE   tokenizer.json\n"
     "  --out FILE         the tokens; its directory is made where it is missing\n"
     "  --threads N        that encode, 1 to 256 (as many as there are CPUs); the file is the same\n"
-    "  --help             this text\n"
+    "  -h, --help         this text\n"
     "  --version          the version, and which sources it was built from\n";
 
 static int refuse(const char *what)
@@ -85,11 +85,11 @@ static int run(const rank_encode_options *options)
 
 int main(int argc, char **argv)
 {
-    enum { TOKENIZER = 256, OUT, THREADS, HELP };
+    enum { TOKENIZER = 256, OUT, THREADS };
     static const struct option long_options[] = {{"tokenizer", required_argument, NULL, TOKENIZER},
                                                  {"out", required_argument, NULL, OUT},
                                                  {"threads", required_argument, NULL, THREADS},
-                                                 {"help", no_argument, NULL, HELP},
+                                                 {"help", no_argument, NULL, 'h'},
                                                  {NULL, 0, NULL, 0}};
     rank_encode_options options = {.threads = count_cpus(), .opened = clean_on_signals};
     int64_t threads = 0;
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     if (base_version_asked(argc, argv, "tokenizer-encode")) {
         return BASE_EXIT_DONE;
     }
-    for (int option; (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
         switch (option) {
         case TOKENIZER:
             options.tokenizer_path = optarg;
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
             }
             options.threads = (int)threads;
             break;
-        case HELP:
+        case 'h':
             (void)fputs(usage, stdout);
             return BASE_EXIT_DONE;
         default:

@@ -21,7 +21,7 @@ static const char usage[] =
     "\n"
     "  --vocab-size N   tokens, all counted (257 to 65536)\n"
     "  --out FILE       the tokenizer; its directory is made where it is missing\n"
-    "  --help           this text\n"
+    "  -h, --help       this text\n"
     "  --version        the version, and which sources it was built from\n";
 
 static int refuse(const char *what)
@@ -49,11 +49,11 @@ static int run(const rank_learn_options *options)
 
 int main(int argc, char **argv)
 {
-    enum { VOCAB_SIZE = 256, OUT, HELP };
+    enum { VOCAB_SIZE = 256, OUT };
     static const struct option long_options[] = {
         {"vocab-size", required_argument, NULL, VOCAB_SIZE},
         {"out", required_argument, NULL, OUT},
-        {"help", no_argument, NULL, HELP},
+        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     rank_learn_options options = {.vocab_size = 0};
     int64_t size = 0;
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
     if (base_version_asked(argc, argv, "tokenizer-learn")) {
         return BASE_EXIT_DONE;
     }
-    for (int option; (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
         switch (option) {
         case VOCAB_SIZE:
             if (!base_parse_int(optarg, RANK_LEARN_VOCAB_MIN, RANK_LEARN_VOCAB_MAX, &size)) {
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
         case OUT:
             options.out_path = optarg;
             break;
-        case HELP:
+        case 'h':
             (void)fputs(usage, stdout);
             return BASE_EXIT_DONE;
         default:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every program says with --version which build it is: all of one build say the same.
+# Every program says with --version which build it is: all of one build say the same. And -h is --help.
 #   versions.sh PROGRAM...
 set -euo pipefail
 
@@ -11,6 +11,9 @@ for program in "$@"; do
     [ "$said" = "$name (Ringfence) $build" ] || { echo "$name: '$said', and launcher is of $build"; exit 1; }
     case $name in
     rank | inference-bench) ;; # not for users: they have no list of options
-    *) "$program" --help | grep -q -e --version || { echo "$name --help does not name --version"; exit 1; } ;;
+    *)
+        "$program" --help | grep -q -e --version || { echo "$name --help does not name --version"; exit 1; }
+        cmp <("$program" --help) <("$program" -h) || { echo "$name -h is not $name --help"; exit 1; }
+        ;;
     esac
 done
