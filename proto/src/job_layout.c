@@ -117,12 +117,14 @@ static base_status check_schedule(const proto_job *job, base_error *reterr)
     if (pipeline.stages > job->model.layers) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "%s %d: each stage has a layer at least, and the model has %" PRId64
-                         ": take fewer, or a larger model.layers",
+                         ": take fewer, or a larger model.layers%s",
                          job->parallel.stages > 0           ? "parallel.stages"
                          : proto_job_context_ranks(job) > 1 ? "the stages of each pipeline,"
                          : job->parallel.tensor > 1         ? "job.world_size / parallel.tensor"
                                                             : "job.world_size",
-                         pipeline.stages, job->model.layers);
+                         pipeline.stages, job->model.layers,
+                         job->parallel.stages > 0 ? ""
+                                                  : ", or several pipelines, by parallel.stages");
     }
     if (pipeline.stages * pipeline.chunks > job->model.layers) {
         return base_fail(reterr, BASE_ERR_INVALID,

@@ -229,13 +229,18 @@ static void what_makes_no_sense_is_refused(void **state)
         const char *flags[6];
         const char *says;
     } cases[] = {
-        {{"--layers", "1"}, "each stage has a layer at least, and the model has 1"},
+        {{"--layers", "1"},
+         "each stage has a layer at least, and the model has 1: take fewer, or a larger --layers, "
+         "or several pipelines, by --stages"},
         {{"--layers", "2", "--bucket-bytes", "5000"}, "--bucket-bytes goes with data parallel"},
         {{"--layers", "2", "--timing", "bracketed"}, "--timing goes with data parallel"},
         {{"--layers", "2", "--algorithm", "ring"},
          "--algorithm: the stages of one pipeline do not"},
         {{"--layers", "4", "--stages", "3"}, "--stages 3 does not divide --ranks 2"},
-        {{"--layers", "1", "--stages", "2"}, "--stages 2: each stage has a layer at least"},
+        {{"--layers", "1", "--stages", "2"},
+         "--stages 2: each stage has a layer at least, and the model has 1: take fewer, or a "
+         "larger "
+         "--layers\n"},
         {{"--mode", "ddp-cpu", "--stages", "2"}, "--stages 2 goes with mode pp-cpu"},
         {{"--layers", "3", "--pipeline", "interleaved"},
          "--chunks 2: each chunk of the 2 stages has a layer at least, and the model has 3"},
