@@ -71,7 +71,7 @@ const char LAUNCH_REPORT_STYLE[] =
     "th{white-space:normal;vertical-align:bottom}"
     ".parts th,.parts td{padding:7px 0 7px 10px}"
     ".parts td:first-child{padding-left:0;white-space:nowrap}"
-    ".tight{font-size:12px}.tight table{font-size:inherit}.tight th,.tight td{padding-left:7px}"
+    ".parts table{font-size:inherit}.tight{font-size:12px}.tight th,.tight td{padding-left:7px}"
     ".manifest td:first-child{color:var(--soft);white-space:nowrap}"
     ".manifest td{overflow-wrap:anywhere}"
     "dl{display:grid;grid-template-columns:minmax(120px,max-content) 1fr;gap:8px 22px;margin:10px "
