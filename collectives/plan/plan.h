@@ -26,8 +26,8 @@
  * it.
  *
  * Order. direct, recursive_doubling and halving_doubling combine in the canonical order of
- * tree_order.h, scans in that of the ranks of each prefix. So does two_level where every host has the next 2^k ranks. ring and tree have
- * orders of their own, which their files describe. */
+ * tree_order.h, scans in that of the ranks of each prefix. So does two_level where every host has
+ * the next 2^k ranks. ring and tree have orders of their own, which their files describe. */
 #ifndef COLL_SRC_PLAN_H
 #define COLL_SRC_PLAN_H
 
@@ -95,10 +95,10 @@ typedef struct coll_step {
     coll_group group;   /* GATHER */
     bool incoming_left; /* COMBINE, MERGE: the incoming block is the left operand */
     bool final;         /* the complete value arises here: an average is divided now */
-    bool
-        adds_total; /* COPY, COMBINE: before, SCRATCH = what comes from the peer, on the left, and */
-    coll_space total; /* this, combined */
-    int after_track;  /* the step of another track that this one follows; -1: none */
+    /* COPY, COMBINE: before, SCRATCH = what comes from the peer, on the left, and total, combined */
+    bool adds_total;
+    coll_space total;
+    int after_track; /* the step of another track that this one follows; -1: none */
     int after_step;
 } coll_step;
 

@@ -1,18 +1,15 @@
-/* The ring: a reduce-scatter and an all-gather, in which every rank sends to the next one only.
- * plan.h explains tracks, spaces and the fields of a step. A field that is not set here has the
- * default of coll_plan_step in plan.c, which calls this file through its table. Read round_step
- * first: it is the whole algorithm.
+/* The ring: every rank sends to the next one only, and receives from the one before.
  *
  *      ┌─► rank 0 ──► rank 1 ──► rank 2 ─┐
  *      └─────────────────────────────────┘
  *
- * Each link carries 2 (n-1)/n of the bytes, in 2 (n-1) rounds. In no all-reduce does the busiest
- * rank send less. So the ring is best where bytes cost more than messages.
- *
- * All-reduce. The vector is cut into n blocks. Block b starts at rank b+1 and goes round once: each
- * rank adds its own operand on the right, until the block is complete at rank b. Then it goes round
- * again to be copied. All n blocks travel at the same time, each one link behind the next, so every
- * link is busy in every round. With 3 ranks and blocks A B C (A0 is rank 0's operand of block A):
+ * All-reduce. Each of n ranks has a vector, its operand, and all get the sum of the n vectors. (Or
+ * what another reduction makes of them: "adds" stands for any.) The vector is cut into n blocks.
+ * Block b starts at rank b+1 and goes round once: each rank adds its own operand on the right, until
+ * the block is complete at rank b. That is a reduce-scatter: each rank has one block of the sum.
+ * Then the block goes round again to be copied, which is an all-gather. All n blocks travel at the
+ * same time, each one link behind the next, so every link is busy in every round. With 3 ranks and
+ * blocks A B C (A0 is rank 0's operand of block A):
  *
  *     round    rank 0 sends to 1    rank 1 sends to 2    rank 2 sends to 0
  *       0      C0                   A1                   B2                   reduce-scatter
@@ -26,10 +23,18 @@
  * rank-k and receives rank-1-k.) The order of block b is ((r[b+1] + r[b+2]) + …) + r[b]: fixed,
  * the same on every rank, but another one for each block and not the canonical order.
  *
- * Reduce-scatter is the first half, all-gather the second. Broadcast is a chain from the root on,
- * reduce a chain that ends at the root, ((r[root+1] + r[root+2]) + …) + r[root]; both are pipelined
- * chunk by chunk, so that a long vector is everywhere at once. So is a scan, whose chain goes from rank 0
- * to the last: (r0 + r1) + r2, and so on. Each rank passes on its inclusive prefix.
+ * Each link carries 2 (n-1)/n of the vector's bytes, in 2 (n-1) rounds. In no all-reduce does the
+ * busiest rank send less. So the ring is best where bytes cost more than messages.
+ *
+ * Broadcast is a chain from the root on, reduce a chain that ends at the root,
+ * ((r[root+1] + r[root+2]) + …) + r[root]. A scan's chain goes from rank 0 to the last,
+ * (r0 + r1) + r2 and so on, and each rank passes on the sum up to its own operand. All of them are
+ * pipelined: a rank passes on a chunk, which is a piece of a block, while the next one still comes.
+ *
+ * The code. This file computes what a rank does, as steps; the transports do it. plan.h explains
+ * tracks, spaces and the fields of a step. A field that is not set here has the default of
+ * coll_plan_step in plan.c, which calls this file through its table. Read round_step first: it is
+ * the whole all-reduce.
  *
  * P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations.
  * Journal of Parallel and Distributed Computing 69 (2009). */
