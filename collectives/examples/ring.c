@@ -6,6 +6,7 @@
  * The vector is cut into a block for each rank. In round k a rank sends block rank-1-k to the next rank, and
  * gets block rank-2-k from the one before. In the first n-1 rounds it adds what comes, and then every
  * rank has one block of the sum. In the others it copies, and then every rank has all of them. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime, also with -std=c11 */
 #include <coll/launched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
  *   srun -n 4 --mpi=pmi2 ./sum_pmi
  *
  * Between hosts it takes the network between them as an argument: ./sum_pmi 10.0.0.0/8 */
+#define _POSIX_C_SOURCE 200809L /* fdopen, also with -std=c11 */
 #include <coll/coll.h>
 #include <stdio.h>
 #include <stdlib.h>

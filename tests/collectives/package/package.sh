@@ -186,7 +186,7 @@ for language in $languages; do
     done
 done
 "$prefix/bin/coll-simulate" all_reduce --algorithm ring --ranks 3 --trace >/dev/null # as README says
-compile ring-shared c ring.c $(pkg-config --cflags --libs libcoll-launched)
+compile ring-shared c ring.c -std=c11 $(pkg-config --cflags --libs libcoll-launched)
 rings=$("$prefix/bin/launcher" --ranks 3 --quiet -- "$scratch/ring-shared" 3000 2>&1)
 grep -q 'the two rings have the same bits' <<<"$rings" || {
     echo "a ring by hand is another one than the library's: $rings"
