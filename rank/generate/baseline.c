@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/free_memory.h"
 #include "checkpoint/shards.h"
 #include "generate/alone.h"
-#include "generate/free_memory.h"
 #include "ringfence/coll_error.h"
 
 static const double ROUNDS_S = 5; /* no round begins later */
@@ -66,7 +66,7 @@ static bool has_room(const rank_generate_options *options, int ranks,
     const rank_device *device = options->device;
     const uint64_t model_bytes = model_bytes_of(options);
     return device->backend->free_bytes == NULL
-               ? rank_baseline_fits(model_bytes, ranks, rank_free_memory_bytes(""), reason)
+               ? rank_baseline_fits(model_bytes, ranks, base_free_memory_bytes(""), reason)
                : rank_baseline_fits(model_bytes, 1, device->backend->free_bytes(device->queue),
                                     reason);
 }

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/free_memory.h"
 #include "base/percentile.h"
 #include "generate/alone.h"
-#include "generate/free_memory.h"
 #include "generate/reading.h"
 #include "ringfence/coll_error.h"
 
@@ -81,7 +81,7 @@ static size_t read_bytes_max(int ranks)
 {
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
     const size_t wanted = cache > 0 ? CACHES_READ * (size_t)cache : 0;
-    const size_t room = (size_t)(rank_free_memory_bytes("") / 4 / (uint64_t)ranks);
+    const size_t room = (size_t)(base_free_memory_bytes("") / 4 / (uint64_t)ranks);
     const size_t most = wanted < room ? wanted : room;
     return most > READ_BYTES_MIN ? most : READ_BYTES_MIN;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/free_memory.h"
 #include "base/percentile.h"
 #include "base/splitmix.h"
 #include "checkpoint/shards.h"
@@ -14,7 +15,6 @@
 #include "generate/baseline.h"
 #include "generate/curve_rates.h"
 #include "generate/engine.h"
-#include "generate/free_memory.h"
 #include "ringfence/coll_error.h"
 
 enum {
@@ -171,7 +171,7 @@ static base_status may_measure(const rank_generate_options *options,
         return BASE_OK; /* all ranks see that by themselves */
     }
     if (coll_comm_rank(options->comm) == 0) {
-        fits = rank_baseline_fits((uint64_t)point->weight_bytes, 1, rank_free_memory_bytes(""),
+        fits = rank_baseline_fits((uint64_t)point->weight_bytes, 1, base_free_memory_bytes(""),
                                   point->reason)
                    ? 1
                    : 0;

@@ -4,8 +4,8 @@
 
 #include "backend/memory_use.h"
 #include "base/clock.h"
+#include "base/free_memory.h"
 #include "base/log.h"
-#include "generate/free_memory.h"
 #include "train/trainer.h"
 
 #define BYTES_PER_GB 1e9
@@ -62,7 +62,7 @@ base_status trainer_check_host(const trainer *self, const rank_model_options *mo
     }
     rank_model_plan(&likely, &use);
     const uint64_t mine = rank_memory_total(&use);
-    const rank_free_memory room = rank_free_memory_find(""); /* before anybody takes of it */
+    const base_free_memory room = base_free_memory_find(""); /* before anybody takes of it */
     const base_status status = proto_client_exchange(
         self->worker->client, &mine, needs, sizeof mine,
         base_deadline_after_ns(self->job->parallel.timeout_ms * BASE_NS_PER_MS), reterr);

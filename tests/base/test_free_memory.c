@@ -1,5 +1,5 @@
 /* Free memory as files of a pretended host and its control groups have it. */
-#include "generate/free_memory.h"
+#include "base/free_memory.h"
 #include "support.h"
 
 static void put(const char *name, const char *text)
@@ -9,7 +9,7 @@ static void put(const char *name, const char *text)
 
 static uint64_t get(void)
 {
-    return rank_free_memory_bytes(test_shared_directory.path);
+    return base_free_memory_bytes(test_shared_directory.path);
 }
 
 static void nothing_is_known_of_a_host_without_files(void **state)
@@ -54,21 +54,21 @@ static void swap_and_cached_files_are_most(void **state)
 {
     (void)state;
     const char *root = test_shared_directory.path;
-    assert_true(rank_free_memory_find(root).most_bytes == UINT64_MAX);
+    assert_true(base_free_memory_find(root).most_bytes == UINT64_MAX);
     put("proc/meminfo", "MemAvailable:    8000 kB\nSwapTotal: 3000 kB\nSwapFree:     2000 kB\n");
-    assert_true(rank_free_memory_find(root).free_bytes == 8000 * 1024);
-    assert_true(rank_free_memory_find(root).most_bytes == 10000 * 1024);
+    assert_true(base_free_memory_find(root).free_bytes == 8000 * 1024);
+    assert_true(base_free_memory_find(root).most_bytes == 10000 * 1024);
     put("proc/self/cgroup", "0::/a\n");
     put("sys/fs/cgroup/a/memory.max", "500000\n");
     put("sys/fs/cgroup/a/memory.current", "400000\n");
     put("sys/fs/cgroup/a/memory.stat", "inactive_file 50000\nactive_file 70000\n");
-    assert_true(rank_free_memory_find(root).free_bytes == 150000);
-    assert_true(rank_free_memory_find(root).most_bytes == 220000 + 2000 * 1024);
+    assert_true(base_free_memory_find(root).free_bytes == 150000);
+    assert_true(base_free_memory_find(root).most_bytes == 220000 + 2000 * 1024);
     put("sys/fs/cgroup/a/memory.swap.max", "9000\n");
     put("sys/fs/cgroup/a/memory.swap.current", "1000\n");
-    assert_true(rank_free_memory_find(root).most_bytes == 228000);
+    assert_true(base_free_memory_find(root).most_bytes == 228000);
     put("sys/fs/cgroup/a/memory.swap.max", "0\n");
-    assert_true(rank_free_memory_find(root).most_bytes == 220000);
+    assert_true(base_free_memory_find(root).most_bytes == 220000);
 }
 
 /* There the limit of swap is one of memory and swap together. */
@@ -82,8 +82,8 @@ static void version_one_has_one_limit_of_both(void **state)
     put("sys/fs/cgroup/memory/memory.usage_in_bytes", "60000\n");
     put("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "90000\n");
     put("sys/fs/cgroup/memory/memory.memsw.usage_in_bytes", "65000\n");
-    assert_true(rank_free_memory_find(root).free_bytes == 10000);
-    assert_true(rank_free_memory_find(root).most_bytes == 25000);
+    assert_true(base_free_memory_find(root).free_bytes == 10000);
+    assert_true(base_free_memory_find(root).most_bytes == 25000);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
-/* Finds the free memory of the host and of the control groups. Called by baseline.c and curve_run.c to decide
- * whether whole models fit, and by train/room.c. */
-#include "generate/free_memory.h"
+/* Finds the free memory of the host and of the control groups. Called where a job would allocate much: by rank/generate,
+ * rank/train and coll-bench. */
+#include "base/free_memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static const version versions[] = {
 
 /* What has been found so far. */
 typedef struct search {
-    rank_free_memory least;
+    base_free_memory least;
     uint64_t swap_bytes; /* of the host */
 } search;
 
@@ -84,7 +84,7 @@ static bool take_free(const char *directory, void *user)
     return true;
 }
 
-rank_free_memory rank_free_memory_find(const char *root)
+base_free_memory base_free_memory_find(const char *root)
 {
     int64_t kilobytes = 0;
     search found = {.least = {.free_bytes = UINT64_MAX, .most_bytes = UINT64_MAX}};
@@ -99,7 +99,7 @@ rank_free_memory rank_free_memory_find(const char *root)
     return found.least;
 }
 
-uint64_t rank_free_memory_bytes(const char *root)
+uint64_t base_free_memory_bytes(const char *root)
 {
-    return rank_free_memory_find(root).free_bytes;
+    return base_free_memory_find(root).free_bytes;
 }
