@@ -29,7 +29,12 @@ static coll_status measure(const bench_options *options, coll_context *context, 
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for the samples");
     }
     shared->apart = true;
-    coll_status status = is_first ? bench_check_files(options, reterr) : COLL_OK;
+    const char *ranks_here = getenv("LOCAL_WORLD_SIZE");
+    coll_status status = bench_check_room(
+        options, ranks_here != NULL ? (int)strtol(ranks_here, NULL, 10) : 1, reterr);
+    if (status == COLL_OK && is_first) {
+        status = bench_check_files(options, reterr);
+    }
     if (status == COLL_OK && is_first) {
         roofline = bench_roofline_measure(options->ranks > 2 ? options->ranks : 2);
     }

@@ -12,6 +12,7 @@
 
 #include "base/exitcode.h"
 #include "base/file.h"
+#include "base/free_memory.h"
 #include "base/log.h"
 #include "json.h"
 #include "plot.h"
@@ -21,6 +22,8 @@
 #include "table.h"
 
 enum { GRACE_S = 10 }; /* what the other ranks have when one has failed */
+
+#define BYTES_PER_GB 1e9
 
 typedef struct children {
     pid_t pids[FORKED_RANKS_MAX]; /* 0: has ended */
@@ -145,11 +148,29 @@ coll_status bench_check_files(const bench_options *options, coll_error *reterr)
     return status;
 }
 
+coll_status bench_check_room(const bench_options *options, int ranks_here, coll_error *reterr)
+{
+    const double needed = 2.0 * ranks_here * (double)options->end_bytes; /* send and recv */
+    const double room = (double)base_free_memory_find("").most_bytes;
+    if (needed > room) {
+        return coll_fail(
+            reterr, COLL_ERR_MEMORY,
+            "2 buffers of --maxbytes for each of %d ranks take %.1f GB, and %.1f GB are "
+            "available on this host, with swap: take less",
+            ranks_here, needed / BYTES_PER_GB, room / BYTES_PER_GB);
+    }
+    return COLL_OK;
+}
+
 int bench_run(const bench_options *options)
 {
     sigset_t watched;
     coll_error error = {.status = COLL_OK};
     children c = {.left = options->ranks};
+    if (bench_check_room(options, options->ranks, &error) != COLL_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_ERROR;
+    }
     bench_shared *shared = bench_map_shared(options);
     if (shared == NULL) {
         base_log(BASE_LOG_ERROR, "no memory for the samples");

@@ -7,6 +7,11 @@
 /* Whether the files that the options name could be written, so that no run ends for nothing. */
 COLL_MUST_CHECK coll_status bench_check_files(const bench_options *options, coll_error *reterr);
 
+/* Whether this host has memory for the buffers of so many ranks. The kernel gives pages when they are
+ * written: without this it would give more than there are, and kill a process later, maybe another. */
+COLL_MUST_CHECK coll_status bench_check_room(const bench_options *options, int ranks_here,
+                                             coll_error *reterr);
+
 /* Zeroed, shared with children, and never unmapped; NULL: no memory. */
 bench_shared *bench_map_shared(const bench_options *options);
 

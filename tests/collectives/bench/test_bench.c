@@ -349,6 +349,9 @@ static void test_launched(void **state)
     (void)snprintf(line, sizeof line, "%s all_reduce --ranks 2", before);
     assert_int_equal(run_program(LAUNCHER_PATH, line, NULL), 2);
     assert_non_null(strstr(program.text[TEST_STDERR], "the launcher has started 3 ranks, not 2"));
+    (void)snprintf(line, sizeof line, "%s all_reduce -b 1024G -e 1024G", before);
+    assert_int_equal(run_program(LAUNCHER_PATH, line, NULL), 1);
+    assert_non_null(strstr(program.text[TEST_STDERR], "for each of 3 ranks take 6597.1 GB, and "));
     (void)snprintf(line, sizeof line, "%s all_reduce --tcp-auth off", before);
     assert_int_equal(run_program(LAUNCHER_PATH, line, NULL), 2);
     assert_non_null(strstr(program.text[TEST_STDERR], "the launcher decides on --tcp-auth"));
@@ -358,16 +361,26 @@ static void test_launched(void **state)
     assert_non_null(strstr(program.text[TEST_STDERR], "/nowhere/out.json"));
 }
 
+/* Else the kernel would kill a rank, or another process, once they write there. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(run("all_reduce --ranks 2 -b 1024G -e 1024G", NULL), 1);
+    assert_non_null(strstr(program.text[TEST_STDERR],
+                           "2 buffers of --maxbytes for each of 2 ranks take 4398.0 GB, and "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json),        cmocka_unit_test(test_every_kind),
-        cmocka_unit_test(test_bits),        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_algorithm),   cmocka_unit_test(test_wrong_value),
-        cmocka_unit_test(test_usage),       cmocka_unit_test(test_unwritable),
-        cmocka_unit_test(test_lost_output), cmocka_unit_test(test_interface),
-        cmocka_unit_test(test_plot),        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_tune),        cmocka_unit_test(test_launched),
+        cmocka_unit_test(test_no_memory),   cmocka_unit_test(test_json),
+        cmocka_unit_test(test_every_kind),  cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_counts),      cmocka_unit_test(test_algorithm),
+        cmocka_unit_test(test_wrong_value), cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_lost_output),
+        cmocka_unit_test(test_interface),   cmocka_unit_test(test_plot),
+        cmocka_unit_test(test_ends),        cmocka_unit_test(test_tune),
+        cmocka_unit_test(test_launched),
     };
     return cmocka_run_group_tests_name("coll-bench", tests, NULL, NULL);
 }
