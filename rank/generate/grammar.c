@@ -278,31 +278,55 @@ static const rank_grammar_state *find_state(rank_grammars *grammars, const rank_
     return &grammars->drafted;
 }
 
+/* The next token, from i on, that shares no more bytes than so many with the one before it. */
+static int32_t next_other(const token_list *list, int32_t i, uint32_t bytes)
+{
+    if (bytes == 0 && i < list->count) { /* most tokens are left out by their first byte */
+        const uint8_t *at = memchr(list->shared + i, 0, (size_t)(list->count - i));
+        return at != NULL ? (int32_t)(at - list->shared) : list->count;
+    }
+    while (i < list->count && list->shared[i] > bytes) {
+        i++;
+    }
+    return i;
+}
+
 /* Sets the bits of the tokens that the grammar takes. What tokens share is walked once. */
 static void allow(rank_grammars *grammars, const proto_grammar_step *steps,
                   const rank_grammar_state *state, const token_list *list)
 {
     uint32_t walked = 0; /* bytes of the token before that were taken */
-    bool stuck = false;  /* and the next one was not */
     grammars->walk[0] = *state;
-    for (int32_t i = 0; i < list->count; i++) {
-        const uint32_t shared = list->shared[i];
-        if (stuck && shared > walked) {
-            continue;
-        }
+    for (int32_t i = 0; i < list->count;) {
         const int32_t token = list->ids[i];
         const uint32_t size = size_of(grammars, token);
         const uint8_t *bytes = bytes_of(grammars, token);
-        walked = shared < walked ? shared : walked;
-        stuck = false;
-        while (walked < size && !stuck) {
-            stuck = !rank_grammar_take(steps, &grammars->walk[walked], bytes[walked],
-                                       &grammars->walk[walked + 1]);
-            walked += stuck ? 0 : 1;
+        walked = list->shared[i] < walked ? list->shared[i] : walked;
+        while (walked < size && rank_grammar_take(steps, &grammars->walk[walked], bytes[walked],
+                                                  &grammars->walk[walked + 1])) {
+            walked++;
         }
-        if (!stuck) {
+        if (walked == size) {
             set_bit(grammars->allowed, token);
         }
+        i = walked == size ? i + 1 : next_other(list, i + 1, walked);
+    }
+}
+
+/* Makes the logits -infinity whose tokens have no bit. */
+static void forbid(const uint64_t *allowed, const rank_adjust_row *row)
+{
+    for (int32_t i = 0; i < row->count;) {
+        const int32_t at = row->first + i;
+        const uint64_t word = allowed[at / WORD_BITS] >> (at % WORD_BITS);
+        const int32_t left = WORD_BITS - at % WORD_BITS;
+        const int32_t count = left < row->count - i ? left : row->count - i;
+        float *logits = row->logits + i;
+        for (int32_t k = 0; word != UINT64_MAX && k < count; k++) {
+            const bool stays = (word >> k & 1) != 0 || !(logits[k] <= FLT_MAX); /* is refused */
+            logits[k] = stays ? logits[k] : -INFINITY;
+        }
+        i += count;
     }
 }
 
@@ -328,10 +352,5 @@ void rank_grammars_mask(rank_grammars *grammars, const rank_grammar_text *where,
             set_bit(grammars->allowed, request->stops[i]);
         }
     }
-    for (int32_t i = 0; i < row->count; i++) {
-        const bool finite = row->logits[i] <= FLT_MAX; /* what is none is still refused */
-        if (finite && !has_bit(grammars->allowed, row->first + i)) {
-            row->logits[i] = -INFINITY;
-        }
-    }
+    forbid(grammars->allowed, row);
 }
