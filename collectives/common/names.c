@@ -73,9 +73,9 @@ const char *coll_type_name(coll_type type)
     return name_of(type_names, LENGTH(type_names), (int)type);
 }
 
-const char *coll_reduce_op_name(coll_reduce_op reduce)
+const char *coll_reduce_op_name(coll_reduce_op op)
 {
-    return name_of(reduce_names, LENGTH(reduce_names), (int)reduce);
+    return name_of(reduce_names, LENGTH(reduce_names), (int)op);
 }
 
 const char *coll_algorithm_name(coll_algorithm algorithm)
