@@ -7,7 +7,7 @@
 
 #include "coll/bootstrap.h"
 
-enum { MEETING_RANKS_MAX = 8 };
+enum { MEETING_RANKS_MAX = 16 };
 
 /* What a process does once its bootstrap is open. */
 typedef enum meeting_deed {

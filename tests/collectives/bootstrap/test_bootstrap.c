@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "meeting.h"
 #include "ringfence/coll_error.h"
+#include "small_sockets.h"
 #include "support.h"
 
 /* Enough for a rank to find rank 0, which is there, and short enough to wait for its end. */
@@ -53,6 +54,16 @@ static void ranks_exchange_bytes(void **state)
     all_meet(&p, 3);
     p.options.secret_bytes = 0;
     all_meet(&p, 3);
+}
+
+/* What rank 0 gives to each, 64 KiB, does not fit, and leaves in parts. */
+static void ranks_exchange_bytes_over_small_sockets(void **state)
+{
+    const meeting_process p = process(0, 0);
+    (void)state;
+    test_small_sockets = true;
+    all_meet(&p, MEETING_RANKS_MAX);
+    test_small_sockets = false;
 }
 
 static void ranks_exchange_bytes_over_ipv6(void **state)
@@ -326,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_exchange_bytes),
+        cmocka_unit_test(ranks_exchange_bytes_over_small_sockets),
         cmocka_unit_test(ranks_exchange_bytes_over_ipv6),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
         cmocka_unit_test(rank_0_that_does_not_come_is_named),
