@@ -54,6 +54,13 @@ void rank_lines_close(rank_lines *lines)
     memset(lines, 0, sizeof *lines);
 }
 
+static base_status too_long(const rank_lines *lines, uint64_t number, base_error *reterr)
+{
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "%s:%" PRIu64 ": longer than %d bytes: cut it into several lines", lines->path,
+                     number, (int)RANK_DATA_LINE_BYTES_MAX);
+}
+
 /* Makes room for another block behind `end`: moves the rest to the front, and grows. */
 static base_status make_room(rank_lines *lines, base_error *reterr)
 {
@@ -61,8 +68,7 @@ static base_status make_room(rank_lines *lines, base_error *reterr)
     lines->end -= lines->start;
     lines->start = 0;
     if (lines->end > RANK_DATA_LINE_BYTES_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s:%" PRIu64 ": longer than %d bytes",
-                         lines->path, lines->number + 1, (int)RANK_DATA_LINE_BYTES_MAX);
+        return too_long(lines, lines->number + 1, reterr);
     }
     if (lines->capacity - lines->end < RANK_DATA_READ_BYTES) {
         char *larger = realloc(lines->buffer, 2 * lines->capacity);
@@ -118,8 +124,7 @@ static base_status take_line(rank_lines *lines, base_error *reterr)
         lines->line_bytes = newline == NULL ? left : (size_t)(newline - from);
         lines->start += lines->line_bytes + (newline != NULL);
         if (lines->line_bytes > RANK_DATA_LINE_BYTES_MAX) {
-            return base_fail(reterr, BASE_ERR_INVALID, "%s:%" PRIu64 ": longer than %d bytes",
-                             lines->path, lines->number, (int)RANK_DATA_LINE_BYTES_MAX);
+            return too_long(lines, lines->number, reterr);
         }
         return BASE_OK;
     }
