@@ -341,6 +341,8 @@ static void wrong_command_lines_are_refused(void **state)
         {{"--mode", "ddp-cpu", "--", "true"}, "--mode does not go with -- true"},
         {{"--mode", "program"}, "launcher --ranks N -- PROGRAM"},
         {{"stray", "--", "true"}, "unexpected argument 'stray'"},
+        {{"compare", "no-such-file", "no-such-file"}, "no-such-file: No such file"},
+        {{"compare", "/etc/passwd", "/etc/passwd"}, "it is no safetensors file"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         const char *arguments[8] = {FAKE_LAUNCHER_PATH};
