@@ -24,6 +24,7 @@ const base_other_name launch_other_names[LAUNCH_OTHER_NAMES] = {
     {"batch_size", "batch"},
     {"per_device_train_batch_size", "batch"},
     {"gradient_accumulation_steps", "micro-batches"},
+    {"global_batch", "micro-batches"}, /* launcher plan's */
     {"max_grad_norm", "clip"},
     {"optimizer_type", "optimizer"},
     {"resid_pdrop", "dropout"},

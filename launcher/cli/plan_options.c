@@ -182,6 +182,9 @@ static const base_fields fields = {
 
 enum { DEFAULT_MODEL = 4, DEFAULT_DEVICE = 1, DEFAULT_RANKS = 8 };
 
+/* What a training calls them. */
+static const base_other_name others[] = {{"stages", "pipeline"}, {"micro_batches", "global-batch"}};
+
 static const launch_plan_options defaults = {
     .ask = {.precision = PROTO_PRECISION_BFLOAT16,
             .efficiency = 0.4,
@@ -470,7 +473,9 @@ base_status launch_plan_options_parse(int argc, char **argv, launch_plan_options
                                     .sets = &set,
                                     .set_count = 1,
                                     .seen = note_option,
-                                    .user = options};
+                                    .user = options,
+                                    .others = others,
+                                    .other_count = sizeof others / sizeof others[0]};
     int rest = 0;
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && rest < argc && !options->help) {

@@ -404,6 +404,10 @@ static void wrong_words_are_refused(void **state)
     (void)state;
     static char text[PLAN_TEXT_BYTES];
     assert_int_equal(plan_run(PLAN_WORDS("now"), text), BASE_EXIT_USAGE);
+    assert_int_equal(plan_run(PLAN_WORDS("--stages", "2"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "unknown flag --stages; did you mean --pipeline?");
+    assert_int_equal(plan_run(PLAN_WORDS("--micro-batches", "2"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "unknown flag --micro-batches; did you mean --global-batch?");
     assert_int_equal(plan_run(PLAN_WORDS("--model", "gpt5"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--link", "10"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--link", "10,0"), text), BASE_EXIT_USAGE);
