@@ -102,6 +102,31 @@ static base_status replay_authorize(replay *self)
                                    &self->answer, self->reterr);
 }
 
+/* The account of the vendor, with which the data of the row ends; it may have none. */
+static bool read_account(const journal_row *row, size_t offset_bytes,
+                         char account[BUDGET_VENDOR_ACCOUNT_BYTES])
+{
+    const size_t bytes = row->data_bytes > offset_bytes ? row->data_bytes - offset_bytes : 0;
+    if (bytes >= BUDGET_VENDOR_ACCOUNT_BYTES) {
+        return false;
+    }
+    (void)snprintf(account, BUDGET_VENDOR_ACCOUNT_BYTES, "%.*s", (int)bytes,
+                   bytes > 0 ? (const char *)row->data + offset_bytes : "");
+    return true;
+}
+
+static base_status replay_attach(replay *self)
+{
+    const journal_row *row = self->row;
+    char account[BUDGET_VENDOR_ACCOUNT_BYTES];
+    if (!read_account(row, sizeof(uint64_t), account)) { /* a deadline is before it */
+        return malformed(self);
+    }
+    const budget_attachment what = {
+        .label = row->label, .instance_id = row->text, .vendor_account = account};
+    return budget_ledger_attach(self->scratch, &self->caller, &what, &self->answer, self->reterr);
+}
+
 static base_status replay_redemption(replay *self)
 {
     const journal_row *row = self->row;
@@ -121,6 +146,9 @@ static base_status replay_redemption(replay *self)
         return status;
     }
     memcpy(redemption.job_public_key, key, sizeof redemption.job_public_key);
+    if (!read_account(row, reader.offset_bytes, redemption.vendor_account)) {
+        return malformed(self);
+    }
     memcpy(redemption.jti, found.entry.jti, sizeof redemption.jti);
     return row->kind == BUDGET_KIND_CREATE
                ? budget_ledger_redeem_create(self->scratch, &self->caller, &redemption,
@@ -256,8 +284,7 @@ static base_status replay_row(replay *self)
     case BUDGET_KIND_CREATE:
         return replay_redemption(self);
     case BUDGET_KIND_ATTACH:
-        return budget_ledger_attach(self->scratch, &self->caller, row->label, row->text,
-                                    &self->answer, self->reterr);
+        return replay_attach(self);
     case BUDGET_KIND_REPLACE:
         return replay_replace(self);
     case BUDGET_KIND_ACTUAL:

@@ -48,6 +48,7 @@ typedef enum cli_option {
     CLI_CREATE,
     CLI_INSTANCE_ID,
     CLI_REPLACES,
+    CLI_VENDOR_ACCOUNT,
     CLI_LINE_ID,
     CLI_PARTIAL,
     CLI_EVIDENCE,
@@ -93,6 +94,7 @@ typedef struct cli_values {
     char request_id[CLI_TEXT_BYTES];
     char instance_id[CLI_TEXT_BYTES];
     char replaces[CLI_TEXT_BYTES];
+    char vendor_account[CLI_TEXT_BYTES];
     char line_id[CLI_TEXT_BYTES];
     char format[CLI_TEXT_BYTES];
     char role[CLI_TEXT_BYTES];

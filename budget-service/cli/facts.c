@@ -130,10 +130,15 @@ static int run_attach(const cli_args *args)
     if (!label_operand(args)) {
         return BASE_EXIT_USAGE;
     }
+    if (replaces != NULL && args->options[CLI_VENDOR_ACCOUNT] != NULL) {
+        return cli_error(args, BASE_EXIT_USAGE,
+                         "--replaces sets an id right, and changes no account of the vendor");
+    }
     budget_client *client = cli_client(args, replaces != NULL ? "admin" : "request", &exit_code);
     if (client != NULL) {
-        const budget_verdict verdict = budget_attach(
-            client, args->operands[0], args->options[CLI_INSTANCE_ID], replaces, &why);
+        const budget_verdict verdict =
+            budget_attach(client, args->operands[0], args->options[CLI_INSTANCE_ID], replaces,
+                          args->options[CLI_VENDOR_ACCOUNT], &why);
         exit_code = finish_attach(args, client, verdict, &why);
         budget_client_close(client);
     }
@@ -223,7 +228,8 @@ static const cli_command commands[] = {
      .operands = "LABEL",
      .operand_count = 1,
      .required = CLI_BIT(CLI_INSTANCE_ID),
-     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_REPLACES),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_REPLACES) |
+                 CLI_BIT(CLI_VENDOR_ACCOUNT),
      .summary = "say which instance was created for it",
      .details =
          "With --replaces an admin sets a mistyped id right. An end that was proven of another "

@@ -77,6 +77,8 @@ static const base_field all_rows[CLI_OPTION_COUNT] = {
                          .help = "the vendor's id of the instance"},
     [CLI_REPLACES] = {TEXT(replaces), .option = "replaces", .value = "ID",
                       .help = "the id that was attached by mistake, and no bill has charged"},
+    [CLI_VENDOR_ACCOUNT] = {TEXT(vendor_account), .option = "vendor-account", .value = "ID",
+                            .help = "of the vendor, where it is, as its driver says it"},
     [CLI_LINE_ID] = {TEXT(line_id), .option = "line-id", .value = "ID",
                      .help = "the bill's line; recorded once"},
     [CLI_PARTIAL] = {OWN(BOOL, flag), .option = "partial",

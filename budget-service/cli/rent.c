@@ -274,6 +274,33 @@ static bool open_directory(const cli_args *args, wanted_run *wanted, char eviden
     return status == BASE_OK;
 }
 
+/* For which account of the vendor the driver speaks; empty if it does not say. False: the instances are in another one,
+ * which knows nothing of them. */
+static bool ask_account(const cli_args *args, const budget_entry *entry, const rent_driver *driver,
+                        char account[BUDGET_VENDOR_ACCOUNT_BYTES])
+{
+    base_error error = {0};
+    const char *known = entry->vendor_account;
+    rent_driver_is_about(known);
+    if (rent_driver_account(driver, account, &error) != BASE_OK) {
+        const rent_reporter reporter = {.say = rent_print};
+        rent_say(&reporter,
+                 "%s; without its account, what it does not find may be in another: %s is ended, "
+                 "and that is not proven",
+                 error.message, entry->label);
+        return true;
+    }
+    if (known[0] == '\0' || strcmp(known, account) == 0) {
+        return true;
+    }
+    (void)cli_error(args, BASE_EXIT_NEEDS_ATTENTION,
+                    "the instances of %s are in the account %s of %s, and the driver speaks for "
+                    "%s: nothing is ended, "
+                    "and its money stays reserved; run this with the key of %s",
+                    entry->label, known, driver->vendor, account, known);
+    return false;
+}
+
 /* So that the next end knows the name of an instance that the vendor has forgotten by then. */
 static void keep_found(void *user)
 {
@@ -292,14 +319,20 @@ static int end_it(const cli_args *args, budget_client *client, wanted_run *wante
         .say = rent_print, .pause = pause_for, .found = keep_found, .user = wanted};
     rent_driver driver;
     char evidence[BASE_PATH_BYTES];
+    char account[BUDGET_VENDOR_ACCOUNT_BYTES];
     static char flags[FLAGS_BYTES];
     const budget_entry *entry = &wanted->entry;
     if (!find_driver(args, entry->vendor, &driver) || !open_directory(args, wanted, evidence)) {
         return BASE_EXIT_USAGE;
     }
+    if (!ask_account(args, entry, &driver, account)) {
+        return BASE_EXIT_NEEDS_ATTENTION;
+    }
     put_flags(args, wanted->directory, flags);
     const rent_ending ending = {.driver = &driver,
                                 .client = client,
+                                .account = account,
+                                .is_unplaced = entry->vendor_account[0] == '\0',
                                 .label = entry->label,
                                 .jti = entry->jti,
                                 .instances_max = entry->instances,

@@ -45,13 +45,14 @@ json_t *entry_json(const budget_entry *entry)
         (void)json_array_append_new(ids, json_string(entry->instance_ids.texts[i]));
     }
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:b, s:s, s:s, s:b, "
-        "s:s}",
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:b, s:s, s:s, "
+        "s:b, s:s}",
         "label", entry->label, "account", entry->account, "jti", entry->jti, "state", entry->state,
         "authorized_usd_micro", (json_int_t)entry->authorized_usd_micro, "reserved_usd_micro",
         (json_int_t)entry->reserved_usd_micro, "mode", entry->mode, "vendor", entry->vendor,
-        "instance_type", entry->instance_type, "instance_id", entry->instance_id, "instance_ids",
-        ids, "instances", (json_int_t)entry->instances, "max_price_usd_micro_per_hour",
+        "vendor_account", entry->vendor_account, "instance_type", entry->instance_type,
+        "instance_id", entry->instance_id, "instance_ids", ids, "instances",
+        (json_int_t)entry->instances, "max_price_usd_micro_per_hour",
         (json_int_t)entry->max_price_usd_micro_per_hour, "price_derived", entry->price_derived,
         "client", entry->client, "evidence", entry->evidence, "attested", entry->attested,
         "authorized_at", cli_time(entry->authorized_at));

@@ -38,12 +38,13 @@ budget_verdict budget_authorize(budget_client *client, const budget_claims *aske
 }
 
 budget_verdict budget_attach(budget_client *client, const char *label, const char *instance_id,
-                             const char *replaces, base_error *why)
+                             const char *replaces, const char *vendor_account, base_error *why)
 {
     Ringfence__Budget__Attach body = RINGFENCE__BUDGET__ATTACH__INIT;
     body.label = budget_wire_text(label);
     body.instance_id = budget_wire_text(instance_id);
     body.replaces = budget_wire_text(replaces);
+    body.vendor_account = budget_wire_text(vendor_account);
     return budget_tell_service(client, &body.base, why);
 }
 

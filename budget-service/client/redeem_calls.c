@@ -112,6 +112,7 @@ budget_verdict budget_redeem_create(const budget_redeem_options *options, const 
     }
     body.token = budget_wire_text(token);
     body.create = true;
+    body.vendor_account = budget_wire_text(options->vendor_account);
     const budget_verdict verdict = ask_redeem(options, &body, &link, &response, why);
     if (verdict == BUDGET_GRANTED) {
         *not_after = response->redeemed->not_after;

@@ -50,12 +50,12 @@ for program in $needs; do
     command -v "$program" >/dev/null || fail "this driver needs $program: install it"
 done
 case ${1-}-$# in
-check-1 | create-1 | list-1) ;;
+account-1 | check-1 | create-1 | list-1) ;;
 bill-3) [ "${bills-}" = yes ] || fail "this driver fetches no bill: docs/BUDGET.md has which bills can be read" ;;
 describe-2 | delete-2)
     case $2 in
     "" | [!A-Za-z0-9]* | *[!A-Za-z0-9._-]*) fail "'$2' is no instance's id" ;;
     esac
     ;;
-*) fail "usage: $0 check | create | list | describe ID | delete ID" ;;
+*) fail "usage: $0 account | check | create | list | describe ID | delete ID" ;;
 esac

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "budget/time.h"
+#include "rules/mutation.h"
 
 static const char drivers_format[] = "ringfence/termination/v1";
 
@@ -198,11 +199,32 @@ static base_status check_list(const json_t *root, const evidence_expected *expec
     return BASE_OK;
 }
 
+/* "Not found" is an answer of the account that has the instances, and of no other. */
+static base_status check_account(const json_t *root, const evidence_expected *expected,
+                                 base_error *why)
+{
+    const char *account = text_of(root, "vendor_account");
+    if (account == NULL) {
+        return bad(why, "vendor_account", "is missing");
+    }
+    if (expected->vendor_account[0] == '\0') {
+        return bad(why, "vendor_account",
+                   "proves nothing, because nobody has said in which account of the vendor the "
+                   "instances are");
+    }
+    return strcmp(account, expected->vendor_account) == 0 || BUDGET_MUTANT(ACCOUNT_IGNORED)
+               ? BASE_OK
+               : base_fail(why, BASE_ERR_INVALID,
+                           "evidence: vendor_account is %.64s, and the instances are in %s",
+                           account, expected->vendor_account);
+}
+
 static base_status check_root(json_t *root, const evidence_expected *expected, base_error *why)
 {
-    static const char *const keys[] = {"evidence", "vendor", "jti", "describe", "list"};
+    static const char *const keys[] = {"evidence", "vendor",   "vendor_account",
+                                       "jti",      "describe", "list"};
     int64_t latest_s = 0;
-    base_status status = only_keys(root, keys, 5, "the file", why);
+    base_status status = only_keys(root, keys, 6, "the file", why);
     if (status != BASE_OK) {
         return status;
     }
@@ -218,7 +240,8 @@ static base_status check_root(json_t *root, const evidence_expected *expected, b
     if (jti == NULL || strcmp(jti, expected->jti) != 0) {
         return bad(why, "jti", "is not the token's");
     }
-    status = check_describe(root, expected, &latest_s, why);
+    status = check_account(root, expected, why);
+    status = status == BASE_OK ? check_describe(root, expected, &latest_s, why) : status;
     return status == BASE_OK ? check_list(root, expected, latest_s, why) : status;
 }
 

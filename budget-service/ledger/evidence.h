@@ -1,10 +1,11 @@
 /* Evidence that instances are gone: what a vendor's driver wrote, checked field by field.
  *
- *   {"evidence": "ringfence/termination/v1", "vendor": "runpod", "jti": "…",
+ *   {"evidence": "ringfence/termination/v1", "vendor": "runpod", "vendor_account": "…", "jti": "…",
  *    "describe": [{"at": TIME, "instance_id": "…", "name": "…jti…", "status": "terminated"}],
  *    "list": {"at": TIME, "instances": [{"instance_id": "…", "name": "…"}]}}
  *
- * describe has one answer for each instance that the token allows, attached ones among them all: its
+ * vendor_account is the account of the vendor for which the driver spoke: the one where the ledger knows the
+ * instances to be. What another account does not have is not gone. describe has one answer for each instance that the token allows, attached ones among them all: its
  * id, the name that carries the jti, and "terminated" or "not-found". list is the vendor's whole list, taken after that: no
  * instance of the reservation and no name with the jti may be on it. An "answer" beside these holds
  * the vendor's own text and is not looked at. Times are RFC 3339, after the last redemption and
@@ -26,6 +27,8 @@ enum {
 typedef struct evidence_expected {
     const char *vendor;
     const char *jti;
+    const char
+        *vendor_account; /* where its instances are; "": not known, and nothing proves their end */
     int64_t instances_max; /* of the token: so many must be described */
     size_t instance_count; /* attached ones; 0: any */
     char instances[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES];

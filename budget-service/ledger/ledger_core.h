@@ -132,6 +132,11 @@ BASE_MUST_CHECK base_status reservation_apply(ledger_op *op, const budget_reserv
                                               const budget_reservation *after, bool freeze,
                                               bool *overflow);
 
+/* Takes down in which account of the vendor its instances are ("": not said). *placed: nobody had said it before.
+ * Refused if another one is known: then op->answer->reason says so. */
+BASE_MUST_CHECK base_status reservation_place(ledger_op *op, budget_reservation *reservation,
+                                              const char *vendor_account, bool *placed);
+
 /* Sets all of its entry: the account's name, the first instance, the state, money and wall times. */
 BASE_MUST_CHECK base_status reservation_describe(budget_ledger *ledger,
                                                  budget_reservation *reservation,

@@ -17,20 +17,26 @@ static base_status count_instances(ledger_op *op, int64_t reservation, int64_t *
                         reservation);
 }
 
-/* The deadline starts, if there is none, and the row says when it ends. */
-static base_status start(ledger_op *op, const budget_reservation *before)
+/* The deadline starts, if there is none, and the row says when it ends; and in which account of the vendor it is, if
+ * nobody has said that before. */
+static base_status start(ledger_op *op, const budget_reservation *before,
+                         const char *vendor_account)
 {
     budget_reservation after = *before;
     bool overflow = false;
+    bool placed = false;
     op->row.state = before->rule.state;
-    if (!budget_rule_start(&after.rule, &op->ledger->now)) {
-        return BASE_OK;
+    base_status status = reservation_place(op, &after, vendor_account, &placed);
+    const bool started = budget_rule_start(&after.rule, &op->ledger->now);
+    if (status != BASE_OK || op->answer->reason != BUDGET_REASON_NONE || (!started && !placed)) {
+        return status;
     }
     base_writer writer = base_writer_make(op->data, sizeof op->data);
-    base_write_u64(&writer, (uint64_t)after.rule.deadline_ms);
+    base_write_u64(&writer, started ? (uint64_t)after.rule.deadline_ms : 0);
+    base_write_bytes(&writer, vendor_account, placed ? strlen(vendor_account) : 0);
     op->row.data = op->data;
     op->row.data_bytes = writer.offset_bytes;
-    const base_status status = reservation_apply(op, before, &after, false, &overflow);
+    status = reservation_apply(op, before, &after, false, &overflow);
     return status == BASE_OK && overflow ? BASE_ERR_STATE : status;
 }
 
@@ -58,14 +64,50 @@ static base_status find_unproven(ledger_op *op, const budget_reservation *found,
     return status;
 }
 
+/* An instance that the run has already: the answer of then, or a row that says its account. */
+static base_status attach_again(ledger_op *op, const budget_reservation *found,
+                                const budget_attachment *what, uint64_t sequence)
+{
+    op->row.kind = BUDGET_KIND_ATTACH;
+    const base_status status = start(op, found, what->vendor_account);
+    if (status != BASE_OK || op->answer->reason != BUDGET_REASON_NONE) {
+        return status;
+    }
+    return op->row.data != NULL ? op_grant(op) : op_replay(op, sequence);
+}
+
+/* Why it may not have one more, if it may not. */
+static base_status look(ledger_op *op, const budget_reservation *found)
+{
+    int64_t count = 0;
+    const char *label = found->entry.label;
+    if (found->rule.state == BUDGET_STATE_VOIDED) {
+        return op_refuse(
+            op, BUDGET_REASON_STATE,
+            "%s is voided, so nothing may be created for it: authorize a job anew, under "
+            "another label",
+            label);
+    }
+    const base_status status = count_instances(op, found->id, &count);
+    if (status == BASE_OK && (count >= found->instances || count >= BUDGET_INSTANCES_MAX)) {
+        return op_refuse(
+            op, BUDGET_REASON_INSTANCE_USED,
+            "%.80s is for %" PRId64
+            " instance%s and has %s: end this one, or authorize it under a label of its "
+            "own; an admin sets a mistyped id right with --replaces",
+            label, count, count == 1 ? "" : "s", count == 1 ? "it" : "them");
+    }
+    return status;
+}
+
 /* *refutes: the instance is attached, and the proof of the run's end was not about it. */
-static base_status attach(ledger_op *op, const char *label, const char *instance_id, bool *refutes)
+static base_status attach(ledger_op *op, const budget_attachment *what, bool *refutes)
 {
     budget_reservation found;
     base_status status = BASE_OK;
-    int64_t count = 0;
+    const char *instance_id = what->instance_id;
     op->row.text = instance_id;
-    if (!op_load(op, label, &found, &status)) {
+    if (!op_load(op, what->label, &found, &status)) {
         return status;
     }
     status = store_query(op->store, op->reterr, SQL_INSTANCE_GET, "id:t vendor:t", instance_id,
@@ -74,27 +116,17 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
         const int64_t owner = store_int(op->store, SQL_INSTANCE_GET, 0);
         const uint64_t sequence = (uint64_t)store_int(op->store, SQL_INSTANCE_GET, 1);
         store_done(op->store, SQL_INSTANCE_GET);
-        return owner == found.id ? op_replay(op, sequence)
+        return owner == found.id ? attach_again(op, &found, what, sequence)
                                  : op_refuse_owned(op, &found, owner, instance_id);
     }
-    if (status == BASE_OK && found.rule.state == BUDGET_STATE_VOIDED) {
-        return op_refuse(
-            op, BUDGET_REASON_STATE,
-            "%s is voided, so nothing may be created for it: authorize a job anew, under "
-            "another label",
-            label);
+    status = status == BASE_OK ? look(op, &found) : status;
+    if (status == BASE_OK && op->answer->reason == BUDGET_REASON_NONE) {
+        status = start(op, &found, what->vendor_account);
     }
-    status = status == BASE_OK ? count_instances(op, found.id, &count) : status;
-    if (status == BASE_OK && (count >= found.instances || count >= BUDGET_INSTANCES_MAX)) {
-        return op_refuse(
-            op, BUDGET_REASON_INSTANCE_USED,
-            "%.80s is for %" PRId64
-            " instance%s and has %s: end this one, or authorize it under a label of its "
-            "own; an admin sets a mistyped id right with --replaces",
-            label, count, count == 1 ? "" : "s", count == 1 ? "it" : "them");
+    if (status != BASE_OK || op->answer->reason != BUDGET_REASON_NONE) {
+        return status;
     }
-    status = status == BASE_OK ? find_unproven(op, &found, instance_id, refutes) : status;
-    status = status == BASE_OK ? start(op, &found) : status;
+    status = find_unproven(op, &found, instance_id, refutes);
     op->row.kind = BUDGET_KIND_ATTACH;
     status = status == BASE_OK ? op_grant(op) : status;
     return status == BASE_OK ? store_run(op->store, op->reterr, SQL_INSTANCE_INSERT,
@@ -104,13 +136,17 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
 }
 
 base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *caller,
-                                 const char *label, const char *instance_id, budget_answer *answer,
+                                 const budget_attachment *what, budget_answer *answer,
                                  base_error *reterr)
 {
     ledger_op op;
-    base_status status = text_check("a label", label, BUDGET_LABEL_BYTES, reterr);
+    base_status status = text_check("a label", what->label, BUDGET_LABEL_BYTES, reterr);
     if (status == BASE_OK) {
-        status = text_check("an instance id", instance_id, BUDGET_INSTANCE_BYTES, reterr);
+        status = text_check("an instance id", what->instance_id, BUDGET_INSTANCE_BYTES, reterr);
+    }
+    if (status == BASE_OK && what->vendor_account[0] != '\0') {
+        status = text_check("an account of the vendor", what->vendor_account,
+                            BUDGET_VENDOR_ACCOUNT_BYTES, reterr);
     }
     if (status != BASE_OK) {
         return status;
@@ -118,7 +154,7 @@ base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *cal
     bool refutes = false;
     status = op_begin(&op, ledger, caller, answer, reterr);
     if (status == BASE_OK && !op.replayed) {
-        status = attach(&op, label, instance_id, &refutes);
+        status = attach(&op, what, &refutes);
     }
     status = op_end(&op, status);
     if (status != BASE_OK || !refutes || ledger->again != NULL) { /* an audit has that row next */
@@ -168,6 +204,7 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     evidence_expected expected = {
         .vendor = before.entry.vendor,
         .jti = before.entry.jti,
+        .vendor_account = before.entry.vendor_account,
         .after_s = after_s,
         .now_s = op->ledger->now.wall_ms / 1000,
         .instances_max = BUDGET_MUTANT(PROVEN_IN_PART) ? 0 : before.instances,
@@ -181,7 +218,7 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     if (termination->attested && !may_attest(termination)) {
         const bool is_drivers =
             evidence_is_drivers(termination->evidence, termination->evidence_bytes);
-        return op_refuse(op, BUDGET_REASON_EVIDENCE, "%.180s; an admin may vouch for the end%s",
+        return op_refuse(op, BUDGET_REASON_EVIDENCE, "%.210s; an admin may vouch for the end%s",
                          why.message, is_drivers ? " with --attested" : "");
     }
     if (termination->attested) {

@@ -1,6 +1,7 @@
 /* Ledger operations that redeem a token: a rank's place in an attempt, and the permit to create an
  * instance. Called by server/handle_facts.c and audit/replay.c. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "budget/money.h"
@@ -124,6 +125,7 @@ static base_status write_redemption(ledger_op *op, const budget_reservation *bef
     base_write_u64(&writer, (uint64_t)redemption->rank);
     base_write_u64(&writer, (uint64_t)redemption->attempt);
     base_write_bytes(&writer, after->rule.job_public_key, sizeof after->rule.job_public_key);
+    base_write_bytes(&writer, redemption->vendor_account, strlen(redemption->vendor_account));
     op->row.data = op->data;
     op->row.data_bytes = writer.offset_bytes;
     after->started_ms = op->ledger->now.wall_ms;
@@ -191,6 +193,7 @@ static base_status create(ledger_op *op, budget_ledger_redemption *redemption)
     budget_reservation before;
     base_status status = BASE_OK;
     bool frozen = false;
+    bool placed = false;
     if (!load(op, redemption, &before, &frozen, &status)) {
         return status;
     }
@@ -198,6 +201,10 @@ static base_status create(ledger_op *op, budget_ledger_redemption *redemption)
     const budget_reason reason = budget_rule_create(&after.rule, frozen, &op->ledger->now);
     if (reason != BUDGET_REASON_NONE) {
         return refuse(op, reason, &before, redemption);
+    }
+    status = reservation_place(op, &after, redemption->vendor_account, &placed);
+    if (status != BASE_OK || op->answer->reason != BUDGET_REASON_NONE) {
+        return status;
     }
     fill(op, &after, redemption);
     op->row.kind = BUDGET_KIND_CREATE;
@@ -214,6 +221,10 @@ base_status budget_ledger_redeem_create(budget_ledger *ledger, const budget_call
     /* Never replayed: the creation permit is given once, even when the first answer was lost. */
     budget_caller unremembered = {.client = caller != NULL ? caller->client : 0};
     base_status status = text_check("a jti", redemption->jti, sizeof redemption->jti, reterr);
+    if (status == BASE_OK && redemption->vendor_account[0] != '\0') {
+        status = text_check("an account of the vendor", redemption->vendor_account,
+                            sizeof redemption->vendor_account, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }

@@ -66,6 +66,7 @@ void reservation_read(const store_db *store, store_sql sql, budget_reservation *
     store_copy_text(store, sql, 25, entry->client, sizeof entry->client);
     store_copy_text(store, sql, 26, entry->instance_type, sizeof entry->instance_type);
     reservation->started_ms = store_int(store, sql, 27);
+    store_copy_text(store, sql, 28, entry->vendor_account, sizeof entry->vendor_account);
 }
 
 static base_status load_one(budget_ledger *ledger, store_sql sql, base_status status,
@@ -141,12 +142,31 @@ base_status reservation_apply(ledger_op *op, const budget_reservation *before,
     return store_run_one(
         op->store, op->reterr, SQL_RESERVATION_UPDATE,
         "id:i total:i billed:i held:i state:i flags:i deadline_ms:i attempt:i job_key:b evidence:b "
-        "ended_ms:i actual_ms:i total_before:i held_before:i started_ms:i",
+        "ended_ms:i actual_ms:i total_before:i held_before:i started_ms:i vendor_account:t",
         before->id, rule->total, after->billed_usd_micro, rule->held, (int64_t)rule->state,
         get_flags(after), rule->deadline_ms, rule->attempt,
         rule->has_key ? rule->job_public_key : NULL, sizeof rule->job_public_key,
         after->has_evidence ? after->evidence : NULL, sizeof after->evidence, rule->ended_ms,
-        after->actual_ms, before->rule.total, before->rule.held, after->started_ms);
+        after->actual_ms, before->rule.total, before->rule.held, after->started_ms,
+        after->entry.vendor_account);
+}
+
+base_status reservation_place(ledger_op *op, budget_reservation *reservation,
+                              const char *vendor_account, bool *placed)
+{
+    budget_entry *entry = &reservation->entry;
+    *placed = false;
+    if (vendor_account[0] == '\0' || strcmp(entry->vendor_account, vendor_account) == 0) {
+        return BASE_OK;
+    }
+    if (entry->vendor_account[0] != '\0') {
+        return op_refuse(op, BUDGET_REASON_STATE,
+                         "%.60s is in the account %s of the vendor, and not in %s", entry->label,
+                         entry->vendor_account, vendor_account);
+    }
+    (void)snprintf(entry->vendor_account, sizeof entry->vendor_account, "%s", vendor_account);
+    *placed = true;
+    return BASE_OK;
 }
 
 base_status reservation_describe(budget_ledger *ledger, budget_reservation *reservation,

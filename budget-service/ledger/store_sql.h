@@ -6,7 +6,7 @@
 
 enum {
     STORE_APPLICATION_ID = 0x52464c47, /* "RFLG" */
-    STORE_VERSION = 5,                 /* of the schema, and of the rules that made the rows */
+    STORE_VERSION = 6,                 /* of the schema, and of the rules that made the rows */
 };
 
 /* An end that was proven and then refuted, and not proven anew. */
@@ -39,7 +39,7 @@ static const char schema_sql[] =
     " attempt INTEGER NOT NULL, max_attempts INTEGER NOT NULL, instances INTEGER NOT NULL,"
     " job_key BLOB, evidence BLOB, authorized_ms INTEGER NOT NULL,"
     " ended_ms INTEGER NOT NULL, actual_ms INTEGER NOT NULL,"
-    " started_ms INTEGER NOT NULL) STRICT;"
+    " started_ms INTEGER NOT NULL, vendor_account TEXT NOT NULL) STRICT;"
     "CREATE INDEX reservation_due ON reservation(deadline_ms) WHERE state = 2 AND deadline_ms > 0;"
     "CREATE INDEX reservation_overdue ON reservation(deadline_ms) WHERE state = 3;"
     "CREATE INDEX reservation_refuted ON reservation(deadline_ms) WHERE " REFUTED_SQL ";"
@@ -70,7 +70,7 @@ static const char schema_sql[] =
     "id, label, jti, account, seq, vendor, mode, amount, total, billed, held, state, flags,"       \
     " deadline_ms, max_seconds, expires_at_s, world_size, attempt, max_attempts, instances,"       \
     " job_key, evidence, authorized_ms, ended_ms, actual_ms, subject, instance_type,"              \
-    " started_ms"
+    " started_ms, vendor_account"
 
 /* A deadline that is over, and no row says so: created, and not of vendor local, which ends then. */
 #define PASSED_SQL "state = 2 AND deadline_ms > 0 AND deadline_ms <= :now AND (flags & 1) = 0"
@@ -119,13 +119,14 @@ static const char *const statement_sql[SQL_COUNT_] = {
         ") VALUES(:id, :label, :jti, :account, :seq, :vendor, :mode, :amount,"
         " 0, 0, :amount, 1, :flags, 0, :max_seconds, :expires_at_s, :world_size, 0, :max_attempts, "
         ":instances, NULL, NULL, :authorized_ms, 0, 0,"
-        " :subject, :instance_type, 0)",
+        " :subject, :instance_type, 0, '')",
     [SQL_RESERVATION_UPDATE] = "UPDATE reservation SET total = :total, billed = :billed, held = "
                                ":held, state = :state, flags = :flags,"
                                " deadline_ms = :deadline_ms, attempt = :attempt, job_key = "
                                ":job_key, evidence = :evidence, ended_ms = :ended_ms,"
-                               " actual_ms = :actual_ms, started_ms = :started_ms WHERE id = :id "
-                               "AND total = :total_before AND held = :held_before",
+                               " actual_ms = :actual_ms, started_ms = :started_ms,"
+                               " vendor_account = :vendor_account WHERE id = :id AND total = "
+                               ":total_before AND held = :held_before",
     [SQL_RESERVATION_LAST] = "SELECT coalesce(max(id), 0) FROM reservation",
     [SQL_RESERVATION_BY_LABEL] =
         "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE label = :key",

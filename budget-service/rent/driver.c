@@ -191,6 +191,31 @@ static json_t *order_json(const rent_order *order)
     return object;
 }
 
+void rent_driver_is_about(const char *account)
+{
+    if (account[0] != '\0') {
+        (void)setenv("RINGFENCE_ACCOUNT", account, 1);
+    } else {
+        (void)unsetenv("RINGFENCE_ACCOUNT");
+    }
+}
+
+base_status rent_driver_account(const rent_driver *driver,
+                                char account[BUDGET_VENDOR_ACCOUNT_BYTES], base_error *reterr)
+{
+    call made = {.verb = "account"};
+    base_status status = run(driver, &made, reterr);
+    account[0] = '\0';
+    if (status == BASE_OK) {
+        status = rent_account_read(made.answer, account, reterr);
+        status = status == BASE_OK
+                     ? BASE_OK
+                     : base_error_prepend(reterr, status, "%s, account", driver->vendor);
+    }
+    json_decref(made.answer);
+    return status;
+}
+
 static rent_outcome outcome_of(const call *made, base_status status)
 {
     return status == BASE_OK                 ? RENT_MADE

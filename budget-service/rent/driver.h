@@ -46,6 +46,15 @@ typedef enum rent_outcome {
 BASE_MUST_CHECK base_status rent_driver_find(const char *vendor, const char *file,
                                              rent_driver *driver, base_error *reterr);
 
+/* For which account of the vendor the driver speaks: what it does not find is gone from that one alone. BASE_ERR_IO: it does
+ * not say, as one that has no such call; BASE_ERR_TIMEOUT; BASE_ERR_INVALID: it is none. */
+BASE_MUST_CHECK base_status rent_driver_account(const rent_driver *driver,
+                                                char account[BUDGET_VENDOR_ACCOUNT_BYTES],
+                                                base_error *reterr);
+
+/* Tells all calls from now on, in RINGFENCE_ACCOUNT, which account they are about; "": it is not known. */
+void rent_driver_is_about(const char *account);
+
 /* Whether the vendor would create it now. RENT_MADE: yes; RENT_UNCLEAR: the driver could not ask.
  * reterr says why it is not RENT_MADE. Creates nothing. */
 BASE_MUST_CHECK rent_outcome rent_driver_check(const rent_driver *driver, const rent_order *order,

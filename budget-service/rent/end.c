@@ -51,6 +51,9 @@ typedef struct end_work {
     rent_list list; /* the vendor's last */
     int64_t listed_at_s;
     bool says_late;
+    bool
+        speaks; /* the driver is asked about the account that has the instances, as far as it says */
+    bool placed;                     /* the ledger has been told the account */
     bool told[BUDGET_INSTANCES_MAX]; /* the vendor has taken the order to delete it */
     char trouble[BASE_ERROR_MESSAGE_BYTES];
 } end_work;
@@ -76,12 +79,38 @@ static void attach(const end_work *work, const char *id)
     if (ending->client == NULL) {
         return;
     }
-    if (budget_attach(ending->client, ending->label, id, NULL, &error) != BUDGET_GRANTED) {
+    if (budget_attach(ending->client, ending->label, id, NULL, ending->account, &error) !=
+        BUDGET_GRANTED) {
         rent_say(ending->reporter,
                  "%s was found at %s, and could not be attached: %s; so that its bill is found: "
                  "budget-service attach %s --instance-id %s",
                  id, ending->driver->vendor, error.message, ending->label, id);
     }
+}
+
+/* Whether the driver speaks for the account that has the instances. *other: it is another one, which knows nothing of
+ * them; else it could not say, and what it is told to delete is deleted all the same. */
+static bool speaks(end_work *work, bool *other)
+{
+    char account[BUDGET_VENDOR_ACCOUNT_BYTES];
+    const rent_ending *ending = work->ending;
+    base_error error = {0};
+    *other = false;
+    if (ending->account[0] == '\0') {
+        return true; /* the ledger takes no proof without one */
+    }
+    base_status status = rent_driver_account(ending->driver, account, &error);
+    if (status == BASE_OK && strcmp(account, ending->account) != 0) {
+        *other = true;
+        status = base_fail(&error, BASE_ERR_STATE,
+                           "the driver speaks for the account %s of %s now, and the instances of "
+                           "%s are in %s: what it says of them counts for nothing",
+                           account, ending->driver->vendor, ending->label, ending->account);
+    }
+    if (status != BASE_OK) {
+        say_trouble(work, &error);
+    }
+    return status == BASE_OK;
 }
 
 /* Takes the vendor's list: instances with the jti in their names are ours, attached or not, and the others'
@@ -108,8 +137,9 @@ static bool look(end_work *work)
             rent_say(ending->reporter, "more than %d instances carry %s: end %s by hand",
                      BUDGET_INSTANCES_MAX, ending->jti, listed->id);
         }
-        if (ours && !known) {
+        if (ours && (!known || (ending->is_unplaced && !work->placed))) {
             attach(work, listed->id);
+            work->placed = true;
             found = true;
         }
     }
@@ -161,6 +191,9 @@ static bool end_one(end_work *work, int index)
             say_late(work); /* not yet, perhaps */
             return false;
         }
+        if (status == BASE_OK && !exists(&now) && !work->speaks) {
+            return false; /* nobody knows of which account that is true */
+        }
         if (status == BASE_OK && !exists(&now)) {
             held->state = now.state;
             work->held->gone_at_s[index] = budget_time_now();
@@ -191,10 +224,16 @@ static bool end_one(end_work *work, int index)
     return false;
 }
 
-/* Whether all are gone: the vendor says so of each, and a list that came after has none of them. */
+/* Whether all are gone: the vendor says so of each, and a list that came after has none of them. The driver spoke for
+ * their account before and after that. */
 static bool end_all(end_work *work)
 {
-    bool gone = look(work);
+    bool other = false;
+    work->speaks = speaks(work, &other);
+    if (other) {
+        return false;
+    }
+    bool gone = look(work) && work->speaks;
     for (int i = 0; i < work->held->count; i++) {
         if (work->held->gone_at_s[i] == 0) {
             gone = end_one(work, i) && gone;
@@ -209,7 +248,7 @@ static bool end_all(end_work *work)
             gone = false;
         }
     }
-    return gone;
+    return gone && speaks(work, &other);
 }
 
 /* An order of which nobody knows what became of it may still show. */
@@ -256,10 +295,11 @@ static char *evidence_text(const end_work *work)
 {
     char at[BUDGET_TIME_BYTES];
     budget_time_format(work->listed_at_s, at);
-    json_t *object = json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:o}}", "evidence",
-                               "ringfence/termination/v1", "vendor", work->ending->driver->vendor,
-                               "jti", work->ending->jti, "describe", described_json(work->held),
-                               "list", "at", at, "instances", listed_json(&work->list));
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:s, s:o, s:{s:s, s:o}}", "evidence", "ringfence/termination/v1",
+                  "vendor", work->ending->driver->vendor, "vendor_account", work->ending->account,
+                  "jti", work->ending->jti, "describe", described_json(work->held), "list", "at",
+                  at, "instances", listed_json(&work->list));
     char *text = json_dumps(object, JSON_INDENT(1));
     json_decref(object);
     return text;

@@ -33,6 +33,11 @@ void rent_say(const rent_reporter *reporter, const char *format, ...) BASE_PRINT
 typedef struct rent_ending {
     const rent_driver *driver;
     budget_client *client; /* NULL: the service cannot be asked, so nothing is attached or proven */
+    const char *
+        account; /* of the vendor, where the instances are: what another one says counts for nothing. "": the
+                            * driver says none. All is ended then, and nothing proven */
+    bool
+        is_unplaced; /* the ledger does not know the account yet: an instance that is seen says it */
     const char *label;
     const char *jti;
     int64_t instances_max;     /* that the token allows */

@@ -159,6 +159,18 @@ base_status rent_instance_read(const json_t *object, bool partial, rent_instance
     return status == BASE_OK && !partial ? read_place(object, instance, reterr) : status;
 }
 
+base_status rent_account_read(const json_t *object, char account[BUDGET_VENDOR_ACCOUNT_BYTES],
+                              base_error *reterr)
+{
+    const base_status status =
+        read_text(object, "vendor_account", account, BUDGET_VENDOR_ACCOUNT_BYTES, reterr);
+    if (status == BASE_OK && (account[0] == '\0' || !is_plain(account, ":/@+="))) {
+        account[0] = '\0';
+        return bad(reterr, "vendor_account", "is missing, or is none");
+    }
+    return status;
+}
+
 /* Whether its name says that it is somebody else's. */
 static bool is_foreign(const json_t *object, const char *jti)
 {

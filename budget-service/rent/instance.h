@@ -52,6 +52,11 @@ const char *rent_state_name(rent_state state);
 BASE_MUST_CHECK base_status rent_instance_read(const json_t *object, bool partial,
                                                rent_instance *instance, base_error *reterr);
 
+/* Reads {"vendor_account": "…"}. BASE_ERR_INVALID. */
+BASE_MUST_CHECK base_status rent_account_read(const json_t *object,
+                                              char account[BUDGET_VENDOR_ACCOUNT_BYTES],
+                                              base_error *reterr);
+
 /* Reads {"instances": […]}, of which the state may be missing. One that cannot be read fails the list, unless it has a
  * name without the jti: then it is there with what can be read of it, its name cut, and left out if its id cannot be.
  * jti NULL: any that cannot be read fails it. The list is freed with rent_list_free.

@@ -33,11 +33,12 @@ typedef struct rent_session {
     rent_reporter reporter;
     rent_watchdog watchdog;
     budget_client *client;
-    int64_t until_s;    /* the deadline, by the service's clock */
-    int64_t deadline_s; /* COMMAND's, by rent_clock_s */
-    int64_t grace_s;    /* that it has then */
-    int64_t began_s;    /* when the first one was ordered */
-    int64_t ordered;    /* that may have been created */
+    char account[BUDGET_VENDOR_ACCOUNT_BYTES]; /* of the vendor, where the instances will be */
+    int64_t until_s;                           /* the deadline, by the service's clock */
+    int64_t deadline_s;                        /* COMMAND's, by rent_clock_s */
+    int64_t grace_s;                           /* that it has then */
+    int64_t began_s;                           /* when the first one was ordered */
+    int64_t ordered;                           /* that may have been created */
     int64_t late_s; /* by rent_clock_s: until then the vendor may not know what it has created */
     int signal;     /* that came before COMMAND */
     bool ending;    /* a signal now means: do not wait */
@@ -85,11 +86,16 @@ static void say_nothing_was_created(const rent_session *rent, const char *why)
     rent_say(&rent->reporter, "%s; nothing was created, and the token is as good as before", why);
 }
 
-/* The vendor answers, has nothing of this token, and would create what it allows: RENT_MADE. */
+/* The vendor says whose account it is, has nothing of this token, and would create what it allows: RENT_MADE. */
 static rent_outcome ask_vendor(rent_session *rent, base_error *error)
 {
     rent_list list = {0};
     rent_order order;
+    rent_driver_is_about("");
+    if (rent_driver_account(rent->plan->driver, rent->account, error) != BASE_OK) {
+        return RENT_UNCLEAR;
+    }
+    rent_driver_is_about(rent->account);
     if (rent_driver_list(rent->plan->driver, rent->plan->claims->jti, &list, error) != BASE_OK) {
         return RENT_UNCLEAR;
     }
@@ -152,8 +158,10 @@ static void say_clock(const rent_session *rent, int64_t behind_s)
 static int take_permit(rent_session *rent, const proto_keypair *job_key)
 {
     const rent_plan *plan = rent->plan;
-    const budget_redeem_options options = {
-        .dir = plan->client->dir, .job_key = job_key, .timeout_ms = plan->client->timeout_ms};
+    const budget_redeem_options options = {.dir = plan->client->dir,
+                                           .job_key = job_key,
+                                           .timeout_ms = plan->client->timeout_ms,
+                                           .vendor_account = rent->account};
     base_error why = {0};
     const budget_verdict verdict =
         budget_redeem_create(&options, plan->token, &rent->until_s, &why);
@@ -219,7 +227,8 @@ static bool create_one(rent_session *rent, int number)
     }
     (void)rent_hold(&rent->result->held, &made);
     const bool kept = keep(rent);
-    if (budget_attach(rent->client, plan->claims->label, made.id, NULL, &error) != BUDGET_GRANTED) {
+    if (budget_attach(rent->client, plan->claims->label, made.id, NULL, rent->account, &error) !=
+        BUDGET_GRANTED) {
         rent_say(&rent->reporter, "%s was created, and cannot be attached: %s", made.id,
                  error.message);
         return false;
@@ -375,6 +384,7 @@ static void end_all(rent_session *rent)
     const rent_plan *plan = rent->plan;
     const rent_ending ending = {.driver = plan->driver,
                                 .client = rent->client,
+                                .account = rent->account,
                                 .label = plan->claims->label,
                                 .jti = plan->claims->jti,
                                 .instances_max = plan->claims->instances,
@@ -443,6 +453,7 @@ int rent_run(const rent_plan *plan, rent_result *result)
     const rent_watched watched = {.client = plan->client,
                                   .driver = plan->driver,
                                   .claims = plan->claims,
+                                  .account = rent.account,
                                   .directory = plan->directory,
                                   .flags = plan->flags};
     proto_keypair job_key;

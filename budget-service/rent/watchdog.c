@@ -73,6 +73,7 @@ static void end_everything(const rent_watched *watched)
         base_path_join(watched->directory, RENT_FILE_EVIDENCE, evidence, NULL) == BASE_OK;
     const rent_ending ending = {.driver = watched->driver,
                                 .client = client,
+                                .account = watched->account,
                                 .label = watched->claims->label,
                                 .jti = watched->claims->jti,
                                 .instances_max = watched->claims->instances,

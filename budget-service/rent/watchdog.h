@@ -22,6 +22,7 @@ typedef struct rent_watched {
     const budget_client_options *client;
     rent_driver *driver; /* its leader is shared: the watchdog ends the call that the rent leaves */
     const budget_claims *claims;
+    const char *account; /* of the vendor, where the instances are */
     const char *directory;
     const char *flags; /* of rent_ending */
 } rent_watched;

@@ -1,4 +1,4 @@
-/* Twenty seeded bugs, to show that the simulation finds them. In the product every BUDGET_MUTANT
+/* Twenty-one seeded bugs, to show that the simulation finds them. In the product every BUDGET_MUTANT
  * is the constant 0; only tests/budget compiles the ledger with BUDGET_MUTATIONS and can switch one
  * on. */
 #ifndef BUDGET_MUTATION_H
@@ -24,8 +24,9 @@ enum budget_mutation {
     BUDGET_MUTATION_PROVEN_IN_PART,      /* some of a run's instances are gone: so are all */
     BUDGET_MUTATION_REFUTED_FORGOTTEN,   /* an earlier bill does not know what a later one showed */
     BUDGET_MUTATION_START_IGNORED,       /* the end of a run on a bill proves its beginning */
-    BUDGET_MUTATION_VENDOR_IGNORED, /* an instance's line is any vendor's that has the instance */
-    BUDGET_MUTATION_VENDOR_GUESSED, /* and so where the vendor is not known */
+    BUDGET_MUTATION_VENDOR_IGNORED,  /* an instance's line is any vendor's that has the instance */
+    BUDGET_MUTATION_VENDOR_GUESSED,  /* and so where the vendor is not known */
+    BUDGET_MUTATION_ACCOUNT_IGNORED, /* not found by one account: gone from another */
     BUDGET_MUTATION_COUNT_,
 };
 

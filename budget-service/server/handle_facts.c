@@ -49,13 +49,18 @@ base_status service_attach(budget_service *service, const service_question *ques
                                    "only an admin may replace an instance that is attached",
                                    reterr);
     }
+    if (body->replaces[0] != '\0' && body->vendor_account[0] != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "an account of the vendor, with replaces");
+    }
     const budget_replacement what = {
         .label = body->label, .instance_id = body->instance_id, .replaces = body->replaces};
-    status = body->replaces[0] != '\0'
-                 ? budget_ledger_replace(service->ledger, &question->caller, &what, &item->answer,
-                                         reterr)
-                 : budget_ledger_attach(service->ledger, &question->caller, body->label,
-                                        body->instance_id, &item->answer, reterr);
+    const budget_attachment attachment = {.label = body->label,
+                                          .instance_id = body->instance_id,
+                                          .vendor_account = body->vendor_account};
+    status = body->replaces[0] != '\0' ? budget_ledger_replace(service->ledger, &question->caller,
+                                                               &what, &item->answer, reterr)
+                                       : budget_ledger_attach(service->ledger, &question->caller,
+                                                              &attachment, &item->answer, reterr);
     return service_item_answer(item, status, reterr);
 }
 
@@ -146,6 +151,11 @@ static base_status redeem_create(budget_service *service, const service_question
     budget_ledger_redemption redemption = {0};
     budget_caller caller = question->caller;
     caller.request_id = NULL;
+    const char *account = question->request->redeem->vendor_account;
+    if (strlen(account) >= sizeof redemption.vendor_account) {
+        return base_fail(reterr, BASE_ERR_INVALID, "an account of the vendor that is too long");
+    }
+    memcpy(redemption.vendor_account, account, strlen(account));
     memcpy(redemption.jti, claims->jti, sizeof redemption.jti);
     memcpy(redemption.job_public_key, question->key, sizeof redemption.job_public_key);
     const base_status status =

@@ -67,6 +67,7 @@ static const shape_row entry_rows[] = {
     ENTRY(BOOL, actual_known),
     ENTRY(TEXT, mode),
     ENTRY(TEXT, vendor),
+    ENTRY(TEXT, vendor_account),
     ENTRY(TEXT, instance_type),
     ENTRY(TEXT, instance_id),
     ENTRY(INT, authorized_at),

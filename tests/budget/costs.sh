@@ -28,7 +28,7 @@ later=$(date -u -d "+1 hour" +%Y-%m-%dT%H:%M:%SZ)
 run() {
     budget 0 authorize "$1" "$2" --account lab/a --job JOB.json --out "$1.token"
     budget 0 redeem "$1.token" --create
-    budget 0 attach "$1" --instance-id "pod-$1"
+    budget 0 attach "$1" --instance-id "pod-$1" --vendor-account me
 }
 
 export BUDGET_SERVICE_DIR=$scratch/service
@@ -152,7 +152,7 @@ jti=$("$bin/budget-service" list --json | sed 's/.*"jti":"\([0-9a-f]*\)","label"
 # evidence STATUS: a driver's, of an instance that is gone from the list.
 evidence() {
     cat <<JSON
-{"evidence": "ringfence/termination/v1", "vendor": "cloud", "jti": "$jti",
+{"evidence": "ringfence/termination/v1", "vendor": "cloud", "vendor_account": "me", "jti": "$jti",
  "describe": [{"at": "$(now)", "instance_id": "pod-alive", "name": "rf-$jti", "status": "$1"}],
  "list": {"at": "$(now)", "instances": []}}
 JSON
@@ -172,6 +172,7 @@ budget 4 terminated seen --evidence seen.txt --key request
 budget 0 terminated seen --evidence seen.txt --json
 out_has '"done":"terminated"' '"taken_for":"attested"' '"message":"evidence: the file is not JSON"'
 run gone 1.00
+budget 2 attach gone --instance-id pod-gone --vendor-account me --replaces pod-x
 jti=$("$bin/budget-service" list --json | sed 's/.*"jti":"\([0-9a-f]*\)","label":"gone".*/\1/')
 evidence terminated | sed s/pod-alive/pod-gone/ >gone.json
 budget 0 terminated gone --evidence gone.json --key request

@@ -183,6 +183,7 @@ cat >drivers/runpod <<SH
 cd $scratch/vendor
 shown() { printf '{"instance_id":"%s","name":"%s","status":"starting"}' "\$1" "\$(cat "\$1")"; }
 case \$1 in
+account) echo '{"vendor_account":"user_2abc"}' ;;
 list)
     comma=
     printf '{"instances":['
@@ -253,5 +254,5 @@ printf '{"event":"deadline-passed","label":"other","vendor":"runpod","instances"
     env -u RUNPOD_API_KEY RUNPOD_URL=http://127.0.0.1:1 PATH="$scratch/stubs:$PATH" ./alarm.sh &&
     fail "the hook has ended nothing, and says that all is well"
 mailed
-out_has "NOT ended, or not proven" "runpod, list: " # it needs a key, or curl
+out_has "NOT ended, or not proven" "runpod, account: " "runpod, list: " # it needs a key, or curl
 echo passed

@@ -144,7 +144,7 @@ budget_answer fixture_redeem(ledger_fixture *fixture, const char *label, int64_t
 budget_answer fixture_create(ledger_fixture *fixture, const char *label)
 {
     budget_answer answer;
-    budget_ledger_redemption redemption = {0};
+    budget_ledger_redemption redemption = {.vendor_account = FIXTURE_VENDOR_ACCOUNT};
     const budget_reservation found = fixture_find(fixture, label);
     memcpy(redemption.jti, found.entry.jti, sizeof redemption.jti);
     IN_BATCH(fixture, budget_ledger_redeem_create(fixture->ledger, NULL, &redemption, &answer,
@@ -210,6 +210,7 @@ void fixture_evidence(ledger_fixture *fixture, const char *label, const char *in
     }
     (void)snprintf(json, json_bytes,
                    "{\"evidence\":\"ringfence/termination/v1\",\"vendor\":\"runpod\","
+                   "\"vendor_account\":\"" FIXTURE_VENDOR_ACCOUNT "\","
                    "\"jti\":\"%s\",\"describe\":[%s],\"list\":{\"at\":\"%s\","
                    "\"instances\":[{\"instance_id\":\"other\",\"name\":\"x\"}]}}",
                    found.entry.jti, described, at);
@@ -225,8 +226,9 @@ budget_answer fixture_prove(ledger_fixture *fixture, const char *label, const ch
 budget_answer fixture_attach(ledger_fixture *fixture, const char *label, const char *instance)
 {
     budget_answer answer;
-    IN_BATCH(fixture, budget_ledger_attach(fixture->ledger, NULL, label, instance, &answer,
-                                           &fixture->error));
+    const budget_attachment what = {
+        .label = label, .instance_id = instance, .vendor_account = FIXTURE_VENDOR_ACCOUNT};
+    IN_BATCH(fixture, budget_ledger_attach(fixture->ledger, NULL, &what, &answer, &fixture->error));
     return answer;
 }
 

@@ -6,6 +6,9 @@
 #include "budget/ledger.h"
 #include "support.h"
 
+/* The account of the vendor in which all instances are. */
+#define FIXTURE_VENDOR_ACCOUNT "user_2abc"
+
 enum {
     FIXTURE_START_MS = 1795000000, /* times 1000 */
     USD = 1000000,

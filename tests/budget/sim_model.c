@@ -163,23 +163,25 @@ bool sim_redeem(sim_model *model, int run, int rank, int attempt, int key, int64
     return true;
 }
 
-bool sim_create(sim_model *model, int run, int64_t now_ms)
+bool sim_create(sim_model *model, int run, bool placed, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
     if (!can_run(found, now_ms) || found->created || sim_frozen(model, found->account)) {
         return false;
     }
     found->created = true;
+    found->placed = found->placed || placed;
     begin(found, now_ms);
     return true;
 }
 
-bool sim_attach(sim_model *model, int run, int which, int64_t now_ms)
+bool sim_attach(sim_model *model, int run, int which, bool placed, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided || which > found->attached) {
         return false;
     }
+    found->placed = found->placed || placed;
     if (which == found->attached) {
         found->attached++;
         sim_run_on(found, now_ms);
@@ -256,13 +258,13 @@ bool sim_actual_line(sim_model *model, const sim_line *line, bool partial, int64
     return true;
 }
 
-bool sim_terminate(sim_model *model, int run, int described, int64_t now_ms)
+bool sim_terminate(sim_model *model, int run, int described, bool there, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided) {
         return false;
     }
-    if (described != 0 && (described < sim_instances(run) ||
+    if (described != 0 && (!there || !found->placed || described < sim_instances(run) ||
                            (found->attached != 0 && described != found->attached))) {
         return false;
     }

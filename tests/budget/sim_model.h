@@ -55,6 +55,7 @@ typedef struct sim_run {
     bool seen[SIM_ATTEMPTS + 1][SIM_RANKS];
     bool created;
     int attached; /* how many */
+    bool placed;  /* somebody has said in which account of the vendor they are */
     bool cost;    /* it had one, and be it that a credit took it back */
     bool voided;
     bool terminated;
@@ -110,16 +111,18 @@ bool sim_frozen(const sim_model *model, int account);  /* it, or a parent */
 /* Each changes the model when it says true: granted. */
 bool sim_authorize(sim_model *model, int run, int account, int64_t amount, int64_t exp_s);
 bool sim_redeem(sim_model *model, int run, int rank, int attempt, int key, int64_t now_ms);
-bool sim_create(sim_model *model, int run, int64_t now_ms);
-bool sim_attach(sim_model *model, int run, int which, int64_t now_ms); /* of its instances */
+/* placed: it says the account of the vendor; which: of its instances. */
+bool sim_create(sim_model *model, int run, bool placed, int64_t now_ms);
+bool sim_attach(sim_model *model, int run, int which, bool placed, int64_t now_ms);
 bool sim_void(sim_model *model, int run);
 bool sim_actual(sim_model *model, int run, int64_t amount, bool partial, int64_t now_ms);
 
 /* A person records a line of the bill. */
 bool sim_actual_line(sim_model *model, const sim_line *line, bool partial, int64_t now_ms);
 
-/* described: how many of its first instances evidence shows to be gone; 0: an admin vouches. */
-bool sim_terminate(sim_model *model, int run, int described, int64_t now_ms);
+/* described: how many of its first instances evidence shows to be gone; 0: an admin vouches. there: it is the
+ * account that has them which says so. */
+bool sim_terminate(sim_model *model, int run, int described, bool there, int64_t now_ms);
 sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int64_t as_of_s,
                          int64_t now_ms);
 int sim_expire(sim_model *model, int64_t now_ms); /* how many did */

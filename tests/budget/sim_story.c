@@ -156,8 +156,11 @@ static bool create(sim *self, int run)
 {
     budget_answer answer;
     budget_ledger_redemption redemption = {0};
+    const bool placed = sim_pick(self, 4) != 0;
     (void)snprintf(redemption.jti, sizeof redemption.jti, "%032x", run + 1);
-    const bool granted = sim_create(&self->model, run, sim_now_ms(self));
+    (void)snprintf(redemption.vendor_account, sizeof redemption.vendor_account, "%s",
+                   placed ? "ours" : "");
+    const bool granted = sim_create(&self->model, run, placed, sim_now_ms(self));
     const base_status status =
         budget_ledger_redeem_create(self->ledger, NULL, &redemption, &answer, &self->error);
     return sim_same_verdict(self, "create", status, &answer, granted);
@@ -178,24 +181,27 @@ static bool attach(sim *self, int run)
         self->model.runs[run].attached > 0 ? (int)sim_pick(self, (uint32_t)sim_instances(run)) : 0;
     (void)snprintf(label, sizeof label, "run-%d", run);
     sim_name_instance(run, which, instance);
-    const bool granted = sim_attach(&self->model, run, which, sim_now_ms(self));
-    return sim_same_verdict(
-        self, "attach",
-        budget_ledger_attach(self->ledger, NULL, label, instance, &answer, &self->error), &answer,
-        granted);
+    const bool placed = sim_pick(self, 4) != 0;
+    const budget_attachment what = {
+        .label = label, .instance_id = instance, .vendor_account = placed ? "ours" : ""};
+    const bool granted = sim_attach(&self->model, run, which, placed, sim_now_ms(self));
+    return sim_same_verdict(self, "attach",
+                            budget_ledger_attach(self->ledger, NULL, &what, &answer, &self->error),
+                            &answer, granted);
 }
 
 /* A driver's evidence that so many of its first instances are gone. */
-static void write_evidence(const sim *self, int run, int described, char json[1024])
+static void write_evidence(const sim *self, int run, int described, bool there, char json[1024])
 {
     char at[BUDGET_TIME_BYTES];
     char instance[SIM_INSTANCE_BYTES];
     budget_time_format(sim_now_ms(self) / 1000, at);
     size_t bytes = (size_t)snprintf(json, 1024,
                                     "{\"evidence\":\"ringfence/termination/v1\",\"vendor\":\"%s\","
-                                    "\"jti\":\"%032x\",\"list\":{\"at\":\"%s\",\"instances\":[]},"
-                                    "\"describe\":[",
-                                    sim_vendors[sim_vendor_of(run)].name, run + 1, at);
+                                    "\"vendor_account\":\"%s\",\"jti\":\"%032x\","
+                                    "\"list\":{\"at\":\"%s\",\"instances\":[]},\"describe\":[",
+                                    sim_vendors[sim_vendor_of(run)].name,
+                                    there ? "ours" : "another", run + 1, at);
     for (int i = 0; i < described; i++) {
         sim_name_instance(run, i, instance);
         bytes += (size_t)snprintf(json + bytes, 1024 - bytes,
@@ -212,15 +218,16 @@ static bool terminate(sim *self, int run, const char *label)
     char json[1024] = "gone";
     budget_answer answer;
     const int described = (int)sim_pick(self, (uint32_t)sim_instances(run) + 1);
+    const bool there = sim_pick(self, 4) != 0;
     if (described > 0) {
-        write_evidence(self, run, described, json);
+        write_evidence(self, run, described, there, json);
     }
     budget_termination termination = {.label = label,
                                       .evidence = json,
                                       .evidence_bytes = strlen(json),
                                       .attest = described == 0 ? BUDGET_ATTEST_OTHER_FILES
                                                                : BUDGET_ATTEST_NOTHING};
-    const bool granted = sim_terminate(&self->model, run, described, sim_now_ms(self));
+    const bool granted = sim_terminate(&self->model, run, described, there, sim_now_ms(self));
     return sim_same_verdict(
         self, "terminated",
         budget_ledger_terminated(self->ledger, NULL, &termination, &answer, &self->error), &answer,

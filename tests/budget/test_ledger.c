@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "audited_ledger.h"
 #include "ledger_fixture.h"
 
 static void a_grant_reserves_in_the_whole_chain(void **state)
@@ -130,6 +131,7 @@ static void all_instances_are_proven_to_be_gone(void **state)
 {
     ledger_fixture *fixture = *state;
     assert_granted(fixture_authorize_instances(fixture, "phase", "unknown", USD, 2));
+    assert_granted(fixture_create(fixture, "unknown"));
     assert_reason(fixture_prove(fixture, "unknown", "pod-1"), BUDGET_REASON_EVIDENCE);
     assert_reason(fixture_prove(fixture, "unknown", "pod-1,pod-1"), BUDGET_REASON_EVIDENCE);
     assert_granted(fixture_prove(fixture, "unknown", "pod-1,pod-2"));
@@ -179,11 +181,11 @@ static void a_ledger_of_another_version_is_refused(void **state)
     for (int version = 0; version < 10; version++) {
         char sql[64];
         char wanted[64];
-        if (version == 5) {
+        if (version == 6) {
             continue;
         }
         (void)snprintf(sql, sizeof sql, "PRAGMA user_version = %d", version);
-        (void)snprintf(wanted, sizeof wanted, "a ledger of version %d, and this is for version 5",
+        (void)snprintf(wanted, sizeof wanted, "a ledger of version %d, and this is for version 6",
                        version);
         assert_int_equal(sqlite3_open(test_directory_path(&fixture->directory, "ledger.db"), &db),
                          SQLITE_OK);
@@ -193,6 +195,52 @@ static void a_ledger_of_another_version_is_refused(void **state)
                       BASE_ERR_INVALID);
         assert_non_null(strstr(fixture->error.message, wanted));
     }
+}
+
+/* Attaches an instance as one that is in that account of the vendor; "": nobody says where. */
+static budget_answer attach_in(ledger_fixture *fixture, const char *account, const char *instance)
+{
+    budget_answer answer;
+    const budget_attachment what = {
+        .label = "run", .instance_id = instance, .vendor_account = account};
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_attach(fixture->ledger, NULL, &what, &answer, &fixture->error),
+              &fixture->error);
+    fixture_commit(fixture);
+    return answer;
+}
+
+/* "Not found" proves an end only if the account says it that has the instance. */
+static void only_the_account_that_has_it_proves_its_end(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", 2 * USD));
+    assert_granted(attach_in(fixture, "", "pod-1"));
+    budget_answer answer = fixture_prove(fixture, "run", "pod-1");
+    assert_reason(answer, BUDGET_REASON_EVIDENCE);
+    assert_non_null(strstr(answer.message, "nobody has said in which account"));
+    assert_granted(attach_in(fixture, "user_other", "pod-1"));
+    assert_true(attach_in(fixture, "user_other", "pod-1").replayed);
+    assert_true(attach_in(fixture, "", "pod-1").replayed);
+    answer = fixture_prove(fixture, "run", "pod-1");
+    assert_reason(answer, BUDGET_REASON_EVIDENCE);
+    assert_non_null(strstr(answer.message, "vendor_account is " FIXTURE_VENDOR_ACCOUNT
+                                           ", and the instances are in user_other"));
+    assert_reason(attach_in(fixture, FIXTURE_VENDOR_ACCOUNT, "pod-1"), BUDGET_REASON_STATE);
+    assert_reason(fixture_create(fixture, "run"), BUDGET_REASON_STATE);
+    assert_string_equal(fixture_find(fixture, "run").entry.vendor_account, "user_other");
+    fixture_check(fixture, "phase", 2 * USD, 0);
+    char json[2048];
+    char other[2048];
+    fixture_evidence(fixture, "run", "pod-1", json, sizeof json);
+    const char *at = strstr(json, FIXTURE_VENDOR_ACCOUNT);
+    (void)snprintf(other, sizeof other, "%.*suser_other%s", (int)(at - json), json,
+                   at + strlen(FIXTURE_VENDOR_ACCOUNT));
+    assert_granted(fixture_terminate(fixture, "run", other, BUDGET_ATTEST_NOTHING));
+    assert_granted(fixture_actual(fixture, "run", 0));
+    fixture_check(fixture, "phase", 0, 0);
+    const budget_audit_report report = audited(fixture, 100);
+    assert_true(report.good);
 }
 
 static void nothing_comes_back_for_a_cost_of_nothing_while_it_runs(void **state)
@@ -384,6 +432,7 @@ int main(void)
         LEDGER_TEST(a_refused_request_stays_refused),
         LEDGER_TEST(money_returns_after_proof_and_cost),
         LEDGER_TEST(all_instances_are_proven_to_be_gone),
+        LEDGER_TEST(only_the_account_that_has_it_proves_its_end),
         LEDGER_TEST(a_partial_cost_gives_nothing_back),
         LEDGER_TEST(a_ledger_of_another_version_is_refused),
         LEDGER_TEST(nothing_comes_back_for_a_cost_of_nothing_while_it_runs),

@@ -48,6 +48,7 @@ static void a_deadline_without_proof_keeps_the_money(void **state)
     int64_t frozen = 0;
     assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
     assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
+    assert_granted(fixture_attach(fixture, "run", "pod-1"));
     fixture_pass(fixture, 3599);
     assert_int_equal(fixture_expire(fixture), 0);
     fixture_pass(fixture, 1);

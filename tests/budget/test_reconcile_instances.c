@@ -206,6 +206,7 @@ static void an_instance_that_was_not_described_refutes_the_end(void **state)
 {
     ledger_fixture *fixture = *state;
     assert_granted(fixture_authorize(fixture, "phase", "a", 2 * USD));
+    assert_granted(fixture_create(fixture, "a"));
     assert_granted(fixture_prove(fixture, "a", "pod-b"));
     const budget_answer answer = fixture_attach(fixture, "a", "pod-a");
     assert_granted(answer);

@@ -94,6 +94,38 @@ static void test_refuses_what_is_none(void **state)
     }
 }
 
+static void test_reads_an_account(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *account; /* NULL: it is none */
+    } cases[] = {
+        {"{\"vendor_account\":\"123456789012/us-east-1\"}", "123456789012/us-east-1"},
+        {"{\"vendor_account\":\"A:B+c@d=\",\"email\":7}", "A:B+c@d="},
+        {"{}", NULL},
+        {"[]", NULL},
+        {"{\"vendor_account\":7}", NULL},
+        {"{\"vendor_account\":\"\"}", NULL},
+        {"{\"vendor_account\":null}", NULL},
+        {"{\"vendor_account\":\"a b\"}", NULL},
+        {"{\"vendor_account\":\"a\\nb\"}", NULL},
+        {"{\"vendor_account\":\"a\\\"b\"}", NULL},
+        {"{\"vendor_account\":\"1234567890123456789012345678901234567890123456789012345678901234"
+         "5\"}",
+         NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char account[BUDGET_VENDOR_ACCOUNT_BYTES] = "old";
+        json_t *object = json_loads(cases[i].text, 0, NULL);
+        assert_non_null(object);
+        assert_int_equal(rent_account_read(object, account, NULL),
+                         cases[i].account != NULL ? BASE_OK : BASE_ERR_INVALID);
+        assert_string_equal(account, cases[i].account != NULL ? cases[i].account : "");
+        json_decref(object);
+    }
+}
+
 static base_status read_list(const char *text, rent_list *list, base_error *error)
 {
     json_t *object = json_loads(text, JSON_ALLOW_NUL, NULL);
@@ -299,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_an_instance),
         cmocka_unit_test(test_refuses_what_is_none),
+        cmocka_unit_test(test_reads_an_account),
         cmocka_unit_test(test_somebody_elses_may_be_odd),
         cmocka_unit_test(test_one_that_may_be_ours_must_be_read),
         cmocka_unit_test(test_a_driver_that_fails_says_why),

@@ -223,7 +223,7 @@ static void test_life_of_an_authorization(void **state)
     assert_verdict(
         budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 1, 1}, &redemption, &why),
         BUDGET_GRANTED, &why);
-    assert_verdict(budget_attach(client, "run-1", "i-1", NULL, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_attach(client, "run-1", "i-1", NULL, NULL, &why), BUDGET_GRANTED, &why);
     const budget_actual actual = {.label = "run-1", .usd_micro = USD(0.5), .line_id = "line-1"};
     assert_verdict(budget_record_actual(admin, &actual, &why), BUDGET_GRANTED, &why);
     budget_chain chain;

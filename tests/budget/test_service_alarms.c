@@ -169,8 +169,8 @@ static void test_reminder_and_instances(void **state)
     ask.max_seconds = 20; /* a tenth is more than the second between two looks */
     ask.instances = 2;
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
-    assert_verdict(budget_attach(client, "two", "i-b", NULL, &why), BUDGET_GRANTED, &why);
-    assert_verdict(budget_attach(client, "two", "i-a", NULL, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_attach(client, "two", "i-b", NULL, NULL, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_attach(client, "two", "i-a", NULL, NULL, &why), BUDGET_GRANTED, &why);
     const budget_selection selection = {.account = "phase35", .running = true};
     assert_verdict(budget_list(client, &selection, check_instances, &seen, &why), BUDGET_GRANTED,
                    &why);

@@ -125,11 +125,11 @@ static void test_a_label_is_its_clients(void **state)
     assert_verdict(budget_void(other, "mine", &why), BUDGET_REFUSED, &why);
     assert_string_equal(budget_client_refusal(other)->code, "FORBIDDEN");
     assert_non_null(strstr(why.message, "another client's"));
-    assert_verdict(budget_attach(other, "mine", "pod-1", NULL, &why), BUDGET_REFUSED, &why);
+    assert_verdict(budget_attach(other, "mine", "pod-1", NULL, NULL, &why), BUDGET_REFUSED, &why);
     assert_verdict(budget_terminated(other, "mine", evidence, sizeof evidence, false, &why),
                    BUDGET_REFUSED, &why);
     assert_string_equal(budget_client_refusal(other)->code, "FORBIDDEN");
-    assert_verdict(budget_attach(owner, "mine", "pod-1", NULL, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_attach(owner, "mine", "pod-1", NULL, NULL, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_void(owner, "mine-too", &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_void(admin, "mine-as-well", &why), BUDGET_GRANTED, &why);
     budget_client_close(owner);

@@ -84,20 +84,20 @@ static void another_version_is_named_before_an_unknown_field(void **state)
     assert_ok(proto_arena_init(&arena, ARENA_BYTES, &error), &error);
     assert_status(budget_request_unpack(newer, sizeof newer, &arena, &request, &error),
                   BASE_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "the client speaks version 5 of the protocol, and the "
-                                       "service version 4: update the service");
+    assert_string_equal(error.message, "the client speaks version 6 of the protocol, and the "
+                                       "service version 5: update the service");
     assert_status(budget_request_unpack(older, sizeof older, &arena, &request, &error),
                   BASE_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "the client speaks version 3 of the protocol, and the "
-                                       "service version 4: update the client");
+    assert_string_equal(error.message, "the client speaks version 4 of the protocol, and the "
+                                       "service version 5: update the client");
     assert_status(budget_response_unpack(newer, sizeof newer, &arena, &response, &error),
                   BASE_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "the service speaks version 5 of the protocol, and the "
-                                       "client version 4: update the client");
+    assert_string_equal(error.message, "the service speaks version 6 of the protocol, and the "
+                                       "client version 5: update the client");
     assert_status(budget_response_unpack(older, sizeof older, &arena, &response, &error),
                   BASE_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "the service speaks version 3 of the protocol, and the "
-                                       "client version 4: update the service");
+    assert_string_equal(error.message, "the service speaks version 4 of the protocol, and the "
+                                       "client version 5: update the service");
     /* of the same version it is refused, under the request's own id */
     assert_status(budget_request_unpack(same, sizeof same, &arena, &request, &error),
                   BASE_ERR_INVALID);

@@ -9,6 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     const evidence_expected expected = {
         .vendor = "runpod",
+        .vendor_account = "user_2abc",
         .jti = "00000000000000000000000000000001",
         .instances_max = 1,
         .instance_count = 1,

@@ -184,10 +184,11 @@ BASE_MUST_CHECK budget_verdict budget_list(budget_client *client, const budget_s
                                            budget_entry_fn entry, void *user, base_error *why);
 
 /* The instance that was created for it. Once; the same id again is fine. replaces: NULL, or, role admin, the
- * id that was attached by mistake, and that no bill has charged. */
+ * id that was attached by mistake, and that no bill has charged. vendor_account: in which account of the vendor it is,
+ * as its driver says; NULL: not said, as with replaces. Evidence counts from that account alone. */
 BASE_MUST_CHECK budget_verdict budget_attach(budget_client *client, const char *label,
                                              const char *instance_id, const char *replaces,
-                                             base_error *why);
+                                             const char *vendor_account, base_error *why);
 
 /* The driver's JSON is checked field by field; another file is attested and needs role admin. Granted,
  * budget_client_note says why the end is attested and not proven; empty: it is proven. attested, role
@@ -297,6 +298,9 @@ typedef struct budget_redeem_options {
     const char *dir;              /* where service.json is; NULL: budget_default_dir */
     const proto_keypair *job_key; /* CURVE. The first redemption binds the token to it */
     int64_t timeout_ms;           /* 0: BUDGET_CLIENT_TIMEOUT_MS */
+    const char
+        *vendor_account; /* of a creation permit: of the vendor, where the instances will be; NULL:
+                                   * not said */
 } budget_redeem_options;
 
 typedef struct budget_redemption {

@@ -192,6 +192,9 @@ typedef struct budget_ledger_redemption {
     int64_t rank;               /* in: 0 … world size - 1 */
     int64_t attempt;            /* in: 1 … max attempts */
     uint8_t job_public_key[BUDGET_CLIENT_KEY_BYTES]; /* in: the job's CURVE key */
+    char vendor_account
+        [BUDGET_VENDOR_ACCOUNT_BYTES]; /* in, of a creation permit: where the instances
+                                                       * will be; "": not said */
     int64_t deadline_ms;  /* out: absolute wall time, the same for every rank and attempt */
     int64_t remaining_ms; /* out: until then, now; the one field that a retry sees change */
 } budget_ledger_redemption;
@@ -206,7 +209,8 @@ BASE_MUST_CHECK base_status budget_ledger_redeem(budget_ledger *ledger,
                                                  budget_answer *answer, base_error *reterr);
 
 /* The creation permit: once per jti and never again (CREATED), even when the answer was
- * lost. Only jti goes in. Starts the deadline as the first redemption does. */
+ * lost. Only jti and vendor_account go in. Starts the deadline as the first redemption does. STATE: the run is in
+ * another account of the vendor. */
 BASE_MUST_CHECK base_status budget_ledger_redeem_create(budget_ledger *ledger,
                                                         const budget_caller *caller,
                                                         budget_ledger_redemption *redemption,
@@ -214,12 +218,19 @@ BASE_MUST_CHECK base_status budget_ledger_redeem_create(budget_ledger *ledger,
 
 /* ---- what came of it ----------------------------------------------------------------------- */
 
-/* One of the reservation's instances; the same one again is fine. Refused: LABEL_UNKNOWN,
- * INSTANCE_USED (another label has it, or all of them are known), STATE (voided). Starts the deadline
+typedef struct budget_attachment {
+    const char *label;
+    const char *instance_id;
+    const char *vendor_account; /* in which account of the vendor it is; "": not said */
+} budget_attachment;
+
+/* One of the reservation's instances; the same one again is fine, and may say the account for the first time.
+ * Refused: LABEL_UNKNOWN, INSTANCE_USED (another label has it, or all of them are known), STATE (voided, or the run
+ * is in another account). Starts the deadline
  * if there is none, whether or not there was leave to create it. If the end was proven of other
  * instances, that proof is refuted, and the answer's message says so. */
 BASE_MUST_CHECK base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *caller,
-                                                 const char *label, const char *instance_id,
+                                                 const budget_attachment *what,
                                                  budget_answer *answer, base_error *reterr);
 
 /* The instance that was attached is another one: a mistyped id. */

@@ -14,6 +14,7 @@
 enum {
     BUDGET_ANSWER_MESSAGE_BYTES = 256, /* one line for a person; with NUL */
     BUDGET_INSTANCE_BYTES = 128,       /* a vendor's instance id; with NUL */
+    BUDGET_VENDOR_ACCOUNT_BYTES = 65,  /* of a vendor's customer, and a part of it; with NUL */
     BUDGET_LINE_ID_BYTES = 128,        /* the id of a bill's line; with NUL */
     BUDGET_STATE_BYTES = 32,
 };
@@ -49,6 +50,8 @@ typedef struct budget_entry {
     bool actual_known;              /* somebody has said what it cost, and be it nothing */
     char mode[BUDGET_NAME_BYTES];
     char vendor[BUDGET_NAME_BYTES];
+    char
+        vendor_account[BUDGET_VENDOR_ACCOUNT_BYTES]; /* where its instances are; empty: not known */
     char instance_type[BUDGET_NAME_BYTES];
     char instance_id[BUDGET_INSTANCE_BYTES]; /* the first one attached; empty: none */
     int64_t authorized_at;

@@ -51,7 +51,7 @@ describe-instances)
         "instances-$region" || error InvalidInstanceID.NotFound ;;
     esac
     ;;
-describe-regions) echo '{"Regions": [{"RegionName": "eu-west-1"}, {"RegionName": "us-east-1"}, {"RegionName": "us-west-2"}]}' ;;
+get-caller-identity) echo '{"UserId": "AIDA", "Account": "123456789012", "Arn": "arn:aws:iam::123456789012:user/me"}' ;;
 terminate-instances)
     jq -c --arg id "$4" 'map(if .InstanceId == $id then .State.Name = "terminated" else . end)' "instances-$region" >new
     mv new "instances-$region"
@@ -147,37 +147,37 @@ PATH=$scratch/instance:$PATH sh end.sh
 [ "$(cat ended)" = "waited
 -i poweroff" ] || fail "it has done: $(cat ended)"
 
-echo "== another region in the environment ends it, too"
+echo "== whose account it is, and in which region"
+drive 0 account
+is '{"vendor_account": "123456789012/us-east-1"}'
+AWS_REGION=us-west-2 drive 0 account
+is '{"vendor_account": "123456789012/us-west-2"}'
+AWS_REGION=us-west-2 RINGFENCE_ACCOUNT=999999999999/us-east-1 drive 0 account
+is '{"vendor_account": "123456789012/us-east-1"}'
+for garbage in '' '{}' '{"Account": null}' '{"Account": "x"}' '{"Account": 7}'; do
+    printf '%s' "$garbage" >vendor/garbage-get-caller-identity
+    drive 1 account
+    [ ! -s out ] || fail "an account that is none: $garbage"
+done
+rm vendor/garbage-get-caller-identity
+with get-caller-identity ExpiredToken drive 1 account
+
+echo "== the region of the rent goes before that of the environment"
+AWS_REGION=us-west-2 drive 0 describe i-00
+is '{"instance_id": "i-00", "name": "", "status": "not-found"}'
+export RINGFENCE_ACCOUNT=123456789012/us-east-1
 AWS_REGION=us-west-2 drive 0 describe i-00
 out_has '"status":"running"'
 (unset AWS_REGION && AWS_DEFAULT_REGION=eu-west-1 && export AWS_DEFAULT_REGION && drive 0 delete i-00)
+unset RINGFENCE_ACCOUNT
 called "us-east-1 ec2 terminate-instances --instance-ids i-00"
 drive 0 describe i-00
 is '{"instance_id": "i-00", "name": "rf-5f0c-1", "status": "terminated"}'
 drive 0 delete i-00
 [ "$(grep -c terminate-instances vendor/calls)" -eq 1 ] || fail "what is gone was deleted again"
-
-echo "== not-found is an answer of every region"
-: >vendor/calls
 drive 0 describe i-0ff
 is '{"instance_id": "i-0ff", "name": "", "status": "not-found"}'
-for region in us-east-1 us-west-2 eu-west-1; do called "$region ec2 describe-instances --instance-ids i-0ff"; done
 drive 0 delete i-0ff
-with describe-regions UnauthorizedOperation drive 1 describe i-0ff
-err_has "The policy in docs/CLOUD.md"
-sed 's/^case \$command in$/[ "$region" != us-west-2 ] || error AuthFailure\n&/' stubs/aws >other && chmod +x other
-mv stubs/aws stubs/whole && mv other stubs/aws
-drive 1 describe i-0ff
-err_has "us-west-2: An error occurred (AuthFailure)"
-[ ! -s out ] || fail "a region is not asked, and it is not found"
-drive 1 delete i-0ff
-mv stubs/whole stubs/aws
-for garbage in '' '{}' '{"Regions": []}' '{"Regions": [{"RegionName": "eu-west-1"}]}' '{"Regions": 7}'; do
-    printf '%s' "$garbage" >vendor/garbage-describe-regions
-    drive 1 describe i-0ff
-    [ ! -s out ] || fail "it is not found, by $garbage"
-done
-rm vendor/garbage-describe-regions
 
 echo "== what EC2 shows"
 states='{"pending":"starting","running":"starting","shutting-down":"stopped","stopping":"stopped","stopped":"stopped","terminated":"terminated","new":"starting"}'
@@ -283,7 +283,7 @@ out_has rf-5f0c-1
 
 echo "== calls that are wrong"
 : >vendor/calls
-for call in "" frobnicate describe "describe -x" "describe pod1" "describe i-0g" "describe i-" "list x" "delete" "delete i-0/x" "delete i-0 y"; do
+for call in "" frobnicate describe "describe -x" "describe pod1" "describe i-0g" "describe i-" "list x" "delete" "delete i-0/x" "delete i-0 y" "account x"; do
     # shellcheck disable=SC2086
     drive 1 $call
 done

@@ -80,8 +80,9 @@ order '{}'
 
 # What every driver does with a vendor that fails. $1: an id of the vendor's.
 failing_vendor() {
-    local id=$1 verb
-    for verb in list "describe $id" "delete $id"; do
+    local id=$1 verb account=account
+    [ "$vendor" != lambda ] || account=""
+    for verb in $account list "describe $id" "delete $id"; do
         for fault in all=401 all=403 all=408 all=429 all=500 all=503 all=html404 all=garbage all=wrong all=empty all=drop; do
             # RunPod answers a deletion with no body, so that a wrong one is not looked at.
             case $vendor-$verb-$fault in
@@ -110,7 +111,7 @@ failing_vendor() {
 bad_calls() {
     local before
     before=$(wc -l <requests)
-    for call in "" frobnicate "describe" "describe -x" "describe ../x" "describe a/b" "list x" "delete" "delete x y"; do
+    for call in "" frobnicate "describe" "describe -x" "describe ../x" "describe a/b" "list x" "delete" "delete x y" "account x"; do
         # shellcheck disable=SC2086
         drive 1 $call
     done
@@ -138,6 +139,7 @@ key_is_unseen() {
     watch=yes
     order '{ssh_public_key: "ssh-ed25519 AAAA"}'
     drive 0 create
+    drive 0 account
     drive 0 list
     drive 0 describe "$1"
     drive 0 delete "$1"

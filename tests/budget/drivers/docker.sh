@@ -18,6 +18,7 @@ printf '%s\n' "$*" >>calls
 [ ! -e down ] || { echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1; }
 case $1 in
 version) ;;
+info) cat id ;;
 image) [ "$3" != absent ] || { echo "No such image" >&2; exit 1; } ;;
 ps) cat containers ;;
 inspect)
@@ -36,6 +37,7 @@ export PATH=$scratch/stubs:$PATH
 : >containers
 : >calls
 echo 172.17.0.2 >addresses
+echo 2cf0f6a8-0001 >id
 
 fail() {
     printf 'FAILED: %s\n-- out\n%s\n-- err\n%s\n-- calls\n%s\n' "$*" "$(cat out)" "$(cat err)" "$(cat calls)" >&2
@@ -61,7 +63,7 @@ for call in check create; do
     input=good driver 1 "$call"
     err_has "Cannot connect to the Docker daemon"
 done
-for call in list "describe 0123456789ab" "delete 0123456789ab"; do
+for call in account list "describe 0123456789ab" "delete 0123456789ab"; do
     # shellcheck disable=SC2086
     driver 1 $call
     err_has "Cannot connect to the Docker daemon"
@@ -76,6 +78,12 @@ not_called rm
 driver 0 list
 is '{"instances": []}'
 called "ps -a --filter label=ringfence.driver=docker"
+
+echo "== whose account it is: the daemon's"
+driver 0 account
+is '{"vendor_account": "2cf0f6a8-0001"}'
+: >id
+driver 1 account
 
 echo "== states"
 cat >containers <<'END'

@@ -34,6 +34,16 @@ with all=404 drive 0 delete lam1
 with all=404 drive 0 describe lam1
 out_is '.status == "not-found"'
 
+echo "== whose account it is: Lambda does not say it, so it is the key's"
+drive 0 account
+cp out first
+out_is '.vendor_account | test("^key-[0-9a-f]{32}$")'
+drive 0 account
+cmp -s out first || fail "the same key has two accounts"
+(LAMBDA_API_KEY=another drive 0 account)
+! cmp -s out first || fail "two keys have one account"
+! grep -qF -- "$key" first || fail "the key is shown"
+
 echo "== what Lambda shows"
 for state in booting:starting active:starting unhealthy:stopped preempted:stopped terminating:stopped terminated:terminated new:starting; do
     change 2 "{\"status\": \"${state%:*}\"}"

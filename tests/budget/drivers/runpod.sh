@@ -35,6 +35,10 @@ with all=404 drive 0 delete pod1
 with all=404 drive 0 describe pod1
 out_is '.status == "not-found"'
 
+echo "== whose account it is"
+drive 0 account
+out_is '. == {vendor_account: "user_2abc"}'
+
 echo "== what RunPod shows"
 for state in PROVISIONING:starting STARTING:starting RUNNING:starting EXITED:stopped ERROR:stopped TERMINATED:terminated NEW:starting; do
     change 2 "{\"status\": \"${state%:*}\"}"

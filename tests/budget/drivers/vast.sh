@@ -41,6 +41,10 @@ out_is '.status == "not-found"'
 drive 1 describe pod-1
 err_has "Vast.ai's are numbers"
 
+echo "== whose account it is"
+drive 0 account
+out_is '. == {vendor_account: "123"}'
+
 echo "== what Vast.ai shows"
 for state in null:starting '"created"':starting '"loading"':starting '"rebooting"':starting '"new"':starting '"stopped"':stopped \
     '"frozen"':stopped '"exited"':stopped '"unknown"':stopped '"offline"':stopped; do

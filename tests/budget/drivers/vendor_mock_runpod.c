@@ -151,6 +151,10 @@ mock_answer mock_runpod(mock_account *account, const mock_request *request)
     if (strcmp(request->path, "/v2/catalog/gpus") == 0) {
         return catalog(request);
     }
+    if (strcmp(request->path, "/v2/account") == 0) {
+        return (mock_answer){
+            200, json_pack("{s:s, s:s}", "id", "user_2abc", "email", "dev@example.com")};
+    }
     if (strcmp(request->path, "/v2/billing/pods") == 0) {
         return bill(request);
     }

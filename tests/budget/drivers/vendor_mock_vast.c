@@ -115,6 +115,10 @@ mock_answer mock_vast(mock_account *account, const mock_request *request)
     if (strncmp(request->path, "/api/v0/asks/", strlen("/api/v0/asks/")) == 0) {
         return create(account, request);
     }
+    if (strcmp(request->path, "/api/v0/users/current/") == 0) {
+        return (mock_answer){200,
+                             json_pack("{s:i, s:i, s:f}", "id", 123, "key_id", 9, "balance", 4.5)};
+    }
     if (strcmp(request->path, "/api/v1/instances/") == 0) {
         return list(account, request);
     }
