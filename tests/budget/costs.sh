@@ -204,7 +204,7 @@ err_has 'a bill has charged the instance pod-right: it was no mistake'
 echo "== an end that was refuted raises alarms until it is proved anew"
 budget 0 authorize brief 1.00 --account lab/a --job JOB.json --max-hours 0.0003 --out brief.token
 budget 0 redeem brief.token --create
-budget 0 attach brief --instance-id pod-brief
+budget 0 attach brief --instance-id pod-brief --vendor-account me
 jti=$("$bin/budget-service" list --json | sed 's/.*"jti":"\([0-9a-f]*\)","label":"brief".*/\1/')
 evidence terminated | sed s/pod-alive/pod-brief/ >brief.json
 budget 0 terminated brief --evidence brief.json --key request

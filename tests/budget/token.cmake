@@ -38,7 +38,9 @@ add_test(NAME budget-forgotten COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/forgotte
 set_tests_properties(budget-forgotten PROPERTIES LABELS "integration;dev-only" TIMEOUT 120)
 ringfence_test(budget-rent-driver SOURCES test_rent_driver.c LIBS ringfence_budget_rent LABELS unit no-tsan TIMEOUT 30)
 add_test(NAME budget-rent COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/rent.sh ${CMAKE_BINARY_DIR}/bin ${PROJECT_SOURCE_DIR})
-set_tests_properties(budget-rent PROPERTIES LABELS "integration" TIMEOUT 240)
+add_test(NAME budget-rent-proof COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/rent_proof.sh ${CMAKE_BINARY_DIR}/bin
+                                        ${PROJECT_SOURCE_DIR})
+set_tests_properties(budget-rent budget-rent-proof PROPERTIES LABELS "integration" TIMEOUT 240)
 add_test(NAME budget-anchor COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/anchor.sh ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(budget-anchor PROPERTIES LABELS "integration;dev-only" TIMEOUT 120
                                               SKIP_RETURN_CODE 77)
