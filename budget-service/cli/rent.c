@@ -264,6 +264,10 @@ static bool open_directory(const cli_args *args, wanted_run *wanted, char eviden
     }
     if (status == BASE_OK) {
         status = rent_directory_read(wanted->directory, wanted->entry.jti, &wanted->held, &error);
+        if (status != BASE_OK && status != BASE_ERR_STATE) { /* the end is worth more than names */
+            rent_print(NULL, error.message);
+            status = BASE_OK;
+        }
     }
     if (status == BASE_OK) {
         status = base_path_join(wanted->directory, RENT_FILE_EVIDENCE, evidence, &error);

@@ -111,9 +111,10 @@ base_status rent_directory_read(const char *directory, const char *jti, rent_hel
     }
     if (status == BASE_OK) {
         const char *kept = json_string_value(json_object_get(object, "jti"));
-        status = kept != NULL && strcmp(kept, jti) == 0
-                     ? rent_list_read(object, NULL, &list, reterr)
-                     : base_fail(reterr, BASE_ERR_INVALID, "%s is another label's", path);
+        status = kept == NULL ? base_fail(reterr, BASE_ERR_INVALID, "%s names no jti", path)
+                 : strcmp(kept, jti) != 0
+                     ? base_fail(reterr, BASE_ERR_STATE, "%s is another label's", path)
+                     : rent_list_read(object, NULL, &list, reterr);
     }
     for (size_t i = 0; i < list.count; i++) {
         const json_t *item = json_array_get(json_object_get(object, "instances"), i);

@@ -37,8 +37,8 @@ typedef struct rent_whose {
 BASE_MUST_CHECK base_status rent_directory_write(const char *directory, const rent_whose *whose,
                                                  const rent_held *held, base_error *reterr);
 
-/* Reads the instances back. BASE_OK if there is no such file: then nothing was made. BASE_ERR_INVALID: it is
- * another label's. */
+/* Reads the instances back. BASE_OK if there is no such file: then nothing was made. BASE_ERR_STATE: it is
+ * another label's. Else it cannot be read: the vendor's list has the instances with the jti. */
 BASE_MUST_CHECK base_status rent_directory_read(const char *directory, const char *jti,
                                                 rent_held *held, base_error *reterr);
 

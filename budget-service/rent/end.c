@@ -176,7 +176,21 @@ static void say_late(end_work *work)
     }
 }
 
-/* Asks about one instance, and deletes it if it is still there. Of one that the list has, describe would
+static bool has_jti(const end_work *work, const rent_instance *held)
+{
+    return strstr(held->name, work->ending->jti) != NULL;
+}
+
+/* Whether the vendor's answer says that it is gone. "Not found" may be wrong for a moment, so it counts only after the order
+ * to delete it; one that is not deleted, because its name is not ours, is not proven to be gone either. */
+static bool is_gone(const end_work *work, int index, const rent_instance *now)
+{
+    return !exists(now) && work->speaks &&
+           (now->state == RENT_TERMINATED || work->told[index] ||
+            !has_jti(work, &work->held->items[index]));
+}
+
+/* Asks about one instance, and deletes it unless it is gone. Of one that the list has, describe would
  * say nothing new. True: it is gone. */
 static bool end_one(end_work *work, int index)
 {
@@ -191,21 +205,21 @@ static bool end_one(end_work *work, int index)
             say_late(work); /* not yet, perhaps */
             return false;
         }
-        if (status == BASE_OK && !exists(&now) && !work->speaks) {
-            return false; /* nobody knows of which account that is true */
-        }
-        if (status == BASE_OK && !exists(&now)) {
+        if (status == BASE_OK && is_gone(work, index, &now)) {
             held->state = now.state;
             work->held->gone_at_s[index] = budget_time_now();
             rent_say(ending->reporter, "%s is gone: the vendor says %s", held->id,
                      rent_state_name(now.state));
             return true;
         }
-        if (status == BASE_OK) {
+        if (status == BASE_OK && exists(&now)) {
             rent_instance_show(held, &now);
         }
     }
-    if (status == BASE_OK && strstr(held->name, ending->jti) == NULL) {
+    if (status == BASE_OK && !has_jti(work, held) && !exists(&now)) {
+        return false; /* nobody knows of which account that is true */
+    }
+    if (status == BASE_OK && !has_jti(work, held)) {
         status = base_fail(&error, BASE_ERR_STATE,
                            "%s is attached to %s, and is named '%s', without %s: whoever made it "
                            "ends it",
@@ -245,8 +259,9 @@ static bool end_all(end_work *work)
     for (int i = 0; i < work->held->count; i++) {
         if (is_listed(work, work->held->items[i].id)) {
             work->held->gone_at_s[i] = 0;
-            gone = false;
         }
+        gone =
+            gone && work->held->gone_at_s[i] != 0; /* of one that this list has shown first, too */
     }
     return gone && speaks(work, &other);
 }

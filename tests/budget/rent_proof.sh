@@ -66,4 +66,35 @@ rm vendor/whose
 ended 0
 none_left || fail "an instance is left"
 is_state unsaid terminated-unbilled || fail "unsaid is $(state_of unsaid)"
+
+echo "== an answer that is wrong for a moment"
+authorize blind
+rm vendor/calls
+RINGFENCE_ACCOUNT=of/another rent 0 blind sh -c 'echo 3 >$VENDOR/blind'
+none_left || fail "proven, and left"
+grep -q "^delete" vendor/calls || fail "it was never deleted"
+[ "$(cat vendor/about)" = user-1 ] || fail "the driver was told: $(cat vendor/about)"
+
+echo "== one that the last list shows first"
+authorize ghost
+budget 0 redeem ghost.token --create
+printf 'mine-%s' "$(budget-service list --json | jq -r '.entries[] | select(.label == "ghost") | .jti')" >vendor/instances/i-90
+echo terminated >vendor/status
+echo 1 >vendor/blind
+budget 0 end ghost --driver ./driver
+rm vendor/status vendor/instances/i-90
+
+echo "== instances.json is none, and nobody guards"
+authorize spoiled
+in_background spoiled sh -c 'echo x >$RINGFENCE_RENT_DIR/instances.json; touch began; exec sleep 1000'
+wait_for "the command" [ -e began ]
+watchdog=$(watchdog_of "$pid")
+kill -9 "$watchdog" "$pid"
+ended 137
+budget 0 end spoiled --driver ./driver --out spoiled.rent
+none_left || fail "an instance is left"
+authorize other
+budget 0 redeem other.token --create
+budget 2 end other --driver ./driver --out spoiled.rent
+err_has "spoiled.rent/instances.json is another label's"
 echo passed

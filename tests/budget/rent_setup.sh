@@ -33,6 +33,10 @@ cd "$VENDOR"
 echo "$*" >>calls
 whose() { echo "${VENDOR_KEY:-$(cat whose 2>/dev/null || echo user-1)}"; } # all instances are user-1's
 hidden() { [ "$(cat late 2>/dev/null || echo 0)" -gt 0 ] || [ "$(whose)" != user-1 ]; }
+blind() { # it knows nothing for so many answers
+    n=$(cat blind 2>/dev/null || echo 0)
+    [ "$n" -gt 0 ] && echo $((n - 1)) >blind
+}
 show() { # ID
     status=running
     [ ! -e status ] || status=$(cat status)
@@ -65,6 +69,8 @@ create)
     ;;
 list)
     [ ! -e down ] || { echo "the vendor does not answer" >&2; exit 1; }
+    echo "${RINGFENCE_ACCOUNT-none}" >about
+    ! blind || { echo '{"instances":[]}' && exit; }
     separator=
     printf '{"instances":['
     for file in instances/*; do
@@ -77,7 +83,9 @@ list)
     ;;
 describe)
     [ ! -e down ] || { echo "the vendor does not answer" >&2; exit 1; }
-    if hidden; then
+    if blind; then
+        printf '{"instance_id":"%s","status":"not-found"}' "$2"
+    elif hidden; then
         [ ! -e late ] || echo $(($(cat late) - 1)) >late
         printf '{"instance_id":"%s","status":"not-found"}' "$2"
     elif [ -e "instances/$2" ]; then show "$2"; else printf '{"instance_id":"%s","name":"","status":"not-found"}' "$2"; fi
