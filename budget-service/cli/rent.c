@@ -243,7 +243,9 @@ static bool has_what_to_end(const cli_args *args, const wanted_run *wanted, int 
 /* A rent that was killed may have ordered the last one so long after the permit. */
 static int64_t late_ns(const budget_entry *entry)
 {
-    const int64_t late_s = entry->began_at + entry->instances * RENT_CALL_S + RENT_LATE_S;
+    const int64_t permit_s =
+        entry->redeemed_at > entry->began_at ? entry->redeemed_at : entry->began_at;
+    const int64_t late_s = rent_order_end_s(permit_s, entry->instances) + RENT_LATE_S;
     const int64_t left_s = late_s - budget_time_now();
     return base_deadline_after_ns((left_s > 0 ? left_s : 0) * BASE_NS_PER_S);
 }

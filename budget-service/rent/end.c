@@ -17,6 +17,7 @@ enum {
     PAUSE_MS_FIRST = 1000,
     PAUSE_MS_MAX = 15 * 1000,
 };
+_Static_assert((int)RENT_LATE_S > (int)RENT_CALL_S, "the last order takes so long itself");
 
 void rent_say(const rent_reporter *reporter, const char *format, ...)
 {
@@ -26,6 +27,11 @@ void rent_say(const rent_reporter *reporter, const char *format, ...)
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
     reporter->say(reporter->user, line);
+}
+
+int64_t rent_order_end_s(int64_t permit_s, int64_t number)
+{
+    return permit_s + number * RENT_CALL_S;
 }
 
 void rent_sleep(int milliseconds)

@@ -14,6 +14,10 @@ enum {
     RENT_LINE_BYTES = 1024,
 };
 
+/* Until then the instance of that number, from 1, may be ordered: an end that does not know the rent waits so long, and
+ * RENT_LATE_S, for what it may show. Then all may be taken for ended, so a rent that has slept orders nothing more. */
+int64_t rent_order_end_s(int64_t permit_s, int64_t number);
+
 /* How a caller hears of it, and waits: pause returns false when the caller gives up. */
 typedef struct rent_reporter {
     void (*say)(void *user, const char *line);

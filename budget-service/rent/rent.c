@@ -37,6 +37,7 @@ typedef struct rent_session {
     int64_t until_s;                           /* the deadline, by the service's clock */
     int64_t deadline_s;                        /* COMMAND's, by rent_clock_s */
     int64_t grace_s;                           /* that it has then */
+    int64_t permit_s;                          /* by rent_clock_s: when the permit was given */
     int64_t began_s;                           /* when the first one was ordered */
     int64_t ordered;                           /* that may have been created */
     int64_t late_s; /* by rent_clock_s: until then the vendor may not know what it has created */
@@ -181,7 +182,8 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
         granted_s / MARGIN_PART < MARGIN_S_MAX ? granted_s / MARGIN_PART : MARGIN_S_MAX;
     rent->grace_s = margin_s * GRACE_PERCENT / 100;
     const int64_t time_s = (left_s < granted_s ? left_s : granted_s) - margin_s;
-    rent->deadline_s = rent_clock_s() + (time_s > 0 ? time_s : 0);
+    rent->permit_s = rent_clock_s();
+    rent->deadline_s = rent->permit_s + (time_s > 0 ? time_s : 0);
     rent->result->created = true;
     rent_watchdog_arm(&rent->watchdog, rent->deadline_s + 2 * margin_s);
     say_clock(rent, left_s - granted_s);
@@ -192,16 +194,15 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
 
 static bool keep(const rent_session *rent)
 {
-    const rent_whose whose = {.label = rent->plan->claims->label,
-                              .jti = rent->plan->claims->jti,
-                              .until_s = rent->until_s};
+    const budget_claims *claims = rent->plan->claims;
+    const rent_whose whose = {claims->label, claims->jti, rent->until_s};
     base_error error = {0};
-    if (rent_directory_write(rent->plan->directory, &whose, &rent->result->held, &error) !=
-        BASE_OK) {
+    const bool kept =
+        rent_directory_write(rent->plan->directory, &whose, &rent->result->held, &error) == BASE_OK;
+    if (!kept) {
         rent_say(&rent->reporter, "%s", error.message);
-        return false;
     }
-    return true;
+    return kept;
 }
 
 static void keep_found(void *user)
@@ -237,16 +238,27 @@ static bool create_one(rent_session *rent, int number)
     return kept;
 }
 
+/* Without the watchdog nothing would end them if this rent were killed. */
+static bool is_guarded(const rent_session *rent)
+{
+    const bool lives = rent_watchdog_lives(&rent->watchdog);
+    if (!lives) {
+        rent_say(&rent->reporter, "the watchdog has been killed, so nothing is created any more");
+    }
+    return lives;
+}
+
 static bool create_all(rent_session *rent)
 {
     bool good = true;
     rent->began_s = budget_time_now();
     for (int i = 1; good && i <= (int)rent->plan->claims->instances; i++) {
-        if (rent_clock_s() >= rent->deadline_s) {
+        const int64_t now_s = rent_clock_s();
+        if (now_s >= rent->deadline_s || now_s >= rent_order_end_s(rent->permit_s, i)) {
             rent_say(&rent->reporter, "no time is left for instance %d", i);
             return false;
         }
-        good = !is_interrupted(rent, 0) && create_one(rent, i);
+        good = !is_interrupted(rent, 0) && is_guarded(rent) && create_one(rent, i);
     }
     rent->late_s = rent_clock_s() + RENT_LATE_S;
     return good && !is_interrupted(rent, 0);
@@ -426,6 +438,8 @@ static int run_watched(rent_session *rent, const proto_keypair *job_key)
     } else if (is_interrupted(rent, 0)) {
         exit_code = BASE_EXIT_SIGNAL_BASE + rent->signal;
         say_nothing_was_created(rent, "interrupted");
+    } else if (!rent_watchdog_lives(&rent->watchdog)) {
+        say_nothing_was_created(rent, "the watchdog has been killed");
     } else {
         exit_code = take_permit(rent, job_key);
     }

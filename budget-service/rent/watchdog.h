@@ -6,6 +6,7 @@
 #ifndef RENT_WATCHDOG_H
 #define RENT_WATCHDOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -33,6 +34,9 @@ BASE_MUST_CHECK base_status rent_watchdog_start(const rent_watched *watched,
 
 /* Something may be created from now on. deadline_s: by rent_clock_s. */
 void rent_watchdog_arm(const rent_watchdog *watchdog, int64_t deadline_s);
+
+/* False: somebody has killed it. */
+bool rent_watchdog_lives(const rent_watchdog *watchdog);
 
 /* All was ended: the watchdog ends as well, and is waited for. */
 void rent_watchdog_dismiss(rent_watchdog *watchdog);

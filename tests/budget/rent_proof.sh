@@ -97,4 +97,16 @@ authorize other
 budget 0 redeem other.token --create
 budget 2 end other --driver ./driver --out spoiled.rent
 err_has "spoiled.rent/instances.json is another label's"
+
+echo "== a watchdog that is killed before anything is created"
+authorize alone
+rm vendor/calls
+kill -STOP "$service"
+in_background alone true
+wait_for "the watchdog" [ -e alone.rent/end.log ]
+kill -9 "$(watchdog_of "$pid")"
+kill -CONT "$service"
+ended 1
+err_has "the watchdog has been killed; nothing was created, and the token is as good as before"
+! grep -q create vendor/calls || fail "created: $(cat vendor/calls)"
 echo passed

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "driver.h"
+#include "end.h"
 #include "support.h"
 
 static base_status read_text(const char *text, bool partial, rent_instance *instance,
@@ -124,6 +125,14 @@ static void test_reads_an_account(void **state)
         assert_string_equal(account, cases[i].account != NULL ? cases[i].account : "");
         json_decref(object);
     }
+}
+
+/* A rent orders nothing when an end elsewhere may take all for ended. */
+static void test_orders_end(void **state)
+{
+    (void)state;
+    assert_int_equal(rent_order_end_s(100, 1), 100 + RENT_CALL_S);
+    assert_int_equal(rent_order_end_s(100, 64), 100 + 64 * RENT_CALL_S);
 }
 
 static base_status read_list(const char *text, rent_list *list, base_error *error)
@@ -332,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_reads_an_instance),
         cmocka_unit_test(test_refuses_what_is_none),
         cmocka_unit_test(test_reads_an_account),
+        cmocka_unit_test(test_orders_end),
         cmocka_unit_test(test_somebody_elses_may_be_odd),
         cmocka_unit_test(test_one_that_may_be_ours_must_be_read),
         cmocka_unit_test(test_a_driver_that_fails_says_why),
