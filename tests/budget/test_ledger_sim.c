@@ -2,11 +2,11 @@
  * is a story of some sixty batches with retries, bills, jumps of the wall clock, and crashes at any
  * write. In every second story vendors and persons are honest, and then no account may ever be
  * beyond its cap. After every step the answers and all balances must be the model's, and nothing
- * that was answered may be gone. That it finds bugs is shown by twenty of them (mutation.h): each
+ * that was answered may be gone. That it finds bugs is shown by twenty-one of them (mutation.h): each
  * is caught.
  *
  *   test-budget-ledger-sim [STEPS]   the ledger as it is (default: 10000 steps)
- *   test-budget-ledger-sim --bugs    the twenty bugs, up to 1000 stories each. Its subject is the
+ *   test-budget-ledger-sim --bugs    the bugs, up to 1000 stories each. Its subject is the
  *                                    simulation, so builds with sanitizers leave it out. */
 #include <stdio.h>
 #include <stdlib.h>
