@@ -107,4 +107,5 @@ out_has '"Value": "terminate"'
 aws ec2 describe-instance-attribute --instance-id "$id" --attribute userData --query UserData.Value --output text | base64 -d >out
 out_has '#cloud-config' 'ssh-ed25519 AAAA me' '/usr/local/sbin/ringfence-end'
 budget 0 running --check
+jq -e '.vendor_account == "123456789012/us-east-1"' good/evidence.json >/dev/null || { cp good/evidence.json out && fail "the account"; }
 echo passed
