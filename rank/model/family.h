@@ -28,6 +28,7 @@ typedef struct rank_shape {
     bool training; /* activations are kept for backward */
     bool
         recompute; /* with training: of a block only its input is, and the rest is computed again */
+    bool split;    /* with training: backward is in two passes, `backward` and weight_grads */
     bool padded;   /* training batches are padded: no operation depends on where segments are */
     rank_type type; /* of products' factors in forward and backward; decoding has its own */
     /* Of a run that decodes, or that trains with tensor_ranks of its configuration; NULL: others run
@@ -190,6 +191,10 @@ struct rank_family {
     bool bfloat16;  /* forward and backward can have products in bfloat16 (rank_shape.type) */
     void (*forward)(const rank_run *run, const rank_forward_args *args);
     void (*backward)(const rank_run *run, const rank_backward_args *args);
+    /* The second pass of a split backward: the gradients of the blocks of these layers, from what `backward` has left
+     * in args->saved; args->dout is as it was. It has the bits of a backward that is not split. NULL: backward cannot
+     * be split. */
+    void (*weight_grads)(const rank_run *run, const rank_backward_args *args);
     void (*decode)(const rank_run *run, const rank_decode_args *args);
 };
 

@@ -28,5 +28,6 @@ const rank_family rank_gpt2 = {
     .bfloat16 = true,
     .forward = transformer_forward,
     .backward = transformer_backward,
+    .weight_grads = transformer_weight_grads,
     .decode = rank_decoder_decode,
 };

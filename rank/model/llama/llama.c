@@ -44,5 +44,6 @@ const rank_family rank_llama = {
     .decoder = &llama_decoder,
     .forward = transformer_forward,
     .backward = transformer_backward,
+    .weight_grads = transformer_weight_grads,
     .decode = rank_decoder_decode,
 };

@@ -1,7 +1,7 @@
 /* Backward over the layers of a run. Writes every gradient of these layers. Called through the
  * families' tables. */
 #include "base/bytes.h"
-#include "model/transformer/pass.h"
+#include "model/transformer/weight_grads.h"
 
 typedef struct backward {
     transformer_pass pass;
@@ -39,38 +39,19 @@ static transformer_operand transposed(const backward *b, int tensor, size_t dept
         to);
 }
 
-/* Rows of activations or gradients, as a factor of a weight's gradient. */
-typedef struct factor_rows {
-    const void *at;
-    size_t columns;
-    size_t row; /* elements from one row to the next; 0: columns */
-} factor_rows;
-
 static transformer_rows adapted_rows(factor_rows of)
 {
     return (transformer_rows){of.at, of.row > 0 ? of.row : of.columns};
 }
 
-/* dW (depth, columns) = or, from the second chunk on, += xᵀ·dy; or its transpose, dyᵀ·x, where the
- * family keeps that. With adapters their gradients, and not W's. */
+/* With adapters their gradients, and not the weight's; in a split backward none. */
 static void linear_dw(const backward *b, int tensor, factor_rows x, factor_rows dy)
 {
     if (b->pass.adapters != NULL) {
         transformer_adapt_grads(&b->pass, tensor, b->rows, adapted_rows(x), adapted_rows(dy));
-        return;
+    } else if (!b->pass.run->shape.split) {
+        transformer_linear_dw(&b->pass, tensor, b->rows, x, dy);
     }
-    const bool turned = b->pass.layout.transposed;
-    const factor_rows *first = turned ? &dy : &x;
-    const factor_rows *second = turned ? &x : &dy;
-    transformer_multiply_transposed(&b->pass, (rank_product){.rows = first->columns,
-                                                             .columns = second->columns,
-                                                             .depth = b->rows.rows,
-                                                             .a = first->at,
-                                                             .a_depth = first->row,
-                                                             .b = second->at,
-                                                             .b_row = second->row,
-                                                             .c = grad(b, tensor),
-                                                             .accumulate = b->rows.first > 0});
 }
 
 /* product.c (rows, depth) = product.a, which is dy (rows, columns), · Wᵀ; and what adapters add. */
@@ -116,9 +97,17 @@ typedef struct activation {
     factor_rows dsum; /* (rows, U) */
 } activation;
 
+/* The chunk's rows of the gradient of the activation's output, and of what replaces it. */
+static void *wide_of(const backward *b)
+{
+    return b->pass.run->shape.split ? typed_at(b, b->pass.block.active, b->pass.sizes.hidden)
+                                    : b->pass.wide;
+}
+
 static activation activation_grad(const backward *b)
 {
     const transformer_pass *pass = &b->pass;
+    void *wide = wide_of(b);
     const size_t hidden = pass->sizes.hidden;
     float *up = typed_at(b, pass->block.up, pass->sizes.up);
     if (pass->of.gated) {
@@ -127,17 +116,17 @@ static activation activation_grad(const backward *b)
                                                                     .gate = up,
                                                                     .up = up + hidden,
                                                                     .row = pass->sizes.up,
-                                                                    .d = pass->wide,
+                                                                    .d = wide,
                                                                     .gelu = pass->of.gelu});
-        return (activation){{pass->wide, hidden, 0}, {up, pass->sizes.up, 0}};
+        return (activation){{wide, hidden, 0}, {up, pass->sizes.up, 0}};
     }
     pass->backend->gelu_grad(pass->queue, &(rank_gelu_grad){.rows = b->rows.rows,
                                                             .width = hidden,
                                                             .x = up,
-                                                            .d = pass->wide,
+                                                            .d = wide,
                                                             .dbias = grad(b, UP_BIAS),
                                                             .type = pass->type});
-    return (activation){{up, hidden, 0}, {pass->wide, hidden, 0}};
+    return (activation){{up, hidden, 0}, {wide, hidden, 0}};
 }
 
 /* From dx, the gradient of the block's output, to that of the MLP's first product. */
@@ -146,7 +135,7 @@ static activation backward_down(const backward *b, const transformer_operand *do
     const transformer_pass *pass = &b->pass;
     const void *dx = transformer_branch_grad(pass, DROP_MLP, b->rows);
     linear_dx(b, DOWN_WEIGHT, down,
-              (transformer_factor){.a = dx, .c = pass->wide, .c_type = pass->type});
+              (transformer_factor){.a = dx, .c = wide_of(b), .c_type = pass->type});
     const activation active = activation_grad(b);
     linear_dw(b, DOWN_WEIGHT, active.out, (factor_rows){dx, pass->width, 0});
     return active;
@@ -228,6 +217,7 @@ static void backward_above_attention(backward *b, size_t end)
         }
         norm_grad(b, &pass->block.norm2, NORM2_WEIGHT, NORM2_BIAS,
                   transformer_sum_grad(pass, pass->layer, PROJ_BIAS));
+        transformer_keep_middle_grad(pass, b->rows);
         backward_projection(b, &projection);
     }
 }
@@ -294,6 +284,7 @@ static void backward_below_attention(backward *b)
     while (next_dqkv(b, &segments)) {
         linear_dw(b, QKV_WEIGHT, (factor_rows){typed_at(b, norm->out, width), width, 0},
                   (factor_rows){pass->wide, sizes->qkv, sizes->qkv_row});
+        transformer_keep_dqkv(pass, b->rows);
         if (pass->adapters != NULL && pass->layer == 0) {
             continue; /* nothing below is trained */
         }
@@ -311,6 +302,7 @@ static void backward_layer(backward *b)
 {
     const transformer_pass *pass = &b->pass;
     const size_t end = transformer_rows_behind(pass, pass->layer);
+    transformer_keep_output_grad(pass);
     backward_above_attention(b, end);
     if (end < pass->rows->count) {
         const rank_move_rows stream =
@@ -337,21 +329,25 @@ static void tell(const backward *b, size_t offset, size_t end)
     }
 }
 
-/* Reports the gradients of an output's matrix of its own, and the final norm's. */
+/* Reports the gradients of an output's matrix of its own, and the final norm's; in a split backward the latter in any
+ * case. */
 static void tell_output(const backward *b)
 {
     const transformer_layout *layout = &b->pass.layout;
-    const bool untied = transformer_is_last_stage(&b->pass) && !transformer_is_tied(layout);
-    if (untied && b->pass.adapters == NULL) {
+    const bool apart = !transformer_is_tied(layout) || b->pass.run->shape.split;
+    if (transformer_is_last_stage(&b->pass) && apart && b->pass.adapters == NULL) {
         tell(b, layout->final_weight, layout->total);
     }
 }
 
-/* Reports a layer's gradients; with the model's last layer also the final norm's, which are few, if that was
- * not done. Of adapters theirs alone. */
+/* Reports a layer's gradients, unless weight_grads does; with the model's last layer also the final norm's, which are
+ * few, if that was not done. Of adapters theirs alone. */
 static void tell_layer(const backward *b, int layer)
 {
     const size_t adapters = b->pass.adapted.elements;
+    if (b->pass.run->shape.split) {
+        return;
+    }
     if (b->pass.adapters != NULL) {
         tell(b, (size_t)layer * adapters, ((size_t)layer + 1) * adapters);
         return;
@@ -400,8 +396,10 @@ static void zero_all(backward *b, float *din)
     }
     tell_output(b);
     for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
-        transformer_zero_range(&b->pass, transformer_offset(pass, layer, 0),
-                               pass->layout.in_block[BLOCK_TENSORS]);
+        if (!shape->split) {
+            transformer_zero_range(&b->pass, transformer_offset(pass, layer, 0),
+                                   pass->layout.in_block[BLOCK_TENSORS]);
+        }
         if (transformer_is_idle(pass)) {
             backward_idle(b, layer);
         }

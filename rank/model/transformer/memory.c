@@ -2,7 +2,7 @@
  * weights. Called by forward.c and backward.c, and for sizes through the families' tables. */
 #include "base/bytes.h"
 #include "model/pieces.h"
-#include "model/transformer/pass.h"
+#include "model/transformer/weight_grads.h"
 #include "rank/ddp.h"
 
 enum {
@@ -41,6 +41,8 @@ static transformer_sizes make_sizes(const rank_decoder *of, const rank_shape *sh
         .local = of->window > 0,
         .biased = !of->rms,
         .type = shape->type,
+        .kept_hidden = shape->split ? of->hidden : 0,
+        .vectors = shape->split ? transformer_count_vectors(shape->config) : 0,
     };
     sizes.qkv_row = 3 * sizes.queries;
     sizes.received = shape->ep != NULL ? rank_ep_received_max(&shape->ep->cut) : sizes.places;
@@ -99,6 +101,7 @@ static block_state cut_block(rank_pieces *input, rank_pieces *from, const rank_d
     block.received = shared ? (void *)rank_pieces_cut(input, sizes->experts + 1) : NULL;
     block.rows = shared ? rank_pieces_cut(from, sizes->received * sizes->width) : NULL;
     block.up = cut_typed(from, sizes, sizes->received * sizes->up);
+    block.active = cut_typed(from, sizes, tokens * sizes->kept_hidden);
     return block;
 }
 
@@ -123,10 +126,11 @@ static size_t blocks_kept(const rank_shape *shape)
 }
 
 /* What is kept besides blocks. */
-static void cut_ends(rank_pieces *from, transformer_pass *pass)
+static void cut_ends(rank_pieces *from, size_t layers, transformer_pass *pass)
 {
     const transformer_sizes *sizes = &pass->sizes;
     cut_norm(from, sizes, &pass->norm_final);
+    pass->vectors = rank_pieces_cut(from, layers * sizes->vectors);
     for (int i = 0; sizes->rotated > 0 && i < (sizes->local ? 2 : 1); i++) {
         pass->turns[i] = rank_pieces_cut(from, sizes->tokens * sizes->head_width);
     }
@@ -140,7 +144,7 @@ size_t transformer_saved_floats(const rank_shape *shape)
     transformer_pass pass = {.of = describe(shape)};
     rank_pieces count = {.begin = NULL};
     pass.sizes = make_sizes(&pass.of, shape);
-    cut_ends(&count, &pass);
+    cut_ends(&count, blocks_kept(shape), &pass);
     return blocks_kept(shape) * count_block(shape, &pass.of, &pass.sizes).kept + count.used;
 }
 
@@ -236,9 +240,6 @@ static void cut_packed(rank_pieces *from, const rank_shape *shape, transformer_p
 {
     const transformer_sizes *sizes = &pass->sizes;
     const size_t chunk = base_min_size(shape->backend->rows_at_once, sizes->tokens);
-    pass->output = NULL;
-    pass->packed_rows = NULL;
-    pass->operands = NULL;
     if (!shape->backend->packs) {
         return;
     }
@@ -426,7 +427,7 @@ void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transf
     rank_pieces from = {.begin = saved->activations,
                         .used =
                             blocks_kept(shape) * count_block(shape, &pass->of, &pass->sizes).kept};
-    cut_ends(&from, pass);
+    cut_ends(&from, blocks_kept(shape), pass);
     (void)cut_work(pass, shape, run->work);
     pass->experts.dout = pass->dx;
     pass->logit_columns = logit_columns(pass);

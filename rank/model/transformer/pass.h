@@ -51,6 +51,8 @@ typedef struct transformer_sizes {
     bool local;     /* some layers have a rope of their own */
     bool biased;
     rank_type type;
+    size_t kept_hidden; /* with split (rank_shape) columns of the MLP that are kept, */
+    size_t vectors;     /* and elements of a block's biases and norms; else 0, both */
 } transformer_sizes;
 
 /* One norm's activations: its input, its output, and the rows' statistics. */
@@ -84,6 +86,7 @@ typedef struct block_state {
     /* (T, U), with experts (received, U), of the pass's type, before GELU or SwiGLU. Backward puts GELU's
      * result here, or the gradient of SwiGLU's arguments. */
     void *up;
+    void *active; /* (T, F), of that type: with split, what backward has in `wide` of the MLP */
 } block_state;
 
 /* Rows first … first + rows of the batch. */
@@ -138,6 +141,7 @@ typedef struct transformer_pass {
     norm_state norm_final; /* (A, C), in the last stage */
     /* (T, rotated), in room for (T, head width): rope's table, and that of layers that are local; NULL: none */
     float *turns[2];
+    float *vectors;   /* (layers, sizes.vectors): with split, the gradients of biases and norms */
     rank_load *loads; /* of rank_saved */
     /* work. For a chunk of rows, of the pass's type: the activation's result or its gradient
      * (rows, F); dqkv (rows, 3Q). And logits (rows, V), which are float32; behind them their
@@ -230,13 +234,8 @@ static inline float *transformer_grad(const transformer_pass *pass, size_t offse
     return pass->adapters == NULL ? pass->grads + rank_held_place(pass->held, offset) : NULL;
 }
 
-/* The gradient of a block's tensor; NULL: the family has no such tensor, or as above. */
-static inline float *transformer_block_grad(const transformer_pass *pass, int layer, int tensor)
-{
-    return transformer_count(pass, tensor) > 0
-               ? transformer_grad(pass, transformer_offset(pass, layer, tensor))
-               : NULL;
-}
+/* weight_grads.c: the gradient of a block's tensor; NULL: the family has no such tensor, or as above. */
+float *transformer_block_grad(const transformer_pass *pass, int layer, int tensor);
 
 static inline const float *transformer_need(const transformer_pass *pass, size_t offset,
                                             size_t count)
@@ -484,7 +483,7 @@ void transformer_begin_grads(const transformer_pass *pass);
 void transformer_embed_grad(const transformer_pass *pass, bool tied_begun);
 void transformer_scale_embedding(const transformer_pass *pass, float *at);
 
-/* backward.c: the chunk's rows of dx, the gradient of the residual stream, become, or with `keep`
+/* norm_grad.c: the chunk's rows of dx, the gradient of the residual stream, become, or with `keep`
  * get added, the norm's backward of dbranch. dx_sum: the gradient of the bias that was last added
  * to this stream; NULL: there is none. */
 typedef struct norm_grads {

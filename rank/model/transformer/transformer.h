@@ -30,6 +30,12 @@ enum {
     BLOCK_TENSORS,
 };
 
+static inline bool transformer_is_matrix(int tensor)
+{
+    return tensor == QKV_WEIGHT || tensor == PROJ_WEIGHT || tensor == UP_WEIGHT ||
+           tensor == DOWN_WEIGHT || tensor == ROUTER_WEIGHT;
+}
+
 /* Where tensors begin in the parameter array, in elements. */
 typedef struct transformer_layout {
     bool transposed; /* each block's matrix is the transpose of the shape above */
@@ -51,5 +57,6 @@ void transformer_held(const rank_shape *shape, rank_held *held);
 void transformer_reads(const rank_model_config *config, int part, rank_model_reads *reads);
 void transformer_forward(const rank_run *run, const rank_forward_args *args);
 void transformer_backward(const rank_run *run, const rank_backward_args *args);
+void transformer_weight_grads(const rank_run *run, const rank_backward_args *args);
 
 #endif

@@ -54,7 +54,12 @@ static void zero_vectors(const transformer_pass *pass)
                                   {PROJ_BIAS, UP_WEIGHT},
                                   {UP_BIAS, DOWN_WEIGHT},
                                   {DOWN_BIAS, ROUTER_WEIGHT}};
-    for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
+    if (shape->split) {
+        const size_t layers = (size_t)(shape->end_layer - shape->first_layer);
+        pass->backend->zero(pass->queue, pass->vectors,
+                            layers * pass->sizes.vectors * sizeof *pass->vectors);
+    }
+    for (int layer = shape->first_layer; !shape->split && layer < shape->end_layer; layer++) {
         for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
             collect_range(pass, &zeros, transformer_offset(pass, layer, runs[i][0]),
                           in_block[runs[i][1]] - in_block[runs[i][0]]);
