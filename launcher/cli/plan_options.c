@@ -144,7 +144,7 @@ static const base_field rows[] = {
     {OWN(INT, layout.pipeline), .least = 1, .most = PROTO_PIPELINE_STAGES_MAX, .option = "pipeline",
      .value = "N", .help = "stages of layers (try all)"},
     {OWN(ENUM, ask.schedule), .name_of = proto_pipeline_name, .option = "schedule", .value = "NAME",
-     .help = "of a pipeline: gpipe, 1f1b, interleaved"},
+     .help = "of a pipeline: gpipe, 1f1b, interleaved, zb-h1"},
     {OWN(INT, ask.chunks), .least = 1, .most = PROTO_PIPELINE_CHUNKS_MAX, .option = "chunks",
      .value = "N", .help = "of layers in each stage, with interleaved"},
 
@@ -350,6 +350,14 @@ static base_status check_used(const launch_plan_options *options, base_error *re
     if (options->ask.decode && of_training != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is of training: not with --decode",
                          of_training);
+    }
+    const char *unsplit = options->ask.recompute              ? "recompute"
+                          : options->ask.adapters.rank > 0    ? "lora"
+                          : options->layout.context_ranks > 1 ? "context-ranks"
+                                                              : NULL;
+    if (options->ask.schedule == PROTO_PIPELINE_ZB_H1 && unsplit != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--%s does not go with --schedule zb-h1",
+                         unsplit);
     }
     if (!options->ask.decode && options->ask.weights != PROTO_WEIGHTS_CHECKPOINT) {
         return base_fail(reterr, BASE_ERR_INVALID, "--weights goes with --decode");

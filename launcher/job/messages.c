@@ -40,6 +40,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
         .stage_number = proto_job_place(session->job, rank).stage,
         .stage = {.forward_ns = step->forward_ns,
                   .backward_ns = step->backward_ns,
+                  .weights_ns = step->weights_ns,
                   .neighbour_ns = step->neighbour_ns,
                   .span_ns = step->stage_span_ns,
                   .tensor_ns = step->tensor_ns,

@@ -13,7 +13,8 @@ enum {
     WIDTH = 1000,
     LEFT = 70,
     RIGHT = 16,
-    HEAD = 40, /* above the first schedule: the legend */
+    HEAD = 40,    /* above the first schedule: the legend, */
+    LEGEND = 140, /* with so much room for each of its parts */
     TITLE = 30,
     ROW = 24,
     BASELINE = 15, /* of a text, below the top of its row */
@@ -21,6 +22,17 @@ enum {
     FOOT = 44,
     DIGIT = 7,     /* of a number in a task, */
     LABEL_MIN = 3, /* which needs so much room beside its digits */
+};
+
+/* How passes are drawn. */
+static const struct {
+    char mark;         /* of micro-batch 0, in text */
+    const char *style; /* in the SVG */
+    const char *name;
+} pass_looks[PROTO_PIPELINE_PASSES] = {
+    [PROTO_PIPELINE_FORWARD] = {'0', "f", "forward"},
+    [PROTO_PIPELINE_BACKWARD] = {'a', "b", "backward"},
+    [PROTO_PIPELINE_WEIGHTS] = {'A', "w", "weight gradients"},
 };
 
 static launch_pipeline_span span_of(const launch_pipeline_run *run, int stage, int index)
@@ -62,7 +74,7 @@ void launch_pipeline_picture_text(const launch_pipeline_run *run, FILE *out)
             if (index < tasks && span_of(run, stage, index).begin_ns <= at) {
                 const proto_pipeline_task task =
                     proto_pipeline_task_at(&run->pipeline, stage, index);
-                mark = (char)((task.backward ? 'a' : '0') + task.micro_batch % 10);
+                mark = (char)(pass_looks[task.pass].mark + task.micro_batch % 10);
             }
             (void)fputc(mark, out);
         }
@@ -86,9 +98,9 @@ static void svg_task(const launch_pipeline_run *run, int stage, int index, doubl
                   "<rect class=\"%s%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">"
                   "<title>stage %d, %s of micro-batch %d, chunk %d: %.3f to %.3f ms</title>"
                   "</rect>\n",
-                  task.backward ? "b" : "f", task.chunk % 2 == 0 ? "" : " odd", x, y, width,
-                  ROW - 2, stage, task.backward ? "backward" : "forward", task.micro_batch,
-                  task.chunk, (double)span.begin_ns / 1e6, (double)span.end_ns / 1e6);
+                  pass_looks[task.pass].style, task.chunk % 2 == 0 ? "" : " odd", x, y, width,
+                  ROW - 2, stage, pass_looks[task.pass].name, task.micro_batch, task.chunk,
+                  (double)span.begin_ns / 1e6, (double)span.end_ns / 1e6);
     char number[16];
     const int digits = snprintf(number, sizeof number, "%d", task.micro_batch);
     if (width >= LABEL_MIN + DIGIT * digits) {
@@ -122,24 +134,27 @@ static double svg_run(const launch_pipeline_run *run, double top, int64_t longes
     return top + (double)pipeline->stages * ROW + GAP;
 }
 
-static void svg_legend(FILE *out)
+static void svg_legend_part(const char *style, const char *text, int *x, FILE *out)
 {
-    static const struct {
-        const char *style;
-        const char *text;
-    } parts[] = {{"f", "forward"}, {"b", "backward"}, {"idle", "idle: the bubble"}};
-    for (int i = 0; i < 3; i++) {
-        const int x = LEFT + i * 120;
-        (void)fprintf(out,
-                      "<rect class=\"%s\" x=\"%d\" y=\"14\" width=\"14\" height=\"14\"/>"
-                      "<text x=\"%d\" y=\"26\">%s</text>\n",
-                      parts[i].style, x, x + 20, parts[i].text);
+    (void)fprintf(out,
+                  "<rect class=\"%s\" x=\"%d\" y=\"14\" width=\"14\" height=\"14\"/>"
+                  "<text x=\"%d\" y=\"26\">%s</text>\n",
+                  style, *x, *x + 20, text);
+    *x += LEGEND;
+}
+
+static void svg_legend(bool splits, FILE *out)
+{
+    int x = LEFT;
+    for (int pass = 0; pass < (splits ? PROTO_PIPELINE_PASSES : PROTO_PIPELINE_WEIGHTS); pass++) {
+        svg_legend_part(pass_looks[pass].style, pass_looks[pass].name, &x, out);
     }
+    svg_legend_part("idle", "idle: the bubble", &x, out);
     (void)fprintf(
         out,
         "<text class=\"soft\" x=\"%d\" y=\"26\">the number is the micro-batch; odd chunks "
         "are paler</text>\n",
-        LEFT + 3 * 120 + 40);
+        x + 20);
 }
 
 /* Ticks at a round number of milliseconds, at most ten of them. */
@@ -167,9 +182,11 @@ void launch_pipeline_picture_svg(const launch_pipeline_run *runs, int count, FIL
 {
     int64_t longest_ns = 1;
     int height = HEAD + FOOT;
+    bool splits = false;
     for (int i = 0; i < count; i++) {
         const int64_t step_ns = runs[i].result.step_ns;
         longest_ns = step_ns > longest_ns ? step_ns : longest_ns;
+        splits = splits || proto_pipeline_splits(&runs[i].pipeline);
         height += TITLE + runs[i].pipeline.stages * ROW + GAP;
     }
     (void)fprintf(out,
@@ -180,14 +197,14 @@ void launch_pipeline_picture_svg(const launch_pipeline_run *runs, int count, FIL
         "text{fill:#16202c}.page{fill:#fff}.soft{fill:#5c6877;font-size:13px}.name{font-weight:600}"
         ".end{text-anchor:end}.mid,.in{text-anchor:middle}.in{fill:#fff;font-size:12px;"
         "stroke:#0007;stroke-width:2px;paint-order:stroke}"
-        ".f{fill:#88b0e7}.b{fill:#3f7fd9}.odd{fill-opacity:.78}.idle{fill:#e9edf1}"
-        ".line{stroke:#98a3b0;fill:none}rect.f,rect.b{stroke:#fff;stroke-width:1}"
+        ".f{fill:#88b0e7}.b{fill:#3f7fd9}.w{fill:#3f9d78}.odd{fill-opacity:.78}.idle{fill:#e9edf1}"
+        ".line{stroke:#98a3b0;fill:none}rect.f,rect.b,rect.w{stroke:#fff;stroke-width:1}"
         "@media(prefers-color-scheme:dark){text{fill:#e6ebf0}.page{fill:#10151b}"
-        ".soft{fill:#9aa7b4}.in{fill:#fff}.idle{fill:#2b3641}rect.f,rect.b{stroke:#10151b}}"
+        ".soft{fill:#9aa7b4}.in{fill:#fff}.idle{fill:#2b3641}rect.f,rect.b,rect.w{stroke:#10151b}}"
         "</style>\n",
         out);
     (void)fprintf(out, "<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n", WIDTH, height);
-    svg_legend(out);
+    svg_legend(splits, out);
     double top = HEAD;
     for (int i = 0; i < count; i++) {
         top = svg_run(&runs[i], top, longest_ns, out);

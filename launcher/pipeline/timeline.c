@@ -15,6 +15,16 @@ typedef struct play {
     int next[PROTO_PIPELINE_STAGES_MAX]; /* each stage's first task that is not played yet */
 } play;
 
+static int64_t duration_ns(const play *self, int stage, const proto_pipeline_task *task)
+{
+    const launch_pipeline_costs *costs = self->costs;
+    const int part = task->chunk * self->pipeline->stages + stage;
+    const int64_t weights_ns = proto_pipeline_splits(self->pipeline) ? costs->weights_ns[part] : 0;
+    return task->pass == PROTO_PIPELINE_FORWARD    ? costs->forward_ns[part]
+           : task->pass == PROTO_PIPELINE_BACKWARD ? costs->backward_ns[part] - weights_ns
+                                                   : weights_ns;
+}
+
 /* Plays the next task of a stage; false: what it needs is not played yet. */
 static bool advance(play *self, int stage)
 {
@@ -35,8 +45,7 @@ static bool advance(play *self, int stage)
         const int64_t arrives = done->end_ns + (from == stage ? 0 : costs->hop_ns);
         span->begin_ns = arrives > span->begin_ns ? arrives : span->begin_ns;
     }
-    const int part = task.chunk * self->pipeline->stages + stage;
-    const int64_t took_ns = (task.backward ? costs->backward_ns : costs->forward_ns)[part];
+    const int64_t took_ns = duration_ns(self, stage, &task);
     span->end_ns = span->begin_ns + took_ns;
     self->busy_ns += took_ns;
     if (span->end_ns > self->result->step_ns) {

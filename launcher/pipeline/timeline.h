@@ -22,6 +22,8 @@ enum {
 typedef struct launch_pipeline_costs {
     const int64_t *forward_ns; /* (parts) */
     const int64_t *backward_ns;
+    const int64_t *
+        weights_ns; /* of backward_ns, the gradients of weights; NULL: no schedule that splits backward */
     int64_t hop_ns; /* a message between two stages */
 } launch_pipeline_costs;
 
@@ -31,7 +33,7 @@ typedef struct launch_pipeline_span {
 } launch_pipeline_span;
 
 typedef struct launch_pipeline_result {
-    int64_t step_ns;  /* from the first forward's begin to the last backward's end */
+    int64_t step_ns;  /* from the first pass's begin to the last one's end */
     double bubble;    /* the share of stages × step_ns in which a stage is idle */
     int64_t messages; /* between different stages, of all micro-batches, both ways */
 } launch_pipeline_result;

@@ -39,11 +39,12 @@ static void try_zero(const launch_ask *ask, bool recompute, launch_estimate *mad
 /* Each flag alone, and both together where neither is enough. */
 static void find_ways(const launch_ask *ask, launch_estimate *made)
 {
+    const bool recomputes = !ask->recompute && !proto_pipeline_splits(&made->run.pipeline);
     try_zero(ask, ask->recompute, made);
-    if (!ask->recompute) {
+    if (recomputes) {
         (void)try_way(ask, launch_layout_zero(ask, &made->layout), true, made);
     }
-    if (!ask->recompute && made->way_count == 0) {
+    if (recomputes && made->way_count == 0) {
         try_zero(ask, true, made);
     }
 }

@@ -383,6 +383,19 @@ double launch_stage_backward_flops(const launch_model *model, const launch_stage
     return forward + tokens * (attention - first) / tensor;
 }
 
+double launch_stage_weights_flops(const launch_model *model, const launch_stage *part, int tensor,
+                                  double tokens)
+{
+    return tokens * (double)part->layers * 2 * matrix_params(model, launch_model_mlps_used(model)) /
+           tensor;
+}
+
+double launch_stage_put_off_bytes(const launch_model *model, const launch_stage *part, int tensor,
+                                  double tokens, proto_precision precision)
+{
+    return tokens * (double)part->layers * (double)model->hidden * type_bytes(precision) / tensor;
+}
+
 double launch_stage_repeated_flops(const launch_model *model, const launch_stage *part, int tensor,
                                    double tokens, double seen)
 {

@@ -122,6 +122,13 @@ double launch_stage_forward_flops(const launch_model *model, const launch_stage 
 double launch_stage_backward_flops(const launch_model *model, const launch_stage *part, int tensor,
                                    double tokens, double seen, bool frozen);
 
+/* Of these, those for the gradients of the layers' matrices, if none is frozen: what a schedule may put off. And the
+ * bytes that a rank then keeps besides its activations. */
+double launch_stage_weights_flops(const launch_model *model, const launch_stage *part, int tensor,
+                                  double tokens);
+double launch_stage_put_off_bytes(const launch_model *model, const launch_stage *part, int tensor,
+                                  double tokens, proto_precision precision);
+
 /* Operations that backward does again with recompute: forward's of the layers, but for the MLP's last
  * product, unless that has a norm, and the router's. */
 double launch_stage_repeated_flops(const launch_model *model, const launch_stage *part, int tensor,

@@ -321,14 +321,19 @@ static void print_pipeline(const launch_plan *plan, FILE *stream)
     }
     (void)fprintf(stream,
                   "\nThe pipeline, %s: 0 1 2 ... forward of a micro-batch, a b c ... its backward, "
-                  ". idle%s\n",
+                  "%s. idle%s\n",
                   proto_pipeline_name((int)pipeline->kind),
+                  proto_pipeline_splits(pipeline) ? "A B C ... its gradients of weights, " : "",
                   pipeline->micro_batches > LABELS ? " (0 follows 9, and a follows j)" : "");
     launch_pipeline_picture_text(&best->run, stream);
     (void)fprintf(stream,
                   "  bubble %.1f %% of the pipeline's time (the step without the gradients and the "
-                  "optimizer at its end); of equal stages, by (p-1)/(%sm+p-1), %.1f %%\n",
-                  100 * best->run.result.bubble, pipeline->chunks > 1 ? "v" : "",
+                  "optimizer at its end); of equal %s, by (p-1)/(%sm+p-1), %.1f %%\n",
+                  100 * best->run.result.bubble,
+                  proto_pipeline_splits(pipeline) ? "passes" : "stages",
+                  proto_pipeline_splits(pipeline) ? "3"
+                  : pipeline->chunks > 1          ? "v"
+                                                  : "",
                   100 * proto_pipeline_bubble(pipeline));
     (void)fprintf(stream, "  stage 0 holds the activations of %d %s at most, the last one of %d\n",
                   proto_pipeline_held(pipeline, 0),

@@ -68,6 +68,7 @@ typedef struct products {
     double forward_s;
     double backward_s; /* without what is done again */
     double repeated_s;
+    double weights_s; /* of backward_s: what a schedule may put off */
 } products;
 
 static products time_products(const launch_ask *ask, const launch_layout *layout,
@@ -86,6 +87,8 @@ static products time_products(const launch_ask *ask, const launch_layout *layout
         .forward_s = launch_products_s(ask, forward + adapters),
         .backward_s = launch_products_s(ask, backward + 3 * adapters),
         .repeated_s = ask->recompute ? launch_products_s(ask, again + adapters) : 0,
+        .weights_s =
+            launch_products_s(ask, launch_stage_weights_flops(model, part, tensor, tokens)),
     };
 }
 
@@ -97,14 +100,20 @@ static double trained_params(const launch_ask *ask, const launch_layout *layout,
 }
 
 /* What a rank keeps of a micro-batch in one part. */
-static double activation_bytes(const launch_ask *ask, const launch_layout *layout,
+static double activation_bytes(const launch_ask *ask, const launch_estimate *made,
                                const launch_stage *part)
 {
+    const launch_layout *layout = &made->layout;
+    const int tensor = (int)layout->tensor;
     const double tokens = micro_tokens(ask, layout);
     const double come = ask->recompute ? 0 : launch_experts_row_bytes(ask, layout, tokens);
-    return launch_stage_activation_bytes(&ask->model, part, (int)layout->tensor, tokens,
-                                         ask->precision, ask->recompute) +
-           (double)part->layers * come;
+    const double put_off =
+        proto_pipeline_splits(&made->run.pipeline)
+            ? launch_stage_put_off_bytes(&ask->model, part, tensor, tokens, ask->precision)
+            : 0;
+    return launch_stage_activation_bytes(&ask->model, part, tensor, tokens, ask->precision,
+                                         ask->recompute) +
+           (double)part->layers * come + put_off;
 }
 
 static share share_of(const launch_ask *ask, const launch_estimate *made, int stage)
@@ -119,7 +128,7 @@ static share share_of(const launch_ask *ask, const launch_estimate *made, int st
                       launch_adapters_params(&ask->adapters, &part);
         own.trained += trained_params(ask, layout, &part);
         own.apart += launch_experts_apart_params(ask, layout, &part);
-        own.activations_bytes += activation_bytes(ask, layout, &part) / chunks;
+        own.activations_bytes += activation_bytes(ask, made, &part) / chunks;
         const products each = time_products(ask, layout, &part);
         own.forward_s += each.forward_s;
         own.backward_s += each.backward_s;
@@ -291,10 +300,14 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
     const exchanges each = time_exchanges(ask, layout);
     int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
     int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
+    int64_t weights_ns[PROTO_PIPELINE_PARTS_MAX];
     for (int at = 0; at < all; at++) {
         const launch_stage part = launch_model_stage(&ask->model, all, at);
         const products own = time_products(ask, layout, &part);
         const double trained = trained_params(ask, layout, &part);
+        const launch_stage blocks = {.layers = part.layers};
+        const double weights_s =
+            own.weights_s + merge_s(ask, made, trained_params(ask, layout, &blocks));
         const double forward_s = own.forward_s + forward_exchanges_s(ask, &each, &part);
         const double backward_s = own.backward_s + own.repeated_s +
                                   backward_exchanges_s(ask, &each, &part) +
@@ -305,11 +318,13 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
         }
         forward_ns[at] = llround(forward_s * 1e9);
         backward_ns[at] = llround(backward_s * 1e9);
+        weights_ns[at] = llround(weights_s * 1e9);
     }
     const int64_t span = launch_layout_ranks(layout);
     const double hop = launch_hop_s(launch_link_over(ask, layout, span), row_bytes(ask, layout));
     const launch_pipeline_costs costs = {.forward_ns = forward_ns,
                                          .backward_ns = backward_ns,
+                                         .weights_ns = weights_ns,
                                          .hop_ns = llround(fmin(hop, TASK_S_MAX) * 1e9)};
     const proto_pipeline pipeline = made->run.pipeline;
     return launch_pipeline_run_make(&pipeline, &costs, &made->run, reterr);
@@ -438,6 +453,13 @@ base_status launch_step_training(const launch_ask *ask, launch_estimate *made, b
         .micro_batches = (int)(ask->global_batch / (layout->data * ask->batch)),
     };
     base_status status = proto_pipeline_check(&made->run.pipeline, reterr);
+    if (status == BASE_OK && proto_pipeline_splits(&made->run.pipeline) && ask->model.after_norms) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "schedule %s: backward of a model with norms behind attention and MLP cannot "
+            "be split",
+            proto_pipeline_name((int)ask->schedule));
+    }
     if (status == BASE_OK) {
         status = play(ask, made, reterr);
     }

@@ -40,6 +40,7 @@ typedef struct launch_cost {
 typedef struct launch_stage_step {
     int64_t forward_ns; /* of all micro-batches */
     int64_t backward_ns;
+    int64_t weights_ns;   /* of a split backward: the gradients of weights; in backward_ns */
     int64_t neighbour_ns; /* waiting for messages of other stages; not in compute_ns */
     int64_t span_ns;      /* from the first task's begin to the last one's end */
     int64_t tensor_ns; /* exchanging with the stage's other ranks; in forward_ns and backward_ns */

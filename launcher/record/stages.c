@@ -17,10 +17,11 @@ enum { CHUNKS_TEXT_BYTES = 64 };
 
 /* One stage in a mean step: the mean of its ranks, in all pipelines. */
 typedef struct launch_stage_figures {
-    int64_t layers;      /* of all chunks */
-    double forward_ms;   /* of all micro-batches */
-    double backward_ms;  /* the same */
-    double tensor_ms;    /* in both: exchanging with other ranks of the stage */
+    int64_t layers;     /* of all chunks */
+    double forward_ms;  /* of all micro-batches */
+    double backward_ms; /* the same */
+    double weights_ms;  /* in backward: the gradients of weights, if they are a pass of their own */
+    double tensor_ms;   /* in both: exchanging with other ranks of the stage */
     double neighbour_ms; /* waiting for messages of other stages */
     double waiting_ms;   /* that, and waiting at the step's end */
     double bytes_sent;
@@ -74,6 +75,7 @@ static void sum_up(const launch_run *run, int rank, launch_stage_figures *figure
         if (i >= summary->measured_first) {
             figures->forward_ms += (double)step->forward_ns * MS_PER_NS / steps;
             figures->backward_ms += (double)step->backward_ns * MS_PER_NS / steps;
+            figures->weights_ms += (double)step->weights_ns * MS_PER_NS / steps;
             figures->tensor_ms += (double)step->tensor_ns * MS_PER_NS / steps;
             figures->neighbour_ms += (double)step->neighbour_ns * MS_PER_NS / steps;
             figures->bytes_sent += (double)run->steps->ranks[rank].times[i].bytes_sent / steps;
@@ -104,15 +106,18 @@ static bool play(launch_stages *stages)
     const double passes = (double)pipeline->micro_batches * pipeline->chunks;
     int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
     int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
+    int64_t weights_ns[PROTO_PIPELINE_PARTS_MAX];
     launch_pipeline_run played;
     for (int i = 0; i < stages->count * pipeline->chunks; i++) {
         const launch_stage_figures *stage = &stages->stages[i % stages->count];
         forward_ns[i] = llround(stage->forward_ms / MS_PER_NS / passes);
         backward_ns[i] = llround(stage->backward_ms / MS_PER_NS / passes);
+        weights_ns[i] = llround(stage->weights_ms / MS_PER_NS / passes);
     }
     const bool made = launch_pipeline_run_make(pipeline,
                                                &(launch_pipeline_costs){.forward_ns = forward_ns,
-                                                                        .backward_ns = backward_ns},
+                                                                        .backward_ns = backward_ns,
+                                                                        .weights_ns = weights_ns},
                                                &played, NULL) == BASE_OK;
     stages->bubble_played = made ? played.result.bubble : NAN;
     launch_pipeline_run_fini(&played);
@@ -170,6 +175,9 @@ static launch_sheet make_stage(const launch_stages *stages, int number, int tens
     sheet_real(&row, "compute_ms", stage->forward_ms + stage->backward_ms);
     sheet_real(&row, "forward_ms", stage->forward_ms);
     sheet_real(&row, "backward_ms", stage->backward_ms);
+    if (proto_pipeline_splits(&stages->pipeline)) {
+        sheet_real(&row, "weights_ms", stage->weights_ms);
+    }
     if (tensor > 1) {
         sheet_real(&row, "tensor_ms", stage->tensor_ms);
     }
@@ -226,13 +234,23 @@ static const char *rows_are(const launch_run *run)
     return several ? " in each pipeline; a row is the mean of that stage in all of them" : "";
 }
 
-static void put_stage(base_buffer *text, const launch_stage_figures *stage, int number, bool shared)
+/* Columns that a table of stages may have. */
+typedef struct stage_columns {
+    bool weights;
+    bool exchanging;
+} stage_columns;
+
+static void put_stage(base_buffer *text, const launch_stage_figures *stage, int number,
+                      stage_columns columns)
 {
     base_buffer_printf(text,
                        "<tr><td class=\"n\">%d</td><td class=\"n\">%d</td>"
                        "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>",
                        number, (int)stage->layers, stage->forward_ms, stage->backward_ms);
-    if (shared) {
+    if (columns.weights) {
+        base_buffer_printf(text, "<td class=\"n\">%.3f ms</td>", stage->weights_ms);
+    }
+    if (columns.exchanging) {
         base_buffer_printf(text, "<td class=\"n\">%.3f ms</td>", stage->tensor_ms);
     }
     base_buffer_printf(text,
@@ -261,6 +279,7 @@ void launch_stages_report(const launch_run *run, base_buffer *text)
         return;
     }
     const bool shared = proto_job_tensor(run->job) > 1;
+    const bool splits = proto_pipeline_splits(&stages.pipeline);
     describe_chunks(&stages, chunks, sizeof chunks);
     base_buffer_printf(
         text,
@@ -271,7 +290,7 @@ void launch_stages_report(const launch_run *run, base_buffer *text)
         "for its neighbours and at this end; both together are its &ldquo;waiting for other "
         "ranks&rdquo; above.%s</p>"
         "<div class=\"scroll wide\"><table><thead><tr><th class=\"n\">stage</th>"
-        "<th class=\"n\">layers</th><th class=\"n\">forward</th><th class=\"n\">backward</th>%s"
+        "<th class=\"n\">layers</th><th class=\"n\">forward</th><th class=\"n\">backward</th>%s%s"
         "<th class=\"n\">waiting for a neighbour</th>"
         "<th class=\"n\">waiting at the end</th><th class=\"n\">sent</th>"
         "<th class=\"n\">held%s</th></tr></thead><tbody>\n",
@@ -281,10 +300,11 @@ void launch_stages_report(const launch_run *run, base_buffer *text)
         proto_job_copies(run->job) > 1 ? ", the gradients of all pipelines" : "",
         shared ? " Forward and backward include exchanging with the ranks that share the stage."
                : "",
+        splits ? "<th class=\"n\">of it weight gradients</th>" : "",
         shared ? "<th class=\"n\">exchanging</th>" : "",
         stages.pipeline.chunks > 1 ? ", of a chunk" : "");
     for (int s = 0; s < stages.count; s++) {
-        put_stage(text, &stages.stages[s], s, shared);
+        put_stage(text, &stages.stages[s], s, (stage_columns){splits, shared});
     }
     base_buffer_put(text, "</tbody></table></div></section>\n");
 }

@@ -86,6 +86,9 @@ void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *
         }
         print_ms(stream, "forward_ms", step->stage.forward_ns);
         print_ms(stream, "backward_ms", step->stage.backward_ns);
+        if (step->stage.weights_ns > 0) {
+            print_ms(stream, "weights_ms", step->stage.weights_ns);
+        }
         if (tensor > 1) {
             print_ms(stream, "tensor_ms", step->stage.tensor_ns);
         }
@@ -148,6 +151,7 @@ static launch_step take_step(const json_t *line)
         .stage_number = (int)json_integer_value(json_object_get(line, "stage")),
         .stage = {.forward_ns = take_ns(line, "forward_ms"),
                   .backward_ns = take_ns(line, "backward_ms"),
+                  .weights_ns = take_ns(line, "weights_ms"),
                   .neighbour_ns = take_ns(line, "neighbour_ms"),
                   .span_ns = take_ns(line, "span_ms"),
                   .tensor_ns = take_ns(line, "tensor_ms"),

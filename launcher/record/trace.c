@@ -22,21 +22,14 @@ enum {
 static const double TIME_US_MAX = 1e15; /* thirty years */
 
 static const char *const categories[LAUNCH_TRACE_CATEGORIES] = {
-    [LAUNCH_TRACE_STEP] = "step",
-    [LAUNCH_TRACE_FORWARD] = "forward",
-    [LAUNCH_TRACE_BACKWARD] = "backward",
-    [LAUNCH_TRACE_LAYER] = "layer",
-    [LAUNCH_TRACE_EMBEDDING] = "embedding",
-    [LAUNCH_TRACE_ATTENTION] = "attention",
-    [LAUNCH_TRACE_MLP] = "mlp",
-    [LAUNCH_TRACE_OUTPUT] = "output",
-    [LAUNCH_TRACE_DRAFT] = "draft",
-    [LAUNCH_TRACE_DRAW] = "draw",
-    [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
-    [LAUNCH_TRACE_WAITING] = "waiting",
-    [LAUNCH_TRACE_EXCHANGE] = "exchange",
-    [LAUNCH_TRACE_OPTIMIZER] = "optimizer",
-    [LAUNCH_TRACE_NEWTON_SCHULZ] = "newton_schulz",
+    [LAUNCH_TRACE_STEP] = "step",           [LAUNCH_TRACE_FORWARD] = "forward",
+    [LAUNCH_TRACE_BACKWARD] = "backward",   [LAUNCH_TRACE_WEIGHTS] = "weights",
+    [LAUNCH_TRACE_LAYER] = "layer",         [LAUNCH_TRACE_EMBEDDING] = "embedding",
+    [LAUNCH_TRACE_ATTENTION] = "attention", [LAUNCH_TRACE_MLP] = "mlp",
+    [LAUNCH_TRACE_OUTPUT] = "output",       [LAUNCH_TRACE_DRAFT] = "draft",
+    [LAUNCH_TRACE_DRAW] = "draw",           [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
+    [LAUNCH_TRACE_WAITING] = "waiting",     [LAUNCH_TRACE_EXCHANGE] = "exchange",
+    [LAUNCH_TRACE_OPTIMIZER] = "optimizer", [LAUNCH_TRACE_NEWTON_SCHULZ] = "newton_schulz",
     [LAUNCH_TRACE_OTHER] = "other",
 };
 

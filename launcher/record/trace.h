@@ -21,6 +21,7 @@ typedef enum launch_trace_category {
     LAUNCH_TRACE_STEP,
     LAUNCH_TRACE_FORWARD,
     LAUNCH_TRACE_BACKWARD,
+    LAUNCH_TRACE_WEIGHTS, /* the second pass of a split backward */
     LAUNCH_TRACE_LAYER,
     LAUNCH_TRACE_EMBEDDING, /* parts of a step of decoding, as the next five */
     LAUNCH_TRACE_ATTENTION,

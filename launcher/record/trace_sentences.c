@@ -29,7 +29,8 @@ static rank_sums sums_of(const launch_trace *trace, int rank)
         if (forward) {
             sums.forward_begin_ms = fmin(sums.forward_begin_ms, span->begin_ms);
         }
-        if (forward || span->category == LAUNCH_TRACE_BACKWARD) {
+        if (forward || span->category == LAUNCH_TRACE_BACKWARD ||
+            span->category == LAUNCH_TRACE_WEIGHTS) {
             sums.backward_end_ms = fmax(sums.backward_end_ms, span->end_ms);
             sums.passes_ms += took_ms;
         }

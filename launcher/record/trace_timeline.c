@@ -47,13 +47,21 @@ typedef struct timeline {
 /* Those of the bars above. Forward's is fainter than backward's, an MLP's than attention's, and the optimizer's than
  * that of what is drawn in it. */
 static const char *const colours[LAUNCH_TRACE_CATEGORIES] = {
-    [LAUNCH_TRACE_FORWARD] = "compute",      [LAUNCH_TRACE_BACKWARD] = "compute",
-    [LAUNCH_TRACE_LAYER] = "hint",           [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
-    [LAUNCH_TRACE_EMBEDDING] = "overlapped", [LAUNCH_TRACE_OUTPUT] = "overlapped",
-    [LAUNCH_TRACE_ATTENTION] = "compute",    [LAUNCH_TRACE_MLP] = "compute",
-    [LAUNCH_TRACE_DRAFT] = "optimizer",      [LAUNCH_TRACE_DRAW] = "other",
-    [LAUNCH_TRACE_WAITING] = "waiting",      [LAUNCH_TRACE_EXCHANGE] = "exchange",
-    [LAUNCH_TRACE_OPTIMIZER] = "optimizer",  [LAUNCH_TRACE_NEWTON_SCHULZ] = "optimizer",
+    [LAUNCH_TRACE_FORWARD] = "compute",
+    [LAUNCH_TRACE_BACKWARD] = "compute",
+    [LAUNCH_TRACE_WEIGHTS] = "inner",
+    [LAUNCH_TRACE_LAYER] = "hint",
+    [LAUNCH_TRACE_OVERLAPPED] = "overlapped",
+    [LAUNCH_TRACE_EMBEDDING] = "overlapped",
+    [LAUNCH_TRACE_OUTPUT] = "overlapped",
+    [LAUNCH_TRACE_ATTENTION] = "compute",
+    [LAUNCH_TRACE_MLP] = "compute",
+    [LAUNCH_TRACE_DRAFT] = "optimizer",
+    [LAUNCH_TRACE_DRAW] = "other",
+    [LAUNCH_TRACE_WAITING] = "waiting",
+    [LAUNCH_TRACE_EXCHANGE] = "exchange",
+    [LAUNCH_TRACE_OPTIMIZER] = "optimizer",
+    [LAUNCH_TRACE_NEWTON_SCHULZ] = "optimizer",
     [LAUNCH_TRACE_OTHER] = "other",
 };
 
@@ -129,13 +137,17 @@ static void put_label(const timeline *made, const launch_trace_span *span, doubl
     const bool attention = span->category == LAUNCH_TRACE_ATTENTION;
     const double width = x_of(made, attention ? covered_ms(made->trace, span) : span->end_ms) - x;
     const bool forward = span->category == LAUNCH_TRACE_FORWARD;
-    const bool pass = forward || span->category == LAUNCH_TRACE_BACKWARD;
+    const bool weights = span->category == LAUNCH_TRACE_WEIGHTS;
+    const bool pass = forward || weights || span->category == LAUNCH_TRACE_BACKWARD;
     const int64_t number = attention ? span->layer : made->numbers ? span->micro_batch : -1;
     if ((attention || pass) && number >= 0) {
         const int digits = snprintf(label, sizeof label, "%" PRId64, number);
         label[width < NUMBER_WIDTH_MIN + DIGIT_WIDTH * digits ? 0 : digits] = '\0';
     } else if (pass && number < 0 && made->named && width >= NAME_WIDTH_MIN) {
-        (void)snprintf(label, sizeof label, "%s", forward ? "forward" : "backward");
+        (void)snprintf(label, sizeof label, "%s",
+                       forward   ? "forward"
+                       : weights ? "weights"
+                                 : "backward");
     }
     if (label[0] != '\0') {
         base_buffer_printf(made->text,
@@ -348,6 +360,7 @@ static void put_key(const launch_trace *trace, base_buffer *text)
     static const char *const meanings[LAUNCH_TRACE_CATEGORIES] = {
         [LAUNCH_TRACE_FORWARD] = "forward",
         [LAUNCH_TRACE_BACKWARD] = "backward",
+        [LAUNCH_TRACE_WEIGHTS] = "weight gradients",
         [LAUNCH_TRACE_EMBEDDING] = "embedding, logits",
         [LAUNCH_TRACE_ATTENTION] = "attention, with its layer&rsquo;s number",
         [LAUNCH_TRACE_MLP] = "MLP",

@@ -133,8 +133,8 @@ static bool step_fits(const Ringfence__Control__Step *step)
     return step->compute_ns >= 0 && step->allreduce_ns >= 0 && step->allreduce_exposed_ns >= 0 &&
            step->optimizer_ns >= 0 && step->step_ns >= 0 && step->compute_cpu_ns >= 0 &&
            step->forward_ns >= 0 && step->backward_ns >= 0 && step->neighbour_ns >= 0 &&
-           step->stage_span_ns >= 0 && step->tensor_ns >= 0 && step->context_ns >= 0 &&
-           step->barrier_ns >= 0 && step->expert_ns >= 0 &&
+           step->stage_span_ns >= 0 && step->weights_ns >= 0 && step->tensor_ns >= 0 &&
+           step->context_ns >= 0 && step->barrier_ns >= 0 && step->expert_ns >= 0 &&
            step->heldout_correct <= step->heldout_sentences;
 }
 

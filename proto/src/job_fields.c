@@ -337,7 +337,8 @@ static const base_field rows[] = {
      .value = "N", .help = "", .marks = PROTO_FIELD_PROGRAM},
     {JOB(ENUM, parallel.pipeline), .optional = true, .name_of = proto_pipeline_name,
      .option = "pipeline", .value = "NAME",
-     .help = "pp-cpu: the order of a stage's forwards and backwards: gpipe, 1f1b, interleaved"},
+     .help = "pp-cpu: the order of a stage's forwards and backwards: gpipe, 1f1b, interleaved, "
+             "zb-h1"},
     {JOB(INT, parallel.stages), .optional = true, .least = 0, .most = PROTO_PIPELINE_STAGES_MAX,
      .option = "stages", .value = "N",
      .help =

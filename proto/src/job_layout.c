@@ -69,7 +69,8 @@ proto_pipeline proto_job_pipeline(const proto_job *job)
                                .micro_batches = (int)job->train.micro_batches};
     if (pipeline.kind == PROTO_PIPELINE_INTERLEAVED && pipeline.stages > 1 && chunks > 1) {
         pipeline.chunks = (int)chunks;
-    } else if (pipeline.kind == PROTO_PIPELINE_INTERLEAVED) {
+    } else if (pipeline.kind == PROTO_PIPELINE_INTERLEAVED ||
+               (pipeline.kind == PROTO_PIPELINE_ZB_H1 && pipeline.stages == 1)) {
         pipeline.kind = PROTO_PIPELINE_1F1B;
     }
     return pipeline;
@@ -131,6 +132,19 @@ static base_status check_schedule(const proto_job *job, base_error *reterr)
                          "parallel.chunks %d: each chunk of the %d stages has a layer at least, "
                          "and the model has %" PRId64 ": take fewer, or a larger model.layers",
                          pipeline.chunks, pipeline.stages, job->model.layers);
+    }
+    if (proto_pipeline_splits(&pipeline)) {
+        const char *without = job->train.recompute               ? "train.recompute"
+                              : job->train.dropout > 0.0         ? "train.dropout"
+                              : proto_job_context_ranks(job) > 1 ? "parallel.context_ranks"
+                                                                 : NULL;
+        if (without != NULL) {
+            return base_fail(
+                reterr, BASE_ERR_INVALID,
+                "parallel.pipeline %s does not go with %s: its backward is in two passes, "
+                "and keeps what the second one needs",
+                proto_pipeline_name((int)pipeline.kind), without);
+        }
     }
     if (pipeline.chunks > 1 && pipeline.micro_batches % pipeline.stages != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,

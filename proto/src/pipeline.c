@@ -1,4 +1,4 @@
-/* The three schedules' arithmetic. Called by ranks, pipeline-simulate and launcher plan. */
+/* The schedules' arithmetic. Called by ranks, pipeline-simulate and launcher plan. */
 #include "proto/pipeline.h"
 
 #include <stddef.h>
@@ -7,8 +7,13 @@
 
 const char *proto_pipeline_name(int kind)
 {
-    static const char *const names[] = {"gpipe", "1f1b", "interleaved"};
+    static const char *const names[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
     return kind >= 0 && kind < PROTO_PIPELINE_KINDS ? names[kind] : NULL;
+}
+
+bool proto_pipeline_splits(const proto_pipeline *pipeline)
+{
+    return pipeline->kind == PROTO_PIPELINE_ZB_H1;
 }
 
 static base_status check_range(const char *what, int value, int most, base_error *reterr)
@@ -86,62 +91,107 @@ int64_t proto_pipeline_layers(const proto_pipeline_model *model, int stages, int
     return stage == stages - 1 ? last : others / before + (stage < others % before ? 1 : 0);
 }
 
-/* Of one direction. */
-static int half(const proto_pipeline *pipeline)
+/* Of one pass. */
+static int passes(const proto_pipeline *pipeline)
 {
     return pipeline->micro_batches * pipeline->chunks;
 }
 
 int proto_pipeline_tasks(const proto_pipeline *pipeline)
 {
-    return 2 * half(pipeline);
+    return (proto_pipeline_splits(pipeline) ? 3 : 2) * passes(pipeline);
 }
 
 /* The forwards that a stage runs before its first backward. */
 static int warm_up_of(const proto_pipeline *pipeline, int stage)
 {
     const int behind = pipeline->stages - 1 - stage;
-    int forwards = half(pipeline);
-    if (pipeline->kind == PROTO_PIPELINE_1F1B) {
+    int forwards = passes(pipeline);
+    if (pipeline->kind == PROTO_PIPELINE_1F1B || pipeline->kind == PROTO_PIPELINE_ZB_H1) {
         forwards = behind;
     } else if (pipeline->kind == PROTO_PIPELINE_INTERLEAVED) {
         forwards = 2 * behind + (pipeline->chunks - 1) * pipeline->stages;
     }
-    return forwards < half(pipeline) ? forwards : half(pipeline);
+    return forwards < passes(pipeline) ? forwards : passes(pipeline);
 }
 
-/* Which chunk and micro-batch the n-th forward or backward of a stage is. As many micro-batches as
+/* A stage's tasks behind its warm-up are in rounds, each with a backward. A forward comes before it while some are
+ * left, and behind it the gradients of weights of an earlier micro-batch. */
+typedef struct rounds {
+    int warm_up;
+    int forwards; /* rounds that have one: the first ones */
+    int delay; /* of gradients of weights, in rounds; all rounds: they come behind these, or not at all */
+} rounds;
+
+static rounds rounds_of(const proto_pipeline *pipeline, int stage)
+{
+    const int all = passes(pipeline);
+    const int warm_up = warm_up_of(pipeline, stage);
+    return (rounds){.warm_up = warm_up,
+                    .forwards = all - warm_up,
+                    .delay = proto_pipeline_splits(pipeline) && stage < all ? stage : all};
+}
+
+static int lesser(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* The index of a round's first task. */
+static int begin_of(const rounds *of, int round)
+{
+    const int weights = round > of->delay ? round - of->delay : 0;
+    return of->warm_up + lesser(round, of->forwards) + round + weights;
+}
+
+/* The round with the task at that index. Rounds have two tasks at both ends, and in the middle three, or one
+ * where the last forward comes before the first gradients of weights. */
+static int round_of(const rounds *of, int index)
+{
+    const int first = lesser(of->forwards, of->delay);
+    const int end = of->forwards + of->delay - first;
+    const int tasks = of->delay < of->forwards ? 3 : 1;
+    const int behind_first = index - begin_of(of, first);
+    const int behind_end = index - begin_of(of, end);
+    return behind_first < 0 ? (index - of->warm_up) / 2
+           : behind_end < 0 ? first + behind_first / tasks
+                            : end + behind_end / 2;
+}
+
+/* Which chunk and micro-batch the n-th task of a pass is. As many micro-batches as
  * there are stages go through one chunk, then through the next: with 2 stages and 2 chunks
  *
  *     n             0 1 2 3 4 5 6 7
  *     chunk         0 0 1 1 0 0 1 1      (backward: 1 1 0 0 1 1 0 0)
  *     micro-batch   0 1 0 1 2 3 2 3
  */
-static proto_pipeline_task nth(const proto_pipeline *pipeline, bool backward, int n)
+static proto_pipeline_task nth(const proto_pipeline *pipeline, proto_pipeline_pass pass, int n)
 {
     const int group = pipeline->stages * pipeline->chunks;
     const int chunk = n % group / pipeline->stages;
-    return (proto_pipeline_task){.backward = backward,
-                                 .chunk = backward ? pipeline->chunks - 1 - chunk : chunk,
-                                 .micro_batch =
-                                     n / group * pipeline->stages + n % pipeline->stages};
+    return (proto_pipeline_task){
+        .pass = pass,
+        .chunk = pass == PROTO_PIPELINE_FORWARD ? chunk : pipeline->chunks - 1 - chunk,
+        .micro_batch = n / group * pipeline->stages + n % pipeline->stages};
 }
 
 proto_pipeline_task proto_pipeline_task_at(const proto_pipeline *pipeline, int stage, int index)
 {
-    const int all = half(pipeline);
-    const int warm_up = warm_up_of(pipeline, stage);
-    const int steady = index - warm_up;
+    const int all = passes(pipeline);
+    const rounds of = rounds_of(pipeline, stage);
     BASE_ASSERT(index >= 0);
-    BASE_ASSERT(index < 2 * all);
-    if (steady < 0) {
-        return nth(pipeline, false, index);
+    BASE_ASSERT(index < proto_pipeline_tasks(pipeline));
+    if (index < of.warm_up) {
+        return nth(pipeline, PROTO_PIPELINE_FORWARD, index);
     }
-    if (steady < 2 * (all - warm_up)) {
-        return steady % 2 == 0 ? nth(pipeline, false, warm_up + steady / 2)
-                               : nth(pipeline, true, steady / 2);
+    if (index >= begin_of(&of, all)) {
+        return nth(pipeline, PROTO_PIPELINE_WEIGHTS, index - 2 * all);
     }
-    return nth(pipeline, true, index - all);
+    const int round = round_of(&of, index);
+    const int place = index - begin_of(&of, round) + (round < of.forwards ? 0 : 1);
+    return place == 0   ? nth(pipeline, PROTO_PIPELINE_FORWARD, of.warm_up + round)
+           : place == 1 ? nth(pipeline, PROTO_PIPELINE_BACKWARD, round)
+                        : nth(pipeline, PROTO_PIPELINE_WEIGHTS, round - of.delay);
 }
 
 proto_pipeline_task proto_pipeline_forward_at(const proto_pipeline *pipeline, int batches,
@@ -161,15 +211,20 @@ int proto_pipeline_index_of(const proto_pipeline *pipeline, int stage,
                             const proto_pipeline_task *task)
 {
     const int stages = pipeline->stages;
-    const int all = half(pipeline);
-    const int warm_up = warm_up_of(pipeline, stage);
-    const int chunk = task->backward ? pipeline->chunks - 1 - task->chunk : task->chunk;
+    const int all = passes(pipeline);
+    const rounds of = rounds_of(pipeline, stage);
+    const bool forward = task->pass == PROTO_PIPELINE_FORWARD;
+    const int chunk = forward ? task->chunk : pipeline->chunks - 1 - task->chunk;
     const int n = (task->micro_batch / stages * pipeline->chunks + chunk) * stages +
                   task->micro_batch % stages;
-    if (task->backward) {
-        return n < all - warm_up ? warm_up + 2 * n + 1 : all + n;
+    const int put_off_to = n + of.delay;
+    if (forward) {
+        return n < of.warm_up ? n : begin_of(&of, n - of.warm_up);
     }
-    return n < warm_up ? n : 2 * n - warm_up;
+    if (task->pass == PROTO_PIPELINE_BACKWARD) {
+        return begin_of(&of, n) + (n < of.forwards ? 1 : 0);
+    }
+    return put_off_to < all ? begin_of(&of, put_off_to + 1) - 1 : 2 * all + n;
 }
 
 bool proto_pipeline_needs(const proto_pipeline *pipeline, int stage,
@@ -178,14 +233,18 @@ bool proto_pipeline_needs(const proto_pipeline *pipeline, int stage,
 {
     const int parts = pipeline->stages * pipeline->chunks;
     const int part = task->chunk * pipeline->stages + stage;
-    int other = task->backward ? part + 1 : part - 1;
+    int other = task->pass == PROTO_PIPELINE_FORWARD    ? part - 1
+                : task->pass == PROTO_PIPELINE_BACKWARD ? part + 1
+                                                        : part;
     *before = *task;
     if (other < 0) {
         return false;
     }
     if (other == parts) {
         other = part;
-        before->backward = false;
+        before->pass = PROTO_PIPELINE_FORWARD;
+    } else if (task->pass == PROTO_PIPELINE_WEIGHTS) {
+        before->pass = PROTO_PIPELINE_BACKWARD;
     }
     *before_stage = other % pipeline->stages;
     before->chunk = other / pipeline->stages;
@@ -195,17 +254,21 @@ bool proto_pipeline_needs(const proto_pipeline *pipeline, int stage,
 int proto_pipeline_held(const proto_pipeline *pipeline, int stage)
 {
     const int warm_up = warm_up_of(pipeline, stage);
-    return warm_up < half(pipeline) ? warm_up + 1 : warm_up;
+    const int put_off = proto_pipeline_splits(pipeline) ? stage : 0;
+    return lesser(warm_up + 1 + put_off, passes(pipeline));
 }
 
 int proto_pipeline_held_of(const proto_pipeline *pipeline, int stage, int chunk)
 {
     int held = 0;
     int most = 0;
+    if (pipeline->chunks == 1) {
+        return proto_pipeline_held(pipeline, stage);
+    }
     for (int i = 0; i < proto_pipeline_tasks(pipeline); i++) {
         const proto_pipeline_task task = proto_pipeline_task_at(pipeline, stage, i);
         if (task.chunk == chunk) {
-            held += task.backward ? -1 : 1;
+            held += task.pass == PROTO_PIPELINE_FORWARD ? 1 : -1; /* zb-h1 has one chunk */
             most = held > most ? held : most;
         }
     }
@@ -214,5 +277,9 @@ int proto_pipeline_held_of(const proto_pipeline *pipeline, int stage, int chunk)
 
 double proto_pipeline_bubble(const proto_pipeline *pipeline)
 {
-    return (double)(pipeline->stages - 1) / (half(pipeline) + pipeline->stages - 1);
+    const int behind = pipeline->stages - 1;
+    const int put_off = lesser(behind, pipeline->micro_batches - 1);
+    const bool splits = proto_pipeline_splits(pipeline);
+    const int idle = splits ? 2 * behind - put_off : behind; /* in passes, or in pairs of them */
+    return (double)idle / ((splits ? 3 : 1) * passes(pipeline) + idle);
 }

@@ -68,6 +68,18 @@ static base_status make_places(rank_pipeline *pipeline, pipeline_chunk *chunk, b
     return status;
 }
 
+/* Where the gradients of a chunk's blocks stand. */
+static rank_range late_of(const rank_pipeline *pipeline, const rank_shape *shape)
+{
+    const rank_model_config *config = &pipeline->config;
+    rank_tensor first;
+    rank_tensor last;
+    rank_model_tensor(config, config->family->block_begin(config, shape->first_layer), &first);
+    rank_model_tensor(config, config->family->block_begin(config, shape->end_layer) - 1, &last);
+    return (rank_range){.offset = rank_held_place(&pipeline->held, first.offset),
+                        .count = last.offset + last.count - first.offset};
+}
+
 /* Says what a chunk is; it has no memory yet. */
 static pipeline_chunk describe_chunk(rank_pipeline *pipeline, int number)
 {
@@ -77,11 +89,13 @@ static pipeline_chunk describe_chunk(rank_pipeline *pipeline, int number)
     rank_held held;
     pipeline->config.family->held(&shape, &held);
     const rank_range own = held.ranges[held.range_count - 1];
+    const size_t place = rank_held_place(&pipeline->held, own.offset);
     return (pipeline_chunk){
         .virtual_stage = virtual_stage,
         .run = {.shape = shape, .device = pipeline->device, .hooks = &pipeline->hooks},
-        .place = rank_held_place(&pipeline->held, own.offset),
+        .place = place,
         .count = own.count,
+        .late = shape.split ? late_of(pipeline, &shape) : (rank_range){.offset = place},
         .place_count = proto_pipeline_held_of(schedule, pipeline->stage, number)};
 }
 
@@ -144,6 +158,12 @@ static base_status check(const rank_pipeline *pipeline, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "a stage that is alone has one chunk, not %d",
                          schedule->chunks);
     }
+    if (proto_pipeline_splits(schedule) && pipeline->config.family->weight_grads == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "schedule %s: backward of this model (%s) cannot be split",
+                         proto_pipeline_name((int)schedule->kind),
+                         pipeline->config.family->model_types[0]);
+    }
     if (schedule->micro_batches > RANK_DDP_MICRO_BATCHES_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "%d micro-batches: 1 to %d are possible",
                          schedule->micro_batches, RANK_DDP_MICRO_BATCHES_MAX);
@@ -162,8 +182,10 @@ static base_status fill(rank_pipeline *made, const rank_pipeline_options *option
                      .token_count_max = cp != NULL ? rank_cp_block(tokens, cp->ranks) : tokens,
                      .training = true,
                      .recompute = options->recompute,
+                     .split = proto_pipeline_splits(&made->schedule),
                      .tp = made->tensor != NULL ? &made->tp : NULL,
                      .cp = cp};
+    BASE_ASSERT(!made->shape.split || (!made->shape.recompute && cp == NULL));
     made->held = pipeline_held_of(made, &made->config, made->stage);
     made->hooks =
         (rank_hooks){.need = need, .done = done, .weights = made, .trace = options->trace};

@@ -27,7 +27,9 @@ typedef struct pipeline_chunk {
     rank_run run;
     size_t
         place; /* of its own parameters in the stage's array: all but the last virtual stage's copy */
-    size_t count; /* of the tied matrix */
+    size_t
+        count; /* of the tied matrix. Of them, what the second pass of a split backward gives gradients to; */
+    rank_range late; /* else none, at `place` */
     pipeline_place *places;
     int place_count;
 } pipeline_chunk;
@@ -247,7 +249,7 @@ BASE_MUST_CHECK base_status pipeline_wait_for_sends(rank_pipeline *pipeline, bas
 BASE_MUST_CHECK base_status pipeline_say_where(const rank_pipeline *pipeline, base_status status,
                                                base_error *reterr);
 
-/* Adds that range of a leaf to the sums that wait for it. */
+/* Adds that range of a leaf, by places in the stage's array, to the sums that wait for it. */
 void pipeline_merge_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan, size_t place,
                          size_t count);
 

@@ -14,14 +14,16 @@
  *
  *     each step:
  *       rank_pipeline_run      forward and backward of all micro-batches, in the schedule's order; where
- *                              there are several pipelines, the last backward starts the sums over them
+ *                              there are several pipelines, the last backward starts the sums over them. In zb-h1
+ *                              backward is in two passes, and the second one makes the gradients of blocks
  *       rank_pipeline_reduce   waits for these, and for what stages must know of each other: the tied
  *                              gradient, the norm
  *       rank_pipeline_sums     the sums over the micro-batches, of what this stage holds
  *
  * Bits. The result is that of one rank with as many micro-batches, bit for bit:
  * - A micro-batch's gradient is one leaf of the canonical tree. Backward of a chunk comes in the order of
- *   the micro-batches in every schedule, so each chunk adds its part of the leaves up as rank/ddp.h does.
+ *   the micro-batches in every schedule, so each chunk adds its part of the leaves up as rank/ddp.h does. If it is
+ *   in two passes, each of them adds up what it has made.
  * - The tied matrix is on the first stage and on the last. In a whole model backward writes the
  *   output's part of its gradient, and then adds the embedding's to that, token by token. So the
  *   last stage sends its part of each micro-batch to the first, which adds its own and keeps the
@@ -93,11 +95,13 @@ typedef base_status (*rank_pipeline_batch)(void *user, int micro_batch, rank_bat
 typedef struct rank_pipeline_times {
     int64_t forward_ns;  /* computing, of all micro-batches */
     int64_t backward_ns; /* the same */
-    int64_t tensor_ns;   /* of both: exchanges with the ranks that share the stage */
-    int64_t wait_ns;     /* in run, for messages of the stages beside this one */
-    int64_t span_ns;     /* run, from its begin to its end */
-    int64_t hidden_ns;   /* of backward: starting the sums over several pipelines */
-    int64_t reduce_ns;   /* rank_pipeline_reduce */
+    int64_t
+        weights_ns; /* of it the gradients of weights, where these are a pass of their own; else 0 */
+    int64_t tensor_ns; /* of both: exchanges with the ranks that share the stage */
+    int64_t wait_ns;   /* in run, for messages of the stages beside this one */
+    int64_t span_ns;   /* run, from its begin to its end */
+    int64_t hidden_ns; /* of backward: starting the sums over several pipelines */
+    int64_t reduce_ns; /* rank_pipeline_reduce */
     int held; /* activations that were kept at once, at most: of a micro-batch in a chunk */
 } rank_pipeline_times;
 

@@ -244,12 +244,14 @@ static void begin_leaf(rank_pipeline *pipeline, int micro_batch, rank_leaf_plan 
     }
 }
 
-/* Behind it, unless backward has done so. The tied gradient's leaf is the first stage's. */
+/* Behind it, unless backward has done so: of what that has made. The tied gradient's leaf is the first stage's. */
 static void end_leaf(const rank_pipeline *pipeline, const pipeline_chunk *chunk,
                      rank_leaf_plan plan)
 {
+    const size_t late_end = chunk->late.offset + chunk->late.count;
     if (pipeline->hooks.ready == NULL) {
-        pipeline_merge_leaf(pipeline, plan, chunk->place, chunk->count);
+        pipeline_merge_leaf(pipeline, plan, chunk->place, chunk->late.offset - chunk->place);
+        pipeline_merge_leaf(pipeline, plan, late_end, chunk->place + chunk->count - late_end);
     }
 }
 
@@ -301,8 +303,38 @@ static base_status run_backward(const pipeline_step *step, const proto_pipeline_
     const int64_t merged_ns = rank_trace_begin(pipeline->trace);
     end_leaf(pipeline, chunk, plan);
     trace_pass(pipeline, RANK_TRACE_MERGE, merged_ns, chunk);
-    pipeline->in_progress--;
+    pipeline->in_progress -= chunk->run.shape.split ? 0 : 1;
     book(&at_ns, &pipeline->times.backward_ns);
+    return status;
+}
+
+/* The second pass of a split backward. It needs nothing of others. */
+static base_status run_weights(const pipeline_step *step, const proto_pipeline_task *task,
+                               base_error *reterr)
+{
+    rank_pipeline *pipeline = step->pipeline;
+    const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
+    pipeline_place *place = pipeline_place_of(chunk, task->micro_batch);
+    const rank_leaf_plan plan =
+        rank_leaf_plan_make(pipeline->schedule.micro_batches, task->micro_batch);
+    const int64_t begun_ns = base_now_ns();
+    begin_leaf(pipeline, task->micro_batch, plan);
+    pipeline->config.family->weight_grads(
+        &chunk->run, &(rank_backward_args){.saved = &place->saved,
+                                           .dout = place->dout,
+                                           .grads = pipeline->levels[plan.level],
+                                           .held = &pipeline->held});
+    const base_status status = finish_pass(pipeline, reterr);
+    trace_pass(pipeline, RANK_TRACE_WEIGHTS, begun_ns, chunk);
+    const int64_t merged_ns = rank_trace_begin(pipeline->trace);
+    if (pipeline->hooks.ready == NULL) {
+        pipeline_merge_leaf(pipeline, plan, chunk->late.offset, chunk->late.count);
+    }
+    trace_pass(pipeline, RANK_TRACE_MERGE, merged_ns, chunk);
+    pipeline->in_progress--;
+    const int64_t took_ns = base_now_ns() - begun_ns;
+    pipeline->times.backward_ns += took_ns;
+    pipeline->times.weights_ns += took_ns;
     return status;
 }
 
@@ -371,8 +403,9 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
         if (pipeline->trace != NULL) {
             pipeline->trace->micro_batch = task.micro_batch;
         }
-        status =
-            task.backward ? run_backward(&step, &task, reterr) : run_forward(&step, &task, reterr);
+        status = task.pass == PROTO_PIPELINE_FORWARD    ? run_forward(&step, &task, reterr)
+                 : task.pass == PROTO_PIPELINE_BACKWARD ? run_backward(&step, &task, reterr)
+                                                        : run_weights(&step, &task, reterr);
     }
     pipeline->times.span_ns = base_now_ns() - begun_ns;
     pipeline->times.tensor_ns = pipeline->exchange.ns;

@@ -33,6 +33,8 @@ static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_BATCH] = {"other", "next batch", NULL, "micro_batch"},
     [RANK_TRACE_FORWARD] = {"forward", "forward", NULL, "micro_batch", ", micro-batch", "chunk"},
     [RANK_TRACE_BACKWARD] = {"backward", "backward", NULL, "micro_batch", ", micro-batch", "chunk"},
+    [RANK_TRACE_WEIGHTS] = {"weights", "weight gradients", NULL, "micro_batch", ", micro-batch",
+                            "chunk"},
     [RANK_TRACE_DECODE] = {"forward", "forward", NULL, "tokens", ", tokens:", "drafted"},
     [RANK_TRACE_LAYER] = {"layer", "layer", NULL, "layer"},
     [RANK_TRACE_EMBEDDING] = {"embedding", "embedding", .part = "embedding"},

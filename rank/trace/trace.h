@@ -36,6 +36,7 @@ typedef enum rank_trace_kind {
     RANK_TRACE_BATCH,    /* the next micro-batch is read */
     RANK_TRACE_FORWARD,  /* of micro-batch `index`; detail: the stage's chunk */
     RANK_TRACE_BACKWARD, /* the same */
+    RANK_TRACE_WEIGHTS,  /* the same: the second pass of a split backward */
     RANK_TRACE_DECODE, /* a step of decoding: forward of `index` tokens; detail: the drafted ones of them */
     RANK_TRACE_LAYER,     /* number `index` */
     RANK_TRACE_EMBEDDING, /* parts of a step of decoding, as the next three */

@@ -450,6 +450,7 @@ static void report(const trainer *self, const training_step *step)
     message.grad_norm = step->grad_norm;
     message.forward_ns = step->stage.forward_ns;
     message.backward_ns = step->stage.backward_ns;
+    message.weights_ns = step->stage.weights_ns;
     message.tensor_ns = step->stage.tensor_ns;
     message.context_ns = step->context_ns;
     message.expert_ns = step->expert_ns;

@@ -35,6 +35,10 @@ done
 same pipeline-1 pipeline-3
 train chunks --mode pp-cpu --ranks 4 --stages 2 --tensor 2 --micro-batches 4 --steps 4 --pipeline interleaved
 same chunks pipeline-1
+train split --mode pp-cpu --ranks 3 --micro-batches 4 --steps 4 --pipeline zb-h1
+same split pipeline-1
+train split-parts --mode pp-cpu --ranks 4 --stages 2 --tensor 2 --micro-batches 4 --steps 4 --pipeline zb-h1
+same split-parts pipeline-1
 mkdir -p tied/shape tied/model
 sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' shape/config.json >tied/shape/config.json
 random-checkpoint tied/model "$tokenizer" --like tied/shape

@@ -48,6 +48,8 @@ static void layouts_train_the_bits_of_one_rank(void **state)
     }
     expect_same((layout){"4", "2", "1", "2"},
                 FLAGS("--layers", "3", "--heads", "4", "--bucket-bytes", "5000"));
+    expect_same((layout){"8", "2", "2", "2"},
+                FLAGS("--layers", "3", "--heads", "4", "--pipeline", "zb-h1"));
 }
 
 /* Chunks that do not follow each other: on one pipeline and on several, whose stages ranks share. */

@@ -31,7 +31,7 @@ static void stages_train_the_bits_of_one_rank(void **state)
 {
     (void)state;
     static const char *const ranks[] = {"1", "2", "4"};
-    static const char *const schedules[] = {"gpipe", "1f1b"};
+    static const char *const schedules[] = {"gpipe", "1f1b", "zb-h1"};
     const char *const *shape = FLAGS("--layers", "4", "--micro-batches", "4", "--clip", "0.05");
     training_expect(
         &two, &test_shared_directory, "replicas", 0,
@@ -41,7 +41,7 @@ static void stages_train_the_bits_of_one_rank(void **state)
         FLAGS("--ranks", "1", "--layers", "4", "--micro-batches", "4", "--clip", "0.05"));
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
     for (size_t r = 0; r < 3; r++) {
-        for (size_t s = 0; s < 2; s++) {
+        for (size_t s = 0; s < 3; s++) {
             expect_same(ranks[r], schedules[s], shape);
         }
     }
@@ -78,12 +78,17 @@ static void several_pipelines_train_the_bits_of_one_rank(void **state)
         {"4", "1", "1", {"--transport", "shm"}},
         {"6", "3", "2", {"--transport", "zmq"}},
         {"8", "2", "1", {"--algorithm", "recursive_doubling"}},
+        {"4", "2", "2", {"--transport", "shm"}},
+        {"6", "3", "2", {"--bucket-bytes", "1024"}},
     };
     training_expect(&one, &test_shared_directory, "slots", 0,
                     FLAGS("--ranks", "1", "--layers", "3", "--width", "8", "--micro-batches", "4",
                           "--clip", "0.05"));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        expect_same(cases[i].ranks, i % 2 == 0 ? "1f1b" : "gpipe",
+        expect_same(cases[i].ranks,
+                    i >= 5       ? "zb-h1"
+                    : i % 2 == 0 ? "1f1b"
+                                 : "gpipe",
                     FLAGS("--stages", cases[i].stages, "--layers", "3", "--width", "8",
                           "--micro-batches", cases[i].micro_batches, "--clip", "0.05",
                           cases[i].more[0], cases[i].more[1]));
@@ -108,6 +113,7 @@ static void empty_batches_pass_through(void **state)
     training_expect(&one, &test_shared_directory, "few", 0,
                     FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "4", "--data", data));
     expect_same("2", "1f1b", FLAGS("--layers", "2", "--micro-batches", "4", "--data", data));
+    expect_same("2", "zb-h1", FLAGS("--layers", "2", "--micro-batches", "4", "--data", data));
 }
 
 /* The number under that key, of a stage. */
@@ -119,14 +125,14 @@ static double stage_number(const json_t *manifest, size_t stage, const char *key
     return json_number_value(number);
 }
 
-/* 1f1b keeps the activations of as many micro-batches as there are stages from this one on, and gpipe
- * those of all. */
+/* 1f1b keeps the activations of as many micro-batches as there are stages from this one on, zb-h1 of as many as there
+ * are stages, and gpipe those of all. */
 static void the_record_has_the_stages(void **state)
 {
     (void)state;
     enum { STAGES = 3, MICRO_BATCHES = 6 };
-    static const char *const schedules[] = {"gpipe", "1f1b"};
-    for (int s = 0; s < 2; s++) {
+    static const char *const schedules[] = {"gpipe", "1f1b", "zb-h1"};
+    for (int s = 0; s < 3; s++) {
         double sent = 0;
         training_expect(&one, &test_shared_directory, schedules[s], 0,
                         FLAGS("--mode", "pp-cpu", "--ranks", "3", "--layers", "3",
@@ -136,18 +142,24 @@ static void the_record_has_the_stages(void **state)
         assert_string_equal(json_string_value(json_object_get(pipeline, "schedule")), schedules[s]);
         assert_int_equal(json_array_size(json_object_get(pipeline, "stages")), STAGES);
         const double bubble = json_number_value(json_object_get(pipeline, "bubble_formula"));
-        assert_true(bubble == (STAGES - 1.0) / (MICRO_BATCHES + STAGES - 1.0));
+        assert_true(bubble == (STAGES - 1.0) / ((s < 2 ? 1 : 3) * MICRO_BATCHES + STAGES - 1.0));
         const double measured = json_number_value(json_object_get(pipeline, "bubble_measured"));
         assert_true(measured > 0);
         assert_true(measured < 1);
         assert_true(json_is_real(json_object_get(pipeline, "bubble_played")));
         for (size_t stage = 0; stage < STAGES; stage++) {
-            assert_true(stage_number(manifest, stage, "held") ==
-                        (s == 0 ? MICRO_BATCHES : STAGES - (double)stage));
+            assert_true(stage_number(manifest, stage, "held") == (s == 0   ? MICRO_BATCHES
+                                                                  : s == 1 ? STAGES - (double)stage
+                                                                           : STAGES));
             assert_true(stage_number(manifest, stage, "first_layer") == (double)stage);
             assert_true(stage_number(manifest, stage, "layers") == 1);
             assert_true(stage_number(manifest, stage, "forward_ms") > 0);
             assert_true(stage_number(manifest, stage, "backward_ms") > 0);
+            if (s == 2) {
+                const double weights_ms = stage_number(manifest, stage, "weights_ms");
+                assert_true(weights_ms > 0);
+                assert_true(weights_ms < stage_number(manifest, stage, "backward_ms"));
+            }
             assert_true(stage_number(manifest, stage, "neighbour_ms") > 0);
             sent += stage_number(manifest, stage, "bytes_sent");
         }
@@ -249,6 +261,10 @@ static void what_makes_no_sense_is_refused(void **state)
         {{"--layers", "4", "--chunks", "17"}, "--chunks: 17: must be a whole number from 0 to 16"},
         {{"--pipeline", "1f1b", "--chunks", "2"},
          "--chunks 2 goes with --pipeline interleaved, not with 1f1b"},
+        {{"--layers", "2", "--pipeline", "zb-h1", "--recompute"},
+         "--pipeline zb-h1 does not go with --recompute: its backward is in two passes"},
+        {{"--layers", "2", "--pipeline", "zb-h1", "--dropout", "0.1"},
+         "--pipeline zb-h1 does not go with --dropout"},
         {{"--mode", "ddp-cpu", "--chunks", "2"}, "--chunks 2 goes with mode pp-cpu"},
         {{"--mode", "ddp-cpu", "--pipeline", "1f1b"}, "--pipeline 1f1b goes with"},
     };

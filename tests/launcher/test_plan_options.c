@@ -463,6 +463,9 @@ static void wrong_words_are_refused(void **state)
     assert_has(plan_warnings, "--zero 2 goes without stages of layers: --pipeline 1, or --zero 1");
     assert_int_equal(plan_run(PLAN_WORDS("--schedule", "interleaved", "--pipeline", "1"), text),
                      BASE_EXIT_USAGE);
+    assert_int_equal(plan_run(PLAN_WORDS("--schedule", "zb-h1", "--recompute"), text),
+                     BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--recompute does not go with --schedule zb-h1");
     assert_int_equal(plan_run(PLAN_WORDS("--checkpoint", plan_directory, "--model", "gpt2"), text),
                      BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--help"), text), BASE_EXIT_DONE);

@@ -82,6 +82,21 @@ static void the_schedule_of_a_job(void **state)
     job.parallel.pipeline = PROTO_PIPELINE_GPIPE;
     assert_status(proto_job_check(&job, &error), BASE_ERR_INVALID);
     assert_has(error.message, "parallel.chunks 3 goes with parallel.pipeline interleaved");
+    job.parallel.pipeline = PROTO_PIPELINE_ZB_H1;
+    job.parallel.chunks = 0;
+    assert_ok(proto_job_check(&job, &error), &error);
+    assert_int_equal(proto_job_pipeline(&job).kind, PROTO_PIPELINE_ZB_H1);
+    job.train.recompute = true;
+    assert_status(proto_job_check(&job, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "parallel.pipeline zb-h1 does not go with train.recompute");
+    job.train.recompute = false;
+    job.parallel.context_ranks = 2;
+    job.parallel.stages = 2;
+    assert_status(proto_job_check(&job, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "parallel.pipeline zb-h1 does not go with parallel.context_ranks");
+    job.parallel.stages = 1; /* a stage that is alone waits for nobody */
+    assert_ok(proto_job_check(&job, &error), &error);
+    assert_int_equal(proto_job_pipeline(&job).kind, PROTO_PIPELINE_1F1B);
 }
 
 /* A default model has 4 heads, a width of 128 and 512 tokens. */

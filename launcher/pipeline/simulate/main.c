@@ -7,21 +7,29 @@
 #include "pipeline/picture.h"
 #include "pipeline/simulate/options.h"
 
+static double weights_ms(const pipeline_options *options)
+{
+    return options->weights_ms > 0 ? options->weights_ms : options->backward_ms / 2;
+}
+
 /* Plays one schedule. BASE_ERR_INVALID: the numbers do not fit it. */
 static base_status play(const pipeline_options *options, proto_pipeline_kind kind,
                         int micro_batches, launch_pipeline_run *run, base_error *reterr)
 {
     int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
     int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
+    int64_t weights_ns[PROTO_PIPELINE_PARTS_MAX];
     const int chunks = kind == PROTO_PIPELINE_INTERLEAVED ? options->chunks : 1;
     for (int part = 0; part < options->stages * chunks; part++) {
         forward_ns[part] = (int64_t)(options->forward_ms * 1e6 / chunks);
         backward_ns[part] = (int64_t)(options->backward_ms * 1e6 / chunks);
+        weights_ns[part] = (int64_t)(weights_ms(options) * 1e6 / chunks);
     }
     const proto_pipeline pipeline = {
         .kind = kind, .stages = options->stages, .chunks = chunks, .micro_batches = micro_batches};
     const launch_pipeline_costs costs = {.forward_ns = forward_ns,
                                          .backward_ns = backward_ns,
+                                         .weights_ns = weights_ns,
                                          .hop_ns = (int64_t)(options->hop_ms * 1e6)};
     return launch_pipeline_run_make(&pipeline, &costs, run, reterr);
 }
@@ -51,10 +59,11 @@ static base_status compare(const pipeline_options *options, base_error *reterr)
     }
     (void)printf(
         "%d stages, %d micro-batches; of a stage and a micro-batch, forward takes %g ms and "
-        "backward %g ms; a hop %g ms\n\n"
+        "backward %g ms,\n%g of it for gradients of weights; a hop %g ms\n\n"
         "%-12s %9s %11s %11s %10s %9s\n",
         options->stages, options->micro_batches, options->forward_ms, options->backward_ms,
-        options->hop_ms, "schedule", "step ms", "bubble", "by formula", "held", "messages");
+        weights_ms(options), options->hop_ms, "schedule", "step ms", "bubble", "by formula", "held",
+        "messages");
     for (int i = 0; i < count; i++) {
         print_run(&runs[i]);
     }
@@ -69,7 +78,8 @@ static base_status compare(const pipeline_options *options, base_error *reterr)
     (void)printf(
         "\nheld: micro-batches whose activations stage 0 keeps at once.\n"
         "0 1 2 ... forward of a micro-batch, a b c ... backward of 0 1 2 ..., . idle; 0 follows\n"
-        "9, and a follows j. With chunks each comes once for every chunk of the stage.\n");
+        "9, and a follows j. With chunks each comes once for every chunk of the stage. In zb-h1\n"
+        "backward is for activations, and A B C ... the gradients of weights.\n");
     const base_status status =
         options->plot_path[0] == '\0'
             ? BASE_OK

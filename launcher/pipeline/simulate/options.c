@@ -21,6 +21,8 @@ static const base_field rows[] = {
      .help = "a stage's forward of one micro-batch"},
     {OWN(REAL, backward_ms), .above = true, .max = MS_MAX, .option = "backward", .value = "MS",
      .help = "its backward"},
+    {OWN(REAL, weights_ms), .max = MS_MAX, .option = "weights", .value = "MS",
+     .help = "of its backward, the gradients of weights, which zb-h1 puts off (0: half)"},
     {OWN(REAL, hop_ms), .max = MS_MAX, .option = "hop", .value = "MS",
      .help = "a message from one stage to the next"},
     {OWN(BOOL, sweep), .option = "sweep",
@@ -42,9 +44,9 @@ void pipeline_options_help(FILE *stream)
 {
     const base_option_set set = {.fields = &fields, .defaults = &defaults};
     (void)fputs("Usage: pipeline-simulate [OPTION]...\n"
-                "Plays one training step of a pipeline in the schedules gpipe, 1f1b and "
-                "interleaved, and prints how\n"
-                "long the stages are idle: the bubble. Defaults are in brackets.\n",
+                "Plays one training step of a pipeline in the schedules gpipe, 1f1b, "
+                "interleaved and zb-h1, and prints\n"
+                "how long the stages are idle: the bubble. Defaults are in brackets.\n",
                 stream);
     base_options_help(&set, 1, stream);
 }
@@ -59,6 +61,11 @@ base_status pipeline_options_parse(int argc, char **argv, pipeline_options *opti
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && !options->help && rest < argc) {
         return base_fail(reterr, BASE_ERR_INVALID, "'%s' is not an option", argv[rest]);
+    }
+    if (status == BASE_OK && options->weights_ms > options->backward_ms) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--weights %g is a part of --backward, and that is %g",
+                         options->weights_ms, options->backward_ms);
     }
     if (status == BASE_OK && options->sweep && options->plot_path[0] != '\0') {
         return base_fail(reterr, BASE_ERR_INVALID, "--sweep or --plot, not both");

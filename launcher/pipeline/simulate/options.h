@@ -14,7 +14,8 @@ typedef struct pipeline_options {
     int chunks;        /* of each stage, in the interleaved schedule */
     double forward_ms; /* of one stage and one micro-batch */
     double backward_ms;
-    double hop_ms; /* a message between two stages */
+    double weights_ms; /* of backward_ms, the gradients of weights; 0: half of it */
+    double hop_ms;     /* a message between two stages */
     bool sweep;
     char plot_path[BASE_PATH_BYTES]; /* .svg; empty: none */
     bool help;

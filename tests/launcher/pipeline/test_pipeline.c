@@ -5,7 +5,7 @@
 
 enum { STAGES = 9, MICRO_BATCHES = 18, CHUNKS = 4 };
 
-static launch_pipeline_span spans[STAGES * 2 * MICRO_BATCHES * CHUNKS];
+static launch_pipeline_span spans[STAGES * PROTO_PIPELINE_PASSES * MICRO_BATCHES * CHUNKS];
 
 typedef void each_case(const proto_pipeline *pipeline);
 
@@ -29,35 +29,45 @@ static void for_each(each_case *one)
             }
         }
     }
-    /* gpipe and 1f1b: 9 × 18 each; interleaved: 4 chunks × (18 + 9 + 6 + 4 + 3 + 3 + 2 + 2 + 2) */
-    assert_int_equal(cases, 2 * 162 + 4 * 49);
+    /* gpipe, 1f1b and zb-h1: 9 × 18 each; interleaved: 4 chunks × (18 + 9 + 6 + 4 + 3 + 3 + 2 + 2 + 2) */
+    assert_int_equal(cases, 3 * 162 + 4 * 49);
+}
+
+/* What a pass adds to the activations that a stage holds. */
+static int holds(const proto_pipeline *pipeline, proto_pipeline_pass pass)
+{
+    const bool splits = pipeline->kind == PROTO_PIPELINE_ZB_H1;
+    return pass == PROTO_PIPELINE_FORWARD                                        ? 1
+           : pass == (splits ? PROTO_PIPELINE_WEIGHTS : PROTO_PIPELINE_BACKWARD) ? -1
+                                                                                 : 0;
 }
 
 static void each_task_once(const proto_pipeline *pipeline)
 {
     for (int stage = 0; stage < pipeline->stages; stage++) {
-        bool seen[2][CHUNKS][MICRO_BATCHES] = {0};
-        int last[2][CHUNKS];
+        bool seen[PROTO_PIPELINE_PASSES][CHUNKS][MICRO_BATCHES] = {0};
+        int last[PROTO_PIPELINE_PASSES][CHUNKS];
         int held = 0;
         int held_max = 0;
         int held_of[CHUNKS] = {0};
         int held_of_max[CHUNKS] = {0};
         for (int c = 0; c < CHUNKS; c++) {
-            last[0][c] = last[1][c] = -1;
+            last[0][c] = last[1][c] = last[2][c] = -1;
         }
         for (int i = 0; i < proto_pipeline_tasks(pipeline); i++) {
             const proto_pipeline_task task = proto_pipeline_task_at(pipeline, stage, i);
             assert_in_range(task.chunk, 0, pipeline->chunks - 1);
             assert_in_range(task.micro_batch, 0, pipeline->micro_batches - 1);
-            assert_false(seen[task.backward][task.chunk][task.micro_batch]);
-            seen[task.backward][task.chunk][task.micro_batch] = true;
+            assert_in_range(task.pass, 0, PROTO_PIPELINE_PASSES - 1);
+            assert_false(seen[task.pass][task.chunk][task.micro_batch]);
+            seen[task.pass][task.chunk][task.micro_batch] = true;
             assert_int_equal(proto_pipeline_index_of(pipeline, stage, &task), i);
             /* in the order of micro-batches, so that gradients are added up in one order */
-            assert_int_equal(task.micro_batch, last[task.backward][task.chunk] + 1);
-            last[task.backward][task.chunk] = task.micro_batch;
-            held += task.backward ? -1 : 1;
+            assert_int_equal(task.micro_batch, last[task.pass][task.chunk] + 1);
+            last[task.pass][task.chunk] = task.micro_batch;
+            held += holds(pipeline, task.pass);
             held_max = held > held_max ? held : held_max;
-            held_of[task.chunk] += task.backward ? -1 : 1;
+            held_of[task.chunk] += holds(pipeline, task.pass);
             if (held_of[task.chunk] > held_of_max[task.chunk]) {
                 held_of_max[task.chunk] = held_of[task.chunk];
             }
@@ -66,7 +76,8 @@ static void each_task_once(const proto_pipeline *pipeline)
             assert_int_equal(proto_pipeline_held_of(pipeline, stage, c), held_of_max[c]);
         }
         assert_int_equal(proto_pipeline_tasks(pipeline),
-                         2 * pipeline->chunks * pipeline->micro_batches);
+                         (pipeline->kind == PROTO_PIPELINE_ZB_H1 ? 3 : 2) * pipeline->chunks *
+                             pipeline->micro_batches);
         assert_int_equal(held_max, proto_pipeline_held(pipeline, stage));
     }
 }
@@ -88,14 +99,16 @@ static void check_needs(const proto_pipeline *pipeline, int stage, int index, in
     for (int other = 0; other < parts; other++) {
         const int other_stage = other % pipeline->stages;
         const int64_t hop = other_stage == stage ? 0 : hop_ns;
-        for (int backward = 0; backward < 2; backward++) {
-            const proto_pipeline_task before = {.backward = backward != 0,
+        for (int pass = 0; pass <= PROTO_PIPELINE_BACKWARD; pass++) {
+            const proto_pipeline_task before = {.pass = (proto_pipeline_pass)pass,
                                                 .chunk = other / pipeline->stages,
                                                 .micro_batch = task.micro_batch};
             const int place = proto_pipeline_index_of(pipeline, other_stage, &before);
-            const bool needed = task.backward ? (!before.backward || other > part)
-                                              : (!before.backward && other < part);
-            if (needed && !(other == part && before.backward == task.backward)) {
+            const bool forward = before.pass == PROTO_PIPELINE_FORWARD;
+            const bool needed = task.pass == PROTO_PIPELINE_FORWARD    ? forward && other < part
+                                : task.pass == PROTO_PIPELINE_BACKWARD ? forward || other > part
+                                                                       : forward || other >= part;
+            if (needed) {
                 assert_true(spans[other_stage * tasks + place].end_ns + hop <= span->begin_ns);
             }
         }
@@ -103,20 +116,33 @@ static void check_needs(const proto_pipeline *pipeline, int stage, int index, in
     assert_true(index == 0 || span[-1].end_ns <= span->begin_ns);
 }
 
+/* How much earlier than 1f1b a step of zb-h1 ends: stages are idle for (p - 1) (F + B) - W · min(p - 1, m - 1), and
+ * for (p - 1) (F + B + W). */
+static int64_t saved_ns(const proto_pipeline *pipeline, int64_t weights_ns)
+{
+    const int behind = pipeline->stages - 1;
+    const int put_off = behind < pipeline->micro_batches - 1 ? behind : pipeline->micro_batches - 1;
+    return pipeline->kind == PROTO_PIPELINE_ZB_H1 ? (behind + put_off) * weights_ns : 0;
+}
+
 static void plays(const proto_pipeline *pipeline)
 {
-    static const int64_t cases[][3] = {{10, 20, 0}, {20, 20, 0}, {30, 7, 0}, {10, 20, 3}};
+    /* forward, backward, of that for weights, and a hop */
+    static const int64_t cases[][4] = {{10, 20, 10, 0}, {20, 20, 10, 0}, {30, 7, 2, 0},
+                                       {10, 17, 5, 0},  {10, 25, 10, 0}, {10, 20, 10, 3}};
     const int tasks = proto_pipeline_tasks(pipeline);
     const int parts = pipeline->stages * pipeline->chunks;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t forward_ns[STAGES * CHUNKS];
         int64_t backward_ns[STAGES * CHUNKS];
+        int64_t weights_ns[STAGES * CHUNKS];
         for (int part = 0; part < parts; part++) {
             forward_ns[part] = cases[i][0];
             backward_ns[part] = cases[i][1];
+            weights_ns[part] = cases[i][2];
         }
-        const int64_t hop_ns = cases[i][2];
-        const launch_pipeline_costs costs = {forward_ns, backward_ns, hop_ns};
+        const int64_t hop_ns = cases[i][3];
+        const launch_pipeline_costs costs = {forward_ns, backward_ns, weights_ns, hop_ns};
         launch_pipeline_result result;
         launch_pipeline_play(pipeline, &costs, spans, &result);
         for (int stage = 0; stage < pipeline->stages; stage++) {
@@ -125,13 +151,19 @@ static void plays(const proto_pipeline *pipeline)
             }
         }
         const int64_t both = forward_ns[0] + backward_ns[0];
-        const int64_t ideal = (tasks / 2 + pipeline->stages - 1) * both;
+        const int64_t ideal =
+            (pipeline->micro_batches * pipeline->chunks + pipeline->stages - 1) * both -
+            saved_ns(pipeline, weights_ns[0]);
+        /* the formula is that of equal passes, where they differ */
+        const bool equal = pipeline->kind != PROTO_PIPELINE_ZB_H1 || i == 0;
         if (hop_ns == 0) {
             assert_int_equal(result.step_ns, ideal);
-            assert_true(result.bubble > proto_pipeline_bubble(pipeline) - 1e-12);
-            assert_true(result.bubble < proto_pipeline_bubble(pipeline) + 1e-12);
         } else {
             assert_true(result.step_ns >= ideal + 2 * (pipeline->stages - 1) * hop_ns);
+        }
+        if (hop_ns == 0 && equal) {
+            assert_true(result.bubble > proto_pipeline_bubble(pipeline) - 1e-12);
+            assert_true(result.bubble < proto_pipeline_bubble(pipeline) + 1e-12);
         }
         assert_int_equal(result.messages,
                          pipeline->stages == 1 ? 0 : 2 * (parts - 1) * pipeline->micro_batches);
@@ -145,11 +177,11 @@ static void test_plays(void **state)
 }
 
 /* Whether a stage has run a task. */
-static bool has_run(const proto_pipeline *pipeline, const int *next, int part, bool backward,
-                    int micro_batch)
+static bool has_run(const proto_pipeline *pipeline, const int *next, int part,
+                    proto_pipeline_pass pass, int micro_batch)
 {
     const int stage = part % pipeline->stages;
-    const proto_pipeline_task task = {backward, part / pipeline->stages, micro_batch};
+    const proto_pipeline_task task = {pass, part / pipeline->stages, micro_batch};
     return proto_pipeline_index_of(pipeline, stage, &task) < next[stage];
 }
 
@@ -161,7 +193,8 @@ static bool can_run(const proto_pipeline *pipeline, int stage, const int *next)
     const proto_pipeline_task task = proto_pipeline_task_at(pipeline, stage, next[stage]);
     const int parts = pipeline->stages * pipeline->chunks;
     const int part = task.chunk * pipeline->stages + stage;
-    const int to = part + (task.backward ? -1 : 1);
+    const bool backward = task.pass == PROTO_PIPELINE_BACKWARD;
+    const int to = task.pass == PROTO_PIPELINE_WEIGHTS ? -1 : part + (backward ? -1 : 1);
     const int in_turn = proto_pipeline_held_of(pipeline, stage, task.chunk);
     const int earlier = task.micro_batch - in_turn;
     const int tied_earlier = task.micro_batch - pipeline->stages;
@@ -171,12 +204,11 @@ static bool can_run(const proto_pipeline *pipeline, int stage, const int *next)
         proto_pipeline_index_of(pipeline, from, &before) >= next[from]) {
         return false;
     }
-    if (task.backward && part == parts - 1 && tied_earlier >= 0 &&
-        !has_run(pipeline, next, 0, true, tied_earlier)) {
+    if (backward && part == parts - 1 && tied_earlier >= 0 &&
+        !has_run(pipeline, next, 0, PROTO_PIPELINE_BACKWARD, tied_earlier)) {
         return false;
     }
-    return earlier < 0 || to < 0 || to == parts ||
-           has_run(pipeline, next, to, task.backward, earlier);
+    return earlier < 0 || to < 0 || to == parts || has_run(pipeline, next, to, task.pass, earlier);
 }
 
 /* Stages that also wait until they can use their buffers again still come to the end. */
@@ -213,14 +245,14 @@ static void in_order(const proto_pipeline *pipeline)
 {
     const int parts = pipeline->stages * pipeline->chunks;
     for (int from = 0; from < pipeline->stages; from++) {
-        for (int backward = 0; backward < 2; backward++) {
-            const int step = backward != 0 ? -1 : 1;
+        for (int pass = 0; pass <= PROTO_PIPELINE_BACKWARD; pass++) {
+            const int step = pass == PROTO_PIPELINE_BACKWARD ? -1 : 1;
             const int to = (from + pipeline->stages + step) % pipeline->stages;
             int received = -1;
             for (int i = 0; i < proto_pipeline_tasks(pipeline); i++) {
                 proto_pipeline_task task = proto_pipeline_task_at(pipeline, from, i);
                 const int part = task.chunk * pipeline->stages + from + step;
-                if (task.backward != (backward != 0) || part < 0 || part == parts) {
+                if ((int)task.pass != pass || part < 0 || part == parts) {
                     continue;
                 }
                 task.chunk = part / pipeline->stages;
@@ -298,7 +330,7 @@ static void evaluations(const proto_pipeline *pipeline)
         int of_chunk[CHUNKS] = {0};
         for (int i = 0; i < batches * pipeline->chunks; i++) {
             const proto_pipeline_task task = proto_pipeline_forward_at(pipeline, batches, i);
-            assert_false(task.backward);
+            assert_int_equal(task.pass, PROTO_PIPELINE_FORWARD);
             assert_in_range(task.chunk, 0, pipeline->chunks - 1);
             assert_int_equal(task.micro_batch, of_chunk[task.chunk]++);
             assert_true(pipeline->chunks == 1 ||
@@ -333,6 +365,11 @@ static void test_known(void **state)
     assert_int_equal(proto_pipeline_held(&one, 0), 4);
     assert_int_equal(proto_pipeline_held(&one, 3), 1);
     assert_int_equal(proto_pipeline_held(&interleaved, 0), 11); /* chunks: 5.5 stages */
+    /* ZB-H1: a third of 1F1B's bubble, 3 of 51 passes in place of 9 of 57, and what its first stage holds on all */
+    const proto_pipeline zero_bubble = {PROTO_PIPELINE_ZB_H1, 4, 1, 16};
+    assert_true(proto_pipeline_bubble(&zero_bubble) == 3.0 / 51);
+    assert_int_equal(proto_pipeline_held(&zero_bubble, 0), 4);
+    assert_int_equal(proto_pipeline_held(&zero_bubble, 3), 4);
 }
 
 static void test_refused(void **state)
@@ -347,6 +384,7 @@ static void test_refused(void **state)
         {{PROTO_PIPELINE_GPIPE, 2, 1, 0}, "0 micro-batches: must be from 1 to 65536"},
         {{PROTO_PIPELINE_INTERLEAVED, 2, 17, 2}, "17 chunks: must be from 1 to 16"},
         {{PROTO_PIPELINE_1F1B, 2, 2, 2}, "1f1b has one chunk per stage, not 2"},
+        {{PROTO_PIPELINE_ZB_H1, 2, 2, 2}, "zb-h1 has one chunk per stage, not 2"},
         {{PROTO_PIPELINE_INTERLEAVED, 4, 2, 6},
          "interleaved: 6 micro-batches are not a multiple of 4 stages"},
     };
@@ -364,7 +402,7 @@ static void test_unequal_parts(void **state)
     static const int64_t forward_ns[] = {10, 10, 30};
     static const int64_t backward_ns[] = {20, 20, 60};
     const proto_pipeline pipeline = {PROTO_PIPELINE_GPIPE, 3, 1, 2};
-    const launch_pipeline_costs costs = {forward_ns, backward_ns, 0};
+    const launch_pipeline_costs costs = {forward_ns, backward_ns, NULL, 0};
     launch_pipeline_run run;
     base_error error;
     assert_ok(launch_pipeline_run_make(&pipeline, &costs, &run, &error), &error);

@@ -28,14 +28,16 @@ static void test_options(void **state)
     assert_int_equal(options.chunks, 2);
     assert_true(options.forward_ms == 10 && options.backward_ms == 20 && options.hop_ms == 0);
     assert_false(options.sweep || options.help);
-    assert_ok(parse("pipeline-simulate -p 8 -m 64 -v 3 --forward 1.5 --backward 2.5 --hop 0.5 "
-                    "--sweep"),
-              &error);
+    assert_ok(
+        parse(
+            "pipeline-simulate -p 8 -m 64 -v 3 --forward 1.5 --backward 2.5 --weights 1 --hop 0.5 "
+            "--sweep"),
+        &error);
     assert_int_equal(options.stages, 8);
     assert_int_equal(options.micro_batches, 64);
     assert_int_equal(options.chunks, 3);
     assert_true(options.forward_ms == 1.5 && options.backward_ms == 2.5 && options.hop_ms == 0.5);
-    assert_true(options.sweep);
+    assert_true(options.weights_ms == 1 && options.sweep);
     assert_ok(parse("pipeline-simulate --plot out.svg"), &error);
     assert_string_equal(strrchr(options.plot_path, '/'), "/out.svg");
 }
@@ -52,6 +54,8 @@ static void test_refused(void **state)
         {"pipeline-simulate -m 0", "--micro-batches: 0: must be a whole number from 1 to 65536"},
         {"pipeline-simulate -v 1", "--chunks: 1: must be a whole number from 2 to 16"},
         {"pipeline-simulate --forward 0", "--forward: 0: must be a number"},
+        {"pipeline-simulate --backward 8 --weights 9",
+         "--weights 9 is a part of --backward, and that is 8"},
         {"pipeline-simulate --sweep --plot a.svg", "--sweep or --plot, not both"},
         {"pipeline-simulate --plot /none/p.svg", "--plot: "},
         {"pipeline-simulate --plot p.png", "/p.png: a picture's name must end with .svg"},
@@ -70,7 +74,8 @@ static launch_pipeline_run played(proto_pipeline pipeline)
 {
     static const int64_t forward_ns[] = {10, 10, 10, 10};
     static const int64_t backward_ns[] = {20, 20, 20, 20};
-    const launch_pipeline_costs costs = {.forward_ns = forward_ns, .backward_ns = backward_ns};
+    const launch_pipeline_costs costs = {
+        .forward_ns = forward_ns, .backward_ns = backward_ns, .weights_ns = forward_ns};
     launch_pipeline_run run = {.pipeline = pipeline, .spans = spans};
     launch_pipeline_play(&run.pipeline, &costs, spans, &run.result);
     return run;
@@ -89,6 +94,9 @@ static void test_text(void **state)
         {{PROTO_PIPELINE_1F1B, 2, 1, 3},
          "  stage 0  |01..aa2bb.cc|\n"
          "  stage 1  |.0aa1bb2cc..|\n"},
+        {{PROTO_PIPELINE_ZB_H1, 2, 1, 3},
+         "  stage 0  |01.aA2bBcC|\n"
+         "  stage 1  |.0a1bA2cBC|\n"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -127,6 +135,7 @@ static void test_svg(void **state)
     assert_int_equal(count_of(text, "chunk 1:"), 16);
     assert_int_equal(count_of(text, "<svg"), count_of(text, "</svg>"));
     assert_int_equal(count_of(text, "nan"), 0);
+    assert_int_equal(count_of(text, "weight gradients"), 0);
     free(text);
 }
 
