@@ -13,8 +13,9 @@ enum {
     WIDTH = 1000,
     LEFT = 70,
     RIGHT = 16,
-    HEAD = 40,    /* above the first schedule: the legend, */
-    LEGEND = 140, /* with so much room for each of its parts */
+    HEAD = 40,   /* above the first schedule: the legend, */
+    LEGEND = 34, /* where a part has so much room, and more for each character */
+    LEGEND_CHARACTER = 8,
     TITLE = 30,
     ROW = 24,
     BASELINE = 15, /* of a text, below the top of its row */
@@ -140,7 +141,7 @@ static void svg_legend_part(const char *style, const char *text, int *x, FILE *o
                   "<rect class=\"%s\" x=\"%d\" y=\"14\" width=\"14\" height=\"14\"/>"
                   "<text x=\"%d\" y=\"26\">%s</text>\n",
                   style, *x, *x + 20, text);
-    *x += LEGEND;
+    *x += LEGEND + LEGEND_CHARACTER * (int)strlen(text);
 }
 
 static void svg_legend(bool splits, FILE *out)
@@ -154,7 +155,7 @@ static void svg_legend(bool splits, FILE *out)
         out,
         "<text class=\"soft\" x=\"%d\" y=\"26\">the number is the micro-batch; odd chunks "
         "are paler</text>\n",
-        x + 20);
+        x);
 }
 
 /* Ticks at a round number of milliseconds, at most ten of them. */

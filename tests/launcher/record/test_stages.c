@@ -263,6 +263,40 @@ static void lines_of_another_layout_are_not_read(void **state)
     }
 }
 
+/* The same times, of which weights take 1 ms of each backward: B takes 1 and 2 ms. The last stage works without a gap
+ * behind the first forward of 1 ms, and both end with a W: 21 ms. */
+static void a_split_backward_is_played_too(void **state)
+{
+    (void)state;
+    sample_make(&of, "split", STAGES, STEPS);
+    of.job.job.mode = PROTO_MODE_PP_CPU;
+    of.job.model.layers = 3;
+    of.job.train.micro_batches = MICRO_BATCHES;
+    of.job.parallel.pipeline = PROTO_PIPELINE_ZB_H1;
+    launch_record *record = sample_begin(&of, 0);
+    for (uint64_t i = 0; i < STEPS; i++) {
+        for (int r = 0; r < STAGES; r++) {
+            launch_step step = step_of(&of, i, r);
+            step.stage.weights_ns = MICRO_BATCHES * (i < STEPS / 2 ? 10 : 1) * NS_PER_MS;
+            sample_add(record, &step);
+        }
+    }
+    sample_end(&of, record);
+    json_t *manifest = sample_load(of.out, "manifest.json");
+    const json_t *pipeline = json_object_get(manifest, "pipeline");
+    assert_string_equal(json_string_value(json_object_get(pipeline, "schedule")), "zb-h1");
+    sample_assert_near(sample_number(pipeline, "bubble_formula"), 1.0 / 13.0);
+    sample_assert_near(sample_number(pipeline, "bubble_measured"), 1 - 32.0 / 50.0);
+    sample_assert_near(sample_number(pipeline, "bubble_played"), 1 - 32.0 / (2 * 21.0));
+    const json_t *stage = json_array_get(json_object_get(pipeline, "stages"), 1);
+    sample_assert_near(sample_number(stage, "backward_ms"), 12);
+    sample_assert_near(sample_number(stage, "weights_ms"), 4);
+    json_decref(manifest);
+    char *report = sample_text(&of, "report.html");
+    assert_has(report, "<th class=\"n\">of it weight gradients</th>");
+    free(report);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +304,7 @@ int main(void)
         cmocka_unit_test(each_line_has_the_stage),
         cmocka_unit_test(the_report_has_a_table_of_stages),
         cmocka_unit_test(chunks_are_played_too),
+        cmocka_unit_test(a_split_backward_is_played_too),
         cmocka_unit_test(a_stages_figures_are_means_of_all_its_ranks),
         cmocka_unit_test(lines_of_another_layout_are_not_read),
     };
