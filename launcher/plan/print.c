@@ -312,6 +312,15 @@ static void print_balance(const launch_plan *plan, FILE *stream)
                   launch_model_output_layers(model));
 }
 
+/* proto_pipeline_bubble's. */
+static const char *bubble_formula(const proto_pipeline *pipeline)
+{
+    if (proto_pipeline_splits(pipeline)) {
+        return pipeline->micro_batches < pipeline->stages ? "(2p-m-1)/(2m+2p-1)" : "(p-1)/(3m+p-1)";
+    }
+    return pipeline->chunks > 1 ? "(p-1)/(vm+p-1)" : "(p-1)/(m+p-1)";
+}
+
 static void print_pipeline(const launch_plan *plan, FILE *stream)
 {
     const launch_estimate *best = &plan->found->estimates[0];
@@ -328,12 +337,9 @@ static void print_pipeline(const launch_plan *plan, FILE *stream)
     launch_pipeline_picture_text(&best->run, stream);
     (void)fprintf(stream,
                   "  bubble %.1f %% of the pipeline's time (the step without the gradients and the "
-                  "optimizer at its end); of equal %s, by (p-1)/(%sm+p-1), %.1f %%\n",
+                  "optimizer at its end); of equal %s, by %s, %.1f %%\n",
                   100 * best->run.result.bubble,
-                  proto_pipeline_splits(pipeline) ? "passes" : "stages",
-                  proto_pipeline_splits(pipeline) ? "3"
-                  : pipeline->chunks > 1          ? "v"
-                                                  : "",
+                  proto_pipeline_splits(pipeline) ? "passes" : "stages", bubble_formula(pipeline),
                   100 * proto_pipeline_bubble(pipeline));
     (void)fprintf(stream, "  stage 0 holds the activations of %d %s at most, the last one of %d\n",
                   proto_pipeline_held(pipeline, 0),
