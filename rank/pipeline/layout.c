@@ -78,7 +78,7 @@ static coll_status make_ways(rank_pipeline *made, int colour, coll_error *reterr
 
 base_status pipeline_make_layout(rank_pipeline *made, int tensor, base_error *reterr)
 {
-    coll_error error;
+    coll_error *error = coll_error_of(reterr);
     const int stages = made->schedule.stages;
     const coll_comm *world = coll_context_world(made->context);
     const int rank = coll_comm_rank(world);
@@ -88,23 +88,23 @@ base_status pipeline_make_layout(rank_pipeline *made, int tensor, base_error *re
     made->replica = rank / (tensor * stages);
     made->config.tensor_ranks = tensor;
     made->config.tensor_rank = made->part;
-    coll_status status = make_comm(made, stages * tensor, made->replica, &made->copy, &error);
+    coll_status status = make_comm(made, stages * tensor, made->replica, &made->copy, error);
     if (status == COLL_OK) {
-        status = make_comm(made, stages, made->replica * tensor + made->part, &made->comm, &error);
+        status = make_comm(made, stages, made->replica * tensor + made->part, &made->comm, error);
     }
     if (status == COLL_OK && stages > 1) {
-        status = make_ways(made, made->replica * tensor + made->part, &error);
+        status = make_ways(made, made->replica * tensor + made->part, error);
     }
     if (status == COLL_OK && tensor > 1) {
         status =
-            make_comm(made, tensor, made->replica * stages + made->stage, &made->tensor, &error);
+            make_comm(made, tensor, made->replica * stages + made->stage, &made->tensor, error);
     }
     if (status == COLL_OK && replicas > 1) {
         status =
-            make_comm(made, replicas, made->stage * tensor + made->part, &made->replicas, &error);
+            make_comm(made, replicas, made->stage * tensor + made->part, &made->replicas, error);
     }
     made->tp = pipeline_make_tp(made);
-    return coll_to_base(status, &error, reterr);
+    return (base_status)status;
 }
 
 void pipeline_free_layout(const rank_pipeline *pipeline)

@@ -15,29 +15,27 @@ static coll_op_desc describe(coll_kind kind, int peer, size_t count)
 base_status pipeline_start(coll_comm *comm, int peer, const float *values, size_t count,
                            coll_op **sent, base_error *reterr)
 {
-    coll_error error;
     coll_op_desc desc = describe(COLL_SEND, peer, count);
     desc.send = values;
     if (count == 0) {
         return BASE_OK;
     }
-    coll_status status = coll_op_create(comm, &desc, sent, &error);
+    coll_status status = coll_op_create(comm, &desc, sent, coll_error_of(reterr));
     if (status == COLL_OK) {
-        status = coll_op_start(*sent, &error);
+        status = coll_op_start(*sent, coll_error_of(reterr));
     }
-    return coll_to_base(status, &error, reterr);
+    return (base_status)status;
 }
 
 base_status pipeline_wait(coll_op **sent, base_error *reterr)
 {
-    coll_error error;
     if (*sent == NULL) {
         return BASE_OK;
     }
-    const coll_status status = coll_op_wait(*sent, &error);
+    const coll_status status = coll_op_wait(*sent, coll_error_of(reterr));
     coll_op_destroy(*sent);
     *sent = NULL;
-    return coll_to_base(status, &error, reterr);
+    return (base_status)status;
 }
 
 static bool is_under_way(coll_op *sent)
@@ -74,11 +72,10 @@ base_status pipeline_send(coll_comm *comm, int peer, const float *values, size_t
 base_status pipeline_receive(coll_comm *comm, int peer, float *values, size_t count,
                              base_error *reterr)
 {
-    coll_error error;
     coll_op_desc desc = describe(COLL_RECEIVE, peer, count);
     desc.recv = values;
     if (count == 0) {
         return BASE_OK;
     }
-    return coll_to_base(coll_run(comm, &desc, &error), &error, reterr);
+    return (base_status)coll_run(comm, &desc, coll_error_of(reterr));
 }

@@ -111,14 +111,12 @@ static base_status share_out(const rank_pipeline *pipeline, const float *whole, 
 static base_status scatter(const rank_pipeline *pipeline, const float *whole, float *params,
                            uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
 {
-    coll_error error;
     const base_status status = coll_comm_rank(pipeline->copy) > 0
                                    ? receive_part(pipeline, params, reterr)
                                    : share_out(pipeline, whole, params, digest, reterr);
     return status == BASE_OK
-               ? coll_to_base(coll_broadcast(pipeline->copy, digest, RANK_DIGEST_BYTES, COLL_UINT8,
-                                             0, &error),
-                              &error, reterr)
+               ? (base_status)coll_broadcast(pipeline->copy, digest, RANK_DIGEST_BYTES, COLL_UINT8,
+                                             0, coll_error_of(reterr))
                : status;
 }
 

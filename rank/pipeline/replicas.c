@@ -23,12 +23,10 @@ static coll_op_desc sum_desc(const rank_pipeline *pipeline, float *values, size_
 
 base_status pipeline_make_arena(rank_pipeline *pipeline, base_error *reterr)
 {
-    coll_error error;
     const rank_device *device = &pipeline->device;
     const size_t size_bytes = pipeline->held.count * sizeof(float);
-    base_status status =
-        coll_to_base(coll_arena_create(pipeline->replicas, size_bytes, &pipeline->arena, &error),
-                     &error, reterr);
+    base_status status = (base_status)coll_arena_create(pipeline->replicas, size_bytes,
+                                                        &pipeline->arena, coll_error_of(reterr));
     if (status == BASE_OK) {
         pipeline->levels[0] = coll_arena_data(pipeline->arena);
         status = device->backend->adopt(device->queue, pipeline->levels[0], size_bytes, reterr);
@@ -148,7 +146,6 @@ static void ready(void *user, size_t offset, size_t count, rank_mark mark)
     rank_pipeline *pipeline = user;
     pipeline_reductions *reductions = &pipeline->reductions;
     const size_t place = rank_held_place(&pipeline->held, offset);
-    coll_error error;
     if (place < pipeline_own_place(pipeline)) {
         return;
     }
@@ -157,7 +154,7 @@ static void ready(void *user, size_t offset, size_t count, rank_mark mark)
     const int64_t begun_ns = base_now_ns();
     if (reductions->failed == BASE_OK) {
         reductions->failed =
-            coll_to_base(start(pipeline, place, count, &error), &error, &reductions->error);
+            (base_status)start(pipeline, place, count, coll_error_of(&reductions->error));
     }
     reductions->ns += base_now_ns() - begun_ns;
     rank_trace_add(pipeline->trace,
@@ -180,10 +177,9 @@ base_status pipeline_add_replicas(rank_pipeline *pipeline, base_error *reterr)
         *reterr = reductions->error;
     }
     for (size_t i = 0; status == BASE_OK && i < reductions->started; i++) {
-        coll_error error;
         const bool waits = i == reductions->done; /* else it was seen to be done before */
         const int64_t begun_ns = rank_trace_begin(pipeline->trace);
-        status = coll_to_base(coll_op_wait(reductions->all[i].op, &error), &error, reterr);
+        status = (base_status)coll_op_wait(reductions->all[i].op, coll_error_of(reterr));
         count += reductions->all[i].count;
         if (waits) {
             count_done(pipeline);
@@ -202,10 +198,8 @@ base_status rank_pipeline_sum_loss(const rank_pipeline *pipeline, double *loss, 
     if (pipeline->replicas == NULL || !pipeline_is_last(pipeline)) {
         return BASE_OK;
     }
-    coll_error error;
-    const base_status status = coll_to_base(
-        coll_all_reduce(pipeline->replicas, loss, loss, 1, COLL_FLOAT64, COLL_SUM, &error), &error,
-        reterr);
+    const base_status status = (base_status)coll_all_reduce(
+        pipeline->replicas, loss, loss, 1, COLL_FLOAT64, COLL_SUM, coll_error_of(reterr));
     *loss = pipeline->replica == 0 ? *loss : 0.0;
     return status;
 }
@@ -213,9 +207,8 @@ base_status rank_pipeline_sum_loss(const rank_pipeline *pipeline, double *loss, 
 static base_status broadcast(const rank_pipeline *pipeline, void *values, size_t count,
                              coll_type type, base_error *reterr)
 {
-    coll_error error;
-    return coll_to_base(coll_broadcast(pipeline->replicas, values, count, type, 0, &error), &error,
-                        reterr);
+    return (base_status)coll_broadcast(pipeline->replicas, values, count, type, 0,
+                                       coll_error_of(reterr));
 }
 
 base_status pipeline_give_replicas(const rank_pipeline *pipeline, float *params,

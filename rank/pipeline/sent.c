@@ -14,10 +14,9 @@ static size_t rounded(size_t floats)
 static base_status open_sent(const rank_pipeline *pipeline, coll_comm *comm, size_t floats,
                              pipeline_sent *made, base_error *reterr)
 {
-    coll_error error;
     const size_t size_bytes = floats * sizeof(float);
     const base_status status =
-        coll_to_base(coll_arena_create(comm, size_bytes, &made->arena, &error), &error, reterr);
+        (base_status)coll_arena_create(comm, size_bytes, &made->arena, coll_error_of(reterr));
     return status == BASE_OK
                ? pipeline->device.backend->adopt(pipeline->device.queue,
                                                  coll_arena_data(made->arena), size_bytes, reterr)

@@ -6,15 +6,13 @@
 
 static void reduce(rank_pipeline *pipeline, float *at, size_t count, coll_reduce_op how)
 {
-    coll_error error;
     pipeline_exchange *exchange = &pipeline->exchange;
     const int64_t begun_ns = base_now_ns();
     if (exchange->failed != BASE_OK) {
         return;
     }
-    exchange->failed =
-        coll_to_base(coll_all_reduce(pipeline->tensor, at, at, count, COLL_FLOAT32, how, &error),
-                     &error, &exchange->error);
+    exchange->failed = (base_status)coll_all_reduce(pipeline->tensor, at, at, count, COLL_FLOAT32,
+                                                    how, coll_error_of(&exchange->error));
     exchange->ns += base_now_ns() - begun_ns;
     rank_trace_add(pipeline->trace, (rank_trace_span){.kind = RANK_TRACE_PARTS,
                                                       .of = RANK_TRACE_THREAD | RANK_TRACE_EXCHANGE,

@@ -50,13 +50,4 @@ static inline base_error *base_error_of(coll_error *reterr)
 #define coll_error_prepend(reterr, status, ...)                                                    \
     ((coll_status)base_error_prepend(base_error_of(reterr), (base_status)(status), __VA_ARGS__))
 
-/* For rank/pipeline: copies `error` into reterr if the status is a failure. */
-static inline base_status coll_to_base(coll_status status, coll_error *error, base_error *reterr)
-{
-    if (status != COLL_OK && reterr != NULL) {
-        *reterr = *base_error_of(error);
-    }
-    return (base_status)status;
-}
-
 #endif
