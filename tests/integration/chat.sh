@@ -105,34 +105,34 @@ serve
 ask chat/completions '{"messages": [{"role": "user", "content": "<|im_end|>"}], "ignore_eos": true}' >typed
 [ "$(of prompt_tokens <typed)" -gt 25 ] || fail "a mark that was typed is one: $(cat typed)"
 [ "$(of total_tokens <typed)" = 128 ] || fail "the answer ends too early: $(cat typed)"
-refused() { # SAYS BODY [PATH]
+request_refused() { # SAYS BODY [PATH]
     ask "${3:-chat/completions}" "$2" >reply
     grep -q "$1" reply || fail "not refused with \"$1\", but: $(cat reply)"
 }
-refused '"param":"messages"' '{}'
-refused 'must be a list of messages' '{"messages": "a"}'
-refused 'a chat has messages' '{"prompt": "a"}'
-refused 'v1/chat/completions takes them' "{$messages}" completions
-refused 'message 0: it has no role' '{"messages": [{"content": "a"}]}'
-refused 'message 1: its role must be' '{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "a"}]}'
-refused 'message 0: its content' '{"messages": [{"role": "user"}]}'
-refused 'message 0: its content' '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
-refused 'message 0: audio: this is not supported' '{"messages": [{"role": "user", "content": "a", "audio": {"id": "b"}}]}'
-refused '"param":"chat_template_kwargs"' "{\"chat_template_kwargs\": {\"date_string\": \"a\"}, $messages}"
-refused 'chat_template_kwargs: a completion has no such' '{"chat_template_kwargs": {}, "prompt": "a"}' completions
-refused '"param":"top_logprobs"' "{\"top_logprobs\": 2, $messages}"
-refused '"param":"top_logprobs"' "{\"logprobs\": true, \"top_logprobs\": 21, $messages}"
-refused '"param":"logprobs"' "{\"logprobs\": 2, $messages}"
-refused '"param":"tools"' "{\"tools\": [{}], $messages}"
-refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"minLength\": 1}}}, $messages}"
-refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_object\"}, \"ignore_eos\": true, $messages}"
+request_refused '"param":"messages"' '{}'
+request_refused 'must be a list of messages' '{"messages": "a"}'
+request_refused 'a chat has messages' '{"prompt": "a"}'
+request_refused 'v1/chat/completions takes them' "{$messages}" completions
+request_refused 'message 0: it has no role' '{"messages": [{"content": "a"}]}'
+request_refused 'message 1: its role must be' '{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "a"}]}'
+request_refused 'message 0: its content' '{"messages": [{"role": "user"}]}'
+request_refused 'message 0: its content' '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
+request_refused 'message 0: audio: this is not supported' '{"messages": [{"role": "user", "content": "a", "audio": {"id": "b"}}]}'
+request_refused '"param":"chat_template_kwargs"' "{\"chat_template_kwargs\": {\"date_string\": \"a\"}, $messages}"
+request_refused 'chat_template_kwargs: a completion has no such' '{"chat_template_kwargs": {}, "prompt": "a"}' completions
+request_refused '"param":"top_logprobs"' "{\"top_logprobs\": 2, $messages}"
+request_refused '"param":"top_logprobs"' "{\"logprobs\": true, \"top_logprobs\": 21, $messages}"
+request_refused '"param":"logprobs"' "{\"logprobs\": 2, $messages}"
+request_refused '"param":"tools"' "{\"tools\": [{}], $messages}"
+request_refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"minLength\": 1}}}, $messages}"
+request_refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_object\"}, \"ignore_eos\": true, $messages}"
 for role in system developer; do
     ask chat/completions '{"max_tokens": 12, "messages": [{"role": "'$role'", "content": "Be brief."}, {"role": "user", "content": "a", "name": "b"}]}' >$role
 done
 [ "$(of content <developer)" = "$(of content <system)" ] || fail "a developer's message is no system message: $(cat developer)"
 ask chat/completions "{\"tools\": [], \"tool_choice\": \"none\", \"response_format\": {\"type\": \"text\"}, \"top_logprobs\": 0, \"chat_template_kwargs\": {\"enable_thinking\": false}, \"max_tokens\": 1, $messages}" |
     grep -q '"choices"' || fail "what changes nothing is refused"
-refused '"param":"messages"' "{\"messages\": [{\"role\": \"user\", \"content\": \"$(printf 'a %.0s' {1..200})\"}]}"
+request_refused '"param":"messages"' "{\"messages\": [{\"role\": \"user\", \"content\": \"$(printf 'a %.0s' {1..200})\"}]}"
 end
 
 # ---- a chat that goes on: what was computed of it is not computed again, and changes nothing
@@ -183,7 +183,7 @@ END_TEMPLATE
 serve
 ask chat/completions "{\"max_tokens\": 2, $messages}" >reply
 [ "$(of prompt_tokens <reply)" -gt 0 ] || fail "another template: $(cat reply)"
-refused 'No system, please.' '{"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]}'
+request_refused 'No system, please.' '{"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]}'
 end
 rm model/chat_template.jinja
 
@@ -191,11 +191,9 @@ rm model/chat_template.jinja
 echo '{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}' >model/chat_template.jinja
 run written --ranks 2 --chat --prompt "a Monday 30 November 2026 09:05"
 grep -q '"chat_date": null' written/manifest.json || fail "the record has a day that nobody has given"
-launcher --mode tp-cpu --checkpoint model --chat --chat-date today --prompt a --quiet --no-bind --out none >out 2>err && fail "a day is taken that nobody asks for"
-grep -q -- '--chat-date: the checkpoint.s chat template does not ask for the day' err || fail "a day that nobody asks for: $(cat err)"
+refused '--chat-date: the checkpoint.s chat template does not ask for the day' launcher --mode tp-cpu --checkpoint model --chat --chat-date today --prompt a --quiet --no-bind --out none
 echo '{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %} {{ strftime_now("%A %d %B %Y %H:%M") }}' >model/chat_template.jinja
-launcher --mode tp-cpu --checkpoint model --chat --prompt a --quiet --no-bind --out none >out 2>err && fail "a template gets a day that nobody has given"
-grep -q -- 'say it with --chat-date DATE, or --chat-date today' err || fail "no day: $(cat err)"
+refused 'say it with --chat-date DATE, or --chat-date today' launcher --mode tp-cpu --checkpoint model --chat --prompt a --quiet --no-bind --out none
 run dated --ranks 2 --chat --chat-date 2026-11-30T09:05 --prompt a
 [ "$(tokens dated)" = "$(tokens written)" ] || fail "a given day draws $(tokens dated), and not $(tokens written)"
 grep -q '"chat_date": "2026-11-30T09:05"' dated/manifest.json || fail "the record does not have the day"
@@ -208,18 +206,17 @@ rm model/chat_template.jinja
 
 # ---- a checkpoint that does not say how, or in what is no program
 rm model/tokenizer_config.json
-launcher --mode tp-cpu --checkpoint model --chat --prompt a --quiet --no-bind --out none >out 2>err && fail "--chat without a template is not refused"
-grep -q 'no chat template' err || fail "--chat without a template: $(cat err)"
+refused 'no chat template' launcher --mode tp-cpu --checkpoint model --chat --prompt a --quiet --no-bind --out none
 echo '[INST] {{ messages[0].content | shout }} [/INST]' >model/chat_template.jinja
 serve
-refused 'shout' "{$messages}"
+request_refused 'shout' "{$messages}"
 grep -q '"param":"messages"' reply || fail "the error does not name the field: $(cat reply)"
 end
 grep -q 'chats are refused: .*shout' serve.log || fail "no warning of the template: $(cat serve.log)"
 rm model/chat_template.jinja
 echo '{"chat_template": ' >model/tokenizer_config.json
 serve
-refused 'template cannot be read' "{$messages}"
+request_refused 'template cannot be read' "{$messages}"
 grep -q 'tokenizer_config' reply && fail "a client is told a path: $(cat reply)"
 end
 grep -q 'chats are refused: .*/tokenizer_config.json: line' serve.log || fail "no warning of the file: $(cat serve.log)"

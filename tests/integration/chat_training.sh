@@ -66,29 +66,22 @@ grep -q '"text": "PAIRS."' turns/results.json || fail "the second answer is $(ca
 train staged --mode pp-cpu --ranks 2 --stages 2 --micro-batches 2 "${few[@]}"
 launcher compare staged few | grep -q '^byte-equal' || fail "a pipeline trains other parameters"
 
-refused() { # MESSAGE ARGUMENTS...
-    local message=$1
-    shift
-    if launcher --ranks 2 --steps 2 --no-scaling --quiet --no-bind --out refused "$@" >log 2>&1; then
-        fail "not refused: $*"
-    fi
-    grep -qF -- "$message" log || fail "$*: $(cat log)"
-}
+teach() { launcher --ranks 2 --steps 2 --no-scaling --quiet --no-bind --out refused "$@"; }
 echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": [{}]}' >tools.jsonl
-refused 'tools.jsonl:1: "tools": tools are not known here: leave the line out' --checkpoint model --data tools.jsonl
-refused '"messages": the checkpoint has no chat template' --checkpoint bare --data chats.jsonl
-refused '"messages": a chat needs a --checkpoint with a chat template' --data chats.jsonl
-refused 'prompts and chats are not cut into windows' --checkpoint model --data chats.jsonl --windows
-refused 'none of the 4 sentences' --checkpoint model --data chats.jsonl --context 3
+refused 'tools.jsonl:1: "tools": tools are not known here: leave the line out' teach --checkpoint model --data tools.jsonl
+refused '"messages": the checkpoint has no chat template' teach --checkpoint bare --data chats.jsonl
+refused '"messages": a chat needs a --checkpoint with a chat template' teach --data chats.jsonl
+refused 'prompts and chats are not cut into windows' teach --checkpoint model --data chats.jsonl --windows
+refused 'none of the 4 sentences' teach --checkpoint model --data chats.jsonl --context 3
 
 # the day of a template that asks for one is part of the data
 cp -r bare dated
 echo '{% for m in messages %}{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}{{ strftime_now("%Y") }}' >dated/chat_template.jinja
-refused '--chat-date DATE' --checkpoint dated --data chats.jsonl
-refused '--chat-date: the checkpoint'"'"'s chat template does not ask' --checkpoint model --data chats.jsonl --chat-date today
+refused '--chat-date DATE' teach --checkpoint dated --data chats.jsonl
+refused '--chat-date: the checkpoint'"'"'s chat template does not ask' teach --checkpoint model --data chats.jsonl --chat-date today
 train day --ranks 1 --steps 2 --save-every 1 --checkpoint dated --chat-date 2026-11-30
 grep -q '"chat_date": "2026-11-30T00:00"' day/manifest.json || fail "the record does not have the day"
-refused 'it was written with --chat-date 2026-11-30T00:00, and this job has 2026-12-01T00:00' --ranks 1 --checkpoint dated --data chats.jsonl --context 128 --batch 1 --out day --resume --chat-date 2026-12-01
+refused 'it was written with --chat-date 2026-11-30T00:00, and this job has 2026-12-01T00:00' teach --ranks 1 --checkpoint dated --data chats.jsonl --context 128 --batch 1 --out day --resume --chat-date 2026-12-01
 # a model that is trained in its own directory keeps what is beside it
 train day --ranks 1 --steps 1 --checkpoint day --chat-date 2026-11-30 --overwrite
 cmp dated/chat_template.jinja day/chat_template.jinja || fail "the template is lost"

@@ -107,39 +107,31 @@ grep -q '"weight_type": "bfloat16"' qwen3-half-4/results.json || fail "matrices 
 grep -q '"weight_type": "int8"' mixtral-int8-4/results.json || fail "matrices in int8 are not held so"
 grep -q '"weight_type": "int4"' qwen3-int4-4/results.json || fail "matrices in int4 are not held so"
 
-refused() { # WHAT COMMAND...
-    local what=$1
-    shift
-    "$@" --out none >out 2>err && fail "not refused: $*"
-    grep -q -- "$what" err || fail "not refused with \"$what\", but: $(cat err)"
+refused_in_a_line() { # WHAT COMMAND...
+    refused "$@" --out none
     [ "$(grep -c . err)" -eq 1 ] || fail "refused in more than one line: $(cat err)"
-}
-changed() { # MODEL CHANGE
-    rm -rf changed
-    cp -r "$1" changed
-    sed -i "$2" changed/config.json
 }
 ask() { launcher --mode tp-cpu --checkpoint changed --prompt hello --quiet --no-bind "$@"; }
 changed qwen3 's/"decoder_sparse_step": 1/"decoder_sparse_step": 2/'
-refused "decoder_sparse_step must be 1" ask
+refused_in_a_line "decoder_sparse_step must be 1" ask
 changed qwen3 's/"mlp_only_layers": \[\]/"mlp_only_layers": [1]/'
-refused "mlp_only_layers must be empty" ask
+refused_in_a_line "mlp_only_layers must be empty" ask
 changed mixtral 's/"num_experts_per_tok": 2/"num_experts_per_tok": 5/'
-refused "the number of experts of a token is 5" ask
+refused_in_a_line "the number of experts of a token is 5" ask
 changed mixtral 's/"model_type": "mixtral"/"model_type": "llama"/'
-refused "no tensor model.layers.0.mlp.gate_proj.weight" ask
-refused "makes a new model" launcher --checkpoint mixtral --experts 4 --quiet
-refused "the model has no experts" launcher --checkpoint plain --router-loss 0.1 --quiet
+refused_in_a_line "no tensor model.layers.0.mlp.gate_proj.weight" ask
+refused_in_a_line "makes a new model" launcher --checkpoint mixtral --experts 4 --quiet
+refused_in_a_line "the model has no experts" launcher --checkpoint plain --router-loss 0.1 --quiet
 teach() { launcher --checkpoint mixtral --quiet --no-bind --no-scaling --steps 1 --ranks 2 "$@"; }
-refused "cannot be cut into stages" teach --mode pp-cpu --micro-batches 2
-refused "cannot be cut into stages" launcher --experts 4 --mode pp-cpu --ranks 2 --micro-batches 2 --steps 1 --quiet
-refused "they must be even" launcher --experts 4 --width 66 --heads 22 --steps 1 --quiet
-refused "models with experts run on CPUs only" launcher --experts 4 --mode ddp-nccl --steps 1 --quiet
-refused "--context-ranks: ranks cannot share the tokens of a batch of a model with experts" teach --context-ranks 2
-refused "models with experts have no adapters" teach --lora 4
-refused "--expert-ranks 4 does not divide the model's experts, 6" launcher --checkpoint qwen3 --quiet --ranks 4 --expert-ranks 4 --steps 1
-refused "models with experts run on CPUs only" teach --mode ddp-nccl
-refused "models with experts run on CPUs only" launcher --mode tp-nccl --checkpoint mixtral --prompt hello --quiet
+refused_in_a_line "cannot be cut into stages" teach --mode pp-cpu --micro-batches 2
+refused_in_a_line "cannot be cut into stages" launcher --experts 4 --mode pp-cpu --ranks 2 --micro-batches 2 --steps 1 --quiet
+refused_in_a_line "they must be even" launcher --experts 4 --width 66 --heads 22 --steps 1 --quiet
+refused_in_a_line "models with experts run on CPUs only" launcher --experts 4 --mode ddp-nccl --steps 1 --quiet
+refused_in_a_line "--context-ranks: ranks cannot share the tokens of a batch of a model with experts" teach --context-ranks 2
+refused_in_a_line "models with experts have no adapters" teach --lora 4
+refused_in_a_line "--expert-ranks 4 does not divide the model's experts, 6" launcher --checkpoint qwen3 --quiet --ranks 4 --expert-ranks 4 --steps 1
+refused_in_a_line "models with experts run on CPUs only" teach --mode ddp-nccl
+refused_in_a_line "models with experts run on CPUs only" launcher --mode tp-nccl --checkpoint mixtral --prompt hello --quiet
 
 # A plan has the figures of jobs. Where every token goes to every expert, all experts have equally many rows, as a plan
 # takes them to have. The job is the command that the plan names.

@@ -27,9 +27,7 @@ run four --mode tp-cpu --ranks 4
 [ "$(tokens one)" = "$(tokens four)" ] || fail "four ranks draw other tokens than one"
 
 # The plan has the job's parameters, exchanges and cache: 16 texts of 256 tokens on each of two ranks.
-launcher plan --checkpoint model --decode --ranks 2 --tensor 2 --batch 16 --precision float32 --json >plan.json || fail "no plan"
-[ -n "$(said two/results.json parameters)" ] && [ "$(said plan.json parameters)" = "$(said two/results.json parameters)" ] ||
-    fail "$(said plan.json parameters) parameters are planned, not $(said two/results.json parameters)"
+plan_has_parameters two --checkpoint model --decode --ranks 2 --tensor 2 --batch 16 --precision float32
 [ "$(said plan.json cache)" = "$(said two/results.json cache_bytes).0" ] || fail "a cache of $(said plan.json cache) bytes is planned, not $(said two/results.json cache_bytes)"
 awk "BEGIN { exit $(said plan.json times) != 2 * $(said two/results.json all_reduces_per_token) }" || # two texts share a step
     fail "$(said plan.json times) all-reduces a step are planned, not twice $(said two/results.json all_reduces_per_token)"
@@ -45,22 +43,16 @@ prompt=$(printf '<|im_start|>%.0s' $(seq 200))
 launcher --mode tp-cpu --checkpoint model --prompt "$prompt" --special-tokens --max-new-tokens 1 --quiet --no-bind --out fits >/dev/null ||
     fail "a prompt of 200 special tokens does not fit into 256"
 
-refused() { # WHAT ARGUMENTS...
-    local what=$1
-    shift
-    launcher "$@" >out 2>err && fail "not refused: $*"
-    grep -q -- "$what" err || fail "not refused with \"$what\", but: $(cat err)"
-}
-refused "products that are timed are gpt2's" --ranks 1 --no-bind -- inference-bench model 1
-refused "Usage: launcher --ranks N -- inference-bench" --ranks 1 --no-bind -- inference-bench model 1x
-refused "at most 100" --ranks 1 --no-bind -- inference-bench model 101 # a sequence would end before
-refused "--context 257 where the checkpoint's model has 256: it cannot be changed" --mode tp-cpu --checkpoint model --prompt hello --context 257
-refused "it can between 1, 2, 4" --mode tp-cpu --ranks 3 --checkpoint model --prompt hello
+refused "products that are timed are gpt2's" launcher --quiet --ranks 1 --no-bind -- inference-bench model 1
+refused "Usage: launcher --ranks N -- inference-bench" launcher --quiet --ranks 1 --no-bind -- inference-bench model 1x
+refused "at most 100" launcher --quiet --ranks 1 --no-bind -- inference-bench model 101 # a sequence would end before
+refused "--context 257 where the checkpoint's model has 256: it cannot be changed" launcher --quiet --mode tp-cpu --checkpoint model --prompt hello --context 257
+refused "it can between 1, 2, 4" launcher --quiet --mode tp-cpu --ranks 3 --checkpoint model --prompt hello
 
 # A context longer than a job's needs --context, which holds for the check of prompts, too.
 sed -i 's/"max_position_embeddings": 256/"max_position_embeddings": 131072/' model/config.json
-refused "take fewer with --context N" --mode tp-cpu --checkpoint model --prompt hello
-refused "1 to 59 tokens, this one has" --mode tp-cpu --checkpoint model --context 60 \
+refused "take fewer with --context N" launcher --quiet --mode tp-cpu --checkpoint model --prompt hello
+refused "1 to 59 tokens, this one has" launcher --quiet --mode tp-cpu --checkpoint model --context 60 \
     --prompt "$(printf '<|im_start|>%.0s' $(seq 30))"
 run short --mode tp-cpu --ranks 2 --context 128
 [ "$(tokens one)" = "$(tokens short)" ] || fail "--context changes tokens"
@@ -68,5 +60,5 @@ tr -d ' \n' <short/results.json | grep -q '"context":128' || fail "the record ha
 launcher --checkpoint model --mode generate --context 60 --special-tokens --prompt "$(printf '<|im_start|>%.0s' $(seq 30))" \
     --quiet --no-bind --out tight >/dev/null || fail "--special-tokens: a prompt that fits is refused"
 sed -i 's/"rope_theta": 500000.0/"rope_theta": 500000.0, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}/' model/config.json
-refused 'rope_type "yarn"' --context 64 --mode tp-cpu --checkpoint model --prompt hello
+refused 'rope_type "yarn"' launcher --quiet --context 64 --mode tp-cpu --checkpoint model --prompt hello
 echo "llama: passed"

@@ -164,48 +164,42 @@ tr -d ' \n' <plain-1/results.json | grep -q '"adapter":null,' || fail "results.j
 [ "$(tokens plain-1)" != "$(tokens merged-1)" ] || fail "adapters change nothing"
 launcher --mode generate --eval --heldout heldout.jsonl --quiet --checkpoint qwen3 --adapter merged >generate.text || fail "generate --eval"
 
-refused() { # WHAT IT SAYS, ARGUMENTS...
-    says=$1
-    shift
-    if launcher --quiet --out refused "$@" >refused.text 2>&1 || ! grep -qF -- "$says" refused.text; then
-        fail "$*: $(cat refused.text), and not: $says"
-    fi
-}
-refused "--lora 4 adapts a model that is trained already" --lora 4
-refused "--adapter adapts a model that is trained already" --adapter gpt2-four
-refused "--lora 4 goes with mode ddp-cpu, not with pp-cpu" --mode pp-cpu --checkpoint gpt2 --lora 4
-refused "--lora 4 goes with mode ddp-cpu, not with ddp-nccl" --mode ddp-nccl --checkpoint gpt2 --lora 4
-refused "--lora 4 goes with --zero 0 and 1" --checkpoint gpt2 --lora 4 --zero 2
-refused "--lora goes with modes that train" --mode generate --prompt a --checkpoint gpt2 --lora 4
-refused "--lora-alpha goes with --lora" --checkpoint gpt2 --lora-alpha 4
-refused "gpt2-plain/model.safetensors and would write over it, or move it away" --checkpoint gpt2-plain --lora 4 --out gpt2-plain
+ask() { launcher --quiet --out refused "$@"; }
+refused "--lora 4 adapts a model that is trained already" ask --lora 4
+refused "--adapter adapts a model that is trained already" ask --adapter gpt2-four
+refused "--lora 4 goes with mode ddp-cpu, not with pp-cpu" ask --mode pp-cpu --checkpoint gpt2 --lora 4
+refused "--lora 4 goes with mode ddp-cpu, not with ddp-nccl" ask --mode ddp-nccl --checkpoint gpt2 --lora 4
+refused "--lora 4 goes with --zero 0 and 1" ask --checkpoint gpt2 --lora 4 --zero 2
+refused "--lora goes with modes that train" ask --mode generate --prompt a --checkpoint gpt2 --lora 4
+refused "--lora-alpha goes with --lora" ask --checkpoint gpt2 --lora-alpha 4
+refused "gpt2-plain/model.safetensors and would write over it, or move it away" ask --checkpoint gpt2-plain --lora 4 --out gpt2-plain
 [ -f gpt2-plain/model.safetensors ] || fail "the model of adapters was moved away"
-refused "--lora-merge goes with --lora" --checkpoint gpt2 --lora-merge
-refused 'no linear layer "q_proj"; it has c_attn' --checkpoint gpt2 --lora 4 --lora-targets q_proj
-refused "--adapter goes with modes that answer on CPUs (generate, tp-cpu), and with ddp-cpu, not with pp-cpu" --mode pp-cpu \
+refused "--lora-merge goes with --lora" ask --checkpoint gpt2 --lora-merge
+refused 'no linear layer "q_proj"; it has c_attn' ask --checkpoint gpt2 --lora 4 --lora-targets q_proj
+refused "--adapter goes with modes that answer on CPUs (generate, tp-cpu), and with ddp-cpu, not with pp-cpu" ask --mode pp-cpu \
     --checkpoint gpt2 --adapter gpt2-one
-refused 'no linear layer "q_proj"' --checkpoint gpt2 --adapter merged
-refused "--adapter $PWD/merged is of the --checkpoint" --mode generate --prompt a --checkpoint merged --adapter merged
-refused "is of the --checkpoint" --checkpoint merged --adapter ./merged/
-refused "is of the --checkpoint" --mode generate --prompt a --checkpoint merged --adapter merged/adapter
-refused "merged/adapter/adapter_config.json and would write over it" --checkpoint qwen3 --adapter merged --out merged
-refused "--adapter: cannot open $PWD/nowhere/adapter_config.json" --checkpoint gpt2 --adapter nowhere
-refused "--lora 8: $PWD/gpt2-one/adapter_config.json has r 4" --checkpoint gpt2 --adapter gpt2-one --lora 8
-refused "--lora-alpha 4: $PWD/gpt2-one/adapter_config.json has adapters times 8 / 4" --checkpoint gpt2 --adapter gpt2-one --lora-alpha 4
-refused "--lora-targets c_attn: $PWD/gpt2-one/adapter_config.json has c_attn,c_proj,c_fc" --checkpoint gpt2 --adapter gpt2-one \
+refused 'no linear layer "q_proj"' ask --checkpoint gpt2 --adapter merged
+refused "--adapter $PWD/merged is of the --checkpoint" ask --mode generate --prompt a --checkpoint merged --adapter merged
+refused "is of the --checkpoint" ask --checkpoint merged --adapter ./merged/
+refused "is of the --checkpoint" ask --mode generate --prompt a --checkpoint merged --adapter merged/adapter
+refused "merged/adapter/adapter_config.json and would write over it" ask --checkpoint qwen3 --adapter merged --out merged
+refused "--adapter: cannot open $PWD/nowhere/adapter_config.json" ask --checkpoint gpt2 --adapter nowhere
+refused "--lora 8: $PWD/gpt2-one/adapter_config.json has r 4" ask --checkpoint gpt2 --adapter gpt2-one --lora 8
+refused "--lora-alpha 4: $PWD/gpt2-one/adapter_config.json has adapters times 8 / 4" ask --checkpoint gpt2 --adapter gpt2-one --lora-alpha 4
+refused "--lora-targets c_attn: $PWD/gpt2-one/adapter_config.json has c_attn,c_proj,c_fc" ask --checkpoint gpt2 --adapter gpt2-one \
     --lora-targets c_attn
 cp -r gpt2-one hostile
 tail -c +9 hostile/adapter_model.safetensors >hostile/cut
 mv hostile/cut hostile/adapter_model.safetensors
-refused "launcher: error: --adapter: $PWD/hostile/adapter_model.safetensors" --checkpoint gpt2 --adapter hostile
+refused "launcher: error: --adapter: $PWD/hostile/adapter_model.safetensors" ask --checkpoint gpt2 --adapter hostile
 size=$(stat -c %s gpt2-one/adapter_model.safetensors)
 head -c $((size - 4)) gpt2-one/adapter_model.safetensors >hostile/adapter_model.safetensors
 printf '\0\0\300\177' >>hostile/adapter_model.safetensors
-refused "has a NaN or an infinity in it" --checkpoint gpt2 --adapter hostile
-refused "gpt2-two/adapter_config.json and would write over it" --checkpoint gpt2 --adapter gpt2-two --out gpt2-two
-refused "--adapter goes with modes that answer on CPUs" --mode tp-nccl --prompt a --checkpoint gpt2 --adapter merged
-refused 'no linear layer "q_proj"' --mode generate --prompt a --checkpoint gpt2 --adapter merged
-refused "adapter_config.json" --mode generate --prompt a --checkpoint gpt2 --adapter qwen3
+refused "has a NaN or an infinity in it" ask --checkpoint gpt2 --adapter hostile
+refused "gpt2-two/adapter_config.json and would write over it" ask --checkpoint gpt2 --adapter gpt2-two --out gpt2-two
+refused "--adapter goes with modes that answer on CPUs" ask --mode tp-nccl --prompt a --checkpoint gpt2 --adapter merged
+refused 'no linear layer "q_proj"' ask --mode generate --prompt a --checkpoint gpt2 --adapter merged
+refused "adapter_config.json" ask --mode generate --prompt a --checkpoint gpt2 --adapter qwen3
 goes_on() { # WHAT IT SAYS, ARGUMENTS...
     says=$1
     shift

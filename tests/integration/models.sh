@@ -14,10 +14,23 @@ fail() {
 ids() { tr -d ' \n' <"$1" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
 tokens() { ids "$1/results.json"; }
 said() { tr -d ' \n' <"$1" | grep -oE "\"$2\":[0-9.]*" | head -1 | cut -d: -f2; }
-refused_changed() { # MODEL WHAT CHANGE: with another config.json
+refused() { # WHAT COMMAND...: which fails, and says so
+    local what=$1
+    shift
+    "$@" >out 2>err && fail "not refused: $*"
+    grep -q -- "$what" err || fail "$*: not refused with \"$what\", but: $(cat err)"
+}
+changed() { # MODEL CHANGE: makes the directory changed, a copy with another config.json
     rm -rf changed
     cp -r "$1" changed
-    sed -i "$3" changed/config.json
-    launcher --mode tp-cpu --checkpoint changed --prompt hello --quiet --no-bind --out none >out 2>err && fail "not refused: $3"
-    grep -q -- "$2" err || fail "not refused with \"$2\", but: $(cat err)"
+    sed -i "$2" changed/config.json
+}
+refused_changed() { # MODEL WHAT CHANGE
+    changed "$1" "$3"
+    refused "$2" launcher --mode tp-cpu --checkpoint changed --prompt hello --quiet --no-bind --out none
+}
+plan_has_parameters() { # RECORD ARGUMENTS...: launcher plan knows how many it has
+    launcher plan "${@:2}" --json >plan.json || fail "no plan"
+    [ -n "$(said plan.json parameters)" ] && [ "$(said plan.json parameters)" = "$(said "$1/results.json" parameters)" ] ||
+        fail "$(said plan.json parameters) parameters are planned, not $(said "$1/results.json" parameters)"
 }
