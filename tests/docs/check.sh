@@ -9,8 +9,10 @@
 #                                  docs/ring.svg is what coll-simulate draws
 #   check.sh flags ROOT BUILD      each flag that a page gives to a program stands in its --help
 #   check.sh help-write ROOT BUILD puts it there
-#   check.sh examples ROOT BUILD   every ```sh block under a line "<!-- runs -->" runs as written,
-#                                  in an empty directory where build/release is BUILD
+#   check.sh examples ROOT BUILD [GREP...]
+#                                  every ```sh block under a line "<!-- runs -->" runs as written,
+#                                  in an empty directory where build/release is BUILD. GREP: arguments of
+#                                  grep -E, for some of the pages
 set -euo pipefail
 
 what=$1
@@ -171,8 +173,9 @@ check_flags() {
 
 # Each page's blocks run in one directory, one after the other. A training that an earlier block has run, word for
 # word, has left its model there.
-run_examples() {
+run_examples() { # [GREP...]
     local page count=0
+    [ $# -gt 0 ] || set -- .
     while read -r page; do
         grep -q '^<!-- runs -->$' "$page" || continue
         rm -rf "$scratch/run" && mkdir -p "$scratch/run/build"
@@ -186,7 +189,7 @@ run_examples() {
         echo "== ${page#"$root"/}"
         (cd "$scratch/run" && bash -euxo pipefail "$scratch/script" </dev/null)
         count=$((count + 1))
-    done < <(pages)
+    done < <(pages | grep -E "$@")
     echo "$count pages with examples"
     [ "$count" -gt 0 ]
 }
@@ -218,6 +221,6 @@ help-write)
     draw_ring "$root/docs"
     ;;
 flags) check_flags ;;
-examples) run_examples ;;
+examples) run_examples "${@:4}" ;;
 *) exit 2 ;;
 esac
