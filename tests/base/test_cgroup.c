@@ -6,11 +6,6 @@
 
 #include "support.h"
 
-static void put(const char *name, const char *text)
-{
-    test_directory_put(&test_shared_directory, name, text);
-}
-
 static int quota(void)
 {
     return base_cgroup_cpu_quota(test_shared_directory.path);
@@ -42,10 +37,11 @@ static void groups_are_visited_from_below(void **state)
 {
     (void)state;
     assert_visits("cpu", 9, ""); /* a host without such files */
-    put("proc/self/cgroup", "0::/a/b\n");
+    test_shared_put("proc/self/cgroup", "0::/a/b\n");
     assert_visits("cpu", 9, "[/a/b][/a][]");
     assert_visits("cpu", 2, "[/a/b][/a]");
-    put("proc/self/cgroup", "no group\n4:cpuset:/s\n3:memory:/\n1:cpuacct,cpu:/x/y\n0::/\n");
+    test_shared_put("proc/self/cgroup",
+                    "no group\n4:cpuset:/s\n3:memory:/\n1:cpuacct,cpu:/x/y\n0::/\n");
     assert_visits("cpu", 9, "[/cpu/x/y][/cpu/x][/cpu][]");
     assert_visits("cpu", 3, "[/cpu/x/y][/cpu/x][/cpu]");
     assert_visits("memory", 9, "[/memory][]");
@@ -71,9 +67,9 @@ static void quotas_are_rounded_up(void **state)
                  {"99999999999999 1\n", 0},
                  {"1023000 1000", 1023}};
     (void)state;
-    put("proc/self/cgroup", "0::/a\n");
+    test_shared_put("proc/self/cgroup", "0::/a\n");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        put("sys/fs/cgroup/a/cpu.max", cases[i].text);
+        test_shared_put("sys/fs/cgroup/a/cpu.max", cases[i].text);
         assert_int_equal(quota(), cases[i].cpus);
     }
 }
@@ -82,14 +78,14 @@ static void a_group_above_limits_too(void **state)
 {
     (void)state;
     assert_int_equal(quota(), 0); /* a host without such files */
-    put("proc/self/cgroup", "0::/a/b\n");
-    put("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+    test_shared_put("proc/self/cgroup", "0::/a/b\n");
+    test_shared_put("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
     assert_int_equal(quota(), 0);
-    put("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+    test_shared_put("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
     assert_int_equal(quota(), 2);
-    put("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
+    test_shared_put("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
     assert_int_equal(quota(), 1);
-    put("sys/fs/cgroup/a/b/cpu.max", "300000 100000\n");
+    test_shared_put("sys/fs/cgroup/a/b/cpu.max", "300000 100000\n");
     assert_int_equal(quota(), 2);
 }
 
@@ -97,11 +93,11 @@ static void a_group_above_limits_too(void **state)
 static void version_1_has_two_files(void **state)
 {
     (void)state;
-    put("proc/self/cgroup", "4:memory:/x\n1:cpu,cpuacct:/docker/c\n0::/\n");
-    put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
-    put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    test_shared_put("proc/self/cgroup", "4:memory:/x\n1:cpu,cpuacct:/docker/c\n0::/\n");
+    test_shared_put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    test_shared_put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
     assert_int_equal(quota(), 0);
-    put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "250000\n");
+    test_shared_put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "250000\n");
     assert_int_equal(quota(), 3);
 }
 

@@ -18,9 +18,9 @@ static void only_regular_files_are_read_as_such(void **state)
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
-    const char *path = test_directory_path(&test_shared_directory, "a");
-    const char *link = test_directory_path(&test_shared_directory, "link");
-    const char *pipe = test_directory_path(&test_shared_directory, "pipe");
+    const char *path = test_shared_path("a");
+    const char *link = test_shared_path("link");
+    const char *pipe = test_shared_path("pipe");
     assert_ok(base_file_write(path, "text", 4, &error), &error);
     assert_int_equal(symlink("a", link), 0);
     assert_ok(base_file_read_regular(link, 4, &data, &size_bytes, &error), &error);
@@ -34,8 +34,7 @@ static void only_regular_files_are_read_as_such(void **state)
                       BASE_ERR_INVALID);
         assert_non_null(strstr(error.message, "is not a regular file"));
     }
-    assert_status(base_file_read_regular(test_directory_path(&test_shared_directory, "none"), 4,
-                                         &data, &size_bytes, &error),
+    assert_status(base_file_read_regular(test_shared_path("none"), 4, &data, &size_bytes, &error),
                   BASE_ERR_NOTFOUND);
 }
 
@@ -55,7 +54,7 @@ static void a_file_comes_back(void **state)
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
-    const char *path = test_directory_path(&test_shared_directory, "a");
+    const char *path = test_shared_path("a");
 
     static char big[200 * 1024];
     memset(big, 'b', sizeof big);
@@ -66,14 +65,12 @@ static void a_file_comes_back(void **state)
     free(data);
 
     assert_status(base_file_read(path, sizeof big - 1, &data, &size_bytes, &error), BASE_ERR_LIMIT);
-    assert_status(base_file_read(test_directory_path(&test_shared_directory, "none"), 1, &data,
-                                 &size_bytes, &error),
+    assert_status(base_file_read(test_shared_path("none"), 1, &data, &size_bytes, &error),
                   BASE_ERR_NOTFOUND);
     assert_status(base_file_read(test_shared_directory.path, 1, &data, &size_bytes, &error),
                   BASE_ERR_INVALID);
     assert_int_equal(error.status, BASE_ERR_INVALID);
-    assert_status(base_file_read(test_directory_path(&test_shared_directory, "a/b"), 1, &data,
-                                 &size_bytes, &error),
+    assert_status(base_file_read(test_shared_path("a/b"), 1, &data, &size_bytes, &error),
                   BASE_ERR_INVALID);
 }
 
@@ -83,14 +80,14 @@ static void nothing_appears_before_commit(void **state)
     base_error error;
     struct stat info;
     base_file_writer *writer = NULL;
-    const char *path = test_directory_path(&test_shared_directory, "a");
+    const char *path = test_shared_path("a");
 
     assert_ok(base_file_writer_open(path, &writer, &error), &error);
     assert_ok(base_file_writer_put(writer, "x", 1, &error), &error);
     assert_int_not_equal(stat(path, &info), 0);
     base_file_writer_abandon(writer);
     assert_int_not_equal(stat(path, &info), 0);
-    assert_int_not_equal(stat(test_directory_path(&test_shared_directory, "a.tmp"), &info), 0);
+    assert_int_not_equal(stat(test_shared_path("a.tmp"), &info), 0);
 }
 
 /* Also what is still in the writer's buffer; the end stays where it was. */
@@ -101,7 +98,7 @@ static void a_beginning_is_written_last(void **state)
     base_file_writer *writer = NULL;
     void *data = NULL;
     size_t size_bytes = 0;
-    const char *path = test_directory_path(&test_shared_directory, "a");
+    const char *path = test_shared_path("a");
     assert_ok(base_file_writer_open(path, &writer, &error), &error);
     base_file_writer_make_durable(writer);
     assert_ok(base_file_writer_put(writer, "____-", 5, &error), &error);
@@ -126,8 +123,8 @@ static void a_mode_is_there_before_the_name(void **state)
     base_error error;
     struct stat info;
     const base_file_kind kind = {.mode_max = 0600};
-    const char *path = test_directory_path(&test_shared_directory, "a");
-    const char *temporary = test_directory_path(&test_shared_directory, "a.tmp");
+    const char *path = test_shared_path("a");
+    const char *temporary = test_shared_path("a.tmp");
     const mode_t mask = umask(0);
     assert_ok(base_file_write(temporary, "", 0, &error), &error);
     renamed_mode = 0;
@@ -166,7 +163,7 @@ static void writers_of_one_path_take_turns(void **state)
     struct stat info;
     void *text = NULL;
     size_t size_bytes = 0;
-    const char *path = test_directory_path(&test_shared_directory, "a");
+    const char *path = test_shared_path("a");
     rival one = {.path = path, .letter = '1'};
     rival two = {.path = path, .letter = '2'};
     assert_int_equal(pthread_create(&thread, NULL, write_often, &one), 0);
@@ -177,7 +174,7 @@ static void writers_of_one_path_take_turns(void **state)
     assert_int_equal(size_bytes, 100);
     assert_int_equal(strspn(text, *(char *)text == '1' ? "1" : "2"), size_bytes);
     free(text);
-    assert_int_not_equal(stat(test_directory_path(&test_shared_directory, "a.tmp"), &info), 0);
+    assert_int_not_equal(stat(test_shared_path("a.tmp"), &info), 0);
 }
 
 static void expect_in_the_way(const char *path, const char *why)
@@ -196,9 +193,9 @@ static void a_strange_temporary_file_is_not_taken_over(void **state)
     base_error error;
     struct stat info;
     (void)state;
-    const char *path = test_directory_path(&test_shared_directory, "a");
-    const char *temporary = test_directory_path(&test_shared_directory, "a.tmp");
-    const char *other = test_directory_path(&test_shared_directory, "other");
+    const char *path = test_shared_path("a");
+    const char *temporary = test_shared_path("a.tmp");
+    const char *other = test_shared_path("other");
 
     assert_int_equal(mkfifo(temporary, 0600), 0);
     expect_in_the_way(path, "not a plain file");
@@ -241,24 +238,22 @@ static void a_path_is_checked_before_it_is_written(void **state)
     (void)state;
     base_error error;
     struct stat info;
-    const char *path = test_directory_path(&test_shared_directory, "a");
+    const char *path = test_shared_path("a");
     assert_ok(base_file_check_writable(path, &error), &error);
     assert_int_not_equal(stat(path, &info), 0);
-    assert_int_not_equal(stat(test_directory_path(&test_shared_directory, "a.tmp"), &info), 0);
+    assert_int_not_equal(stat(test_shared_path("a.tmp"), &info), 0);
     assert_ok(base_file_write(path, "old", 3, &error), &error);
     assert_ok(base_file_check_writable(path, &error), &error);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_size, 3);
 
-    const char *pipe = test_directory_path(&test_shared_directory, "pipe");
+    const char *pipe = test_shared_path("pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
     assert_ok(base_file_check_writable(pipe, &error),
               &error); /* without a reader it does not wait */
     assert_status(base_file_check_writable(test_shared_directory.path, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "is a directory"));
-    assert_int_not_equal(
-        base_file_check_writable(test_directory_path(&test_shared_directory, "none/a"), &error),
-        BASE_OK);
+    assert_int_not_equal(base_file_check_writable(test_shared_path("none/a"), &error), BASE_OK);
     assert_non_null(strstr(error.message, "cannot write "));
 }
 
@@ -271,7 +266,7 @@ static void devices_and_pipes_stay(void **state)
     char got[8] = "";
     base_file_writer *writer = NULL;
 
-    const char *pipe = test_directory_path(&test_shared_directory, "pipe");
+    const char *pipe = test_shared_path("pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
     const int reader = open(pipe, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     assert_true(reader >= 0);
@@ -300,7 +295,7 @@ static void links_of_the_system_are_followed(void **state)
     void *data = NULL;
     size_t size_bytes = 0;
     char name[64];
-    const char *path = test_directory_path(&test_shared_directory, "out");
+    const char *path = test_shared_path("out");
     const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(write(fd, "a", 1), 1);
     (void)snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
@@ -320,9 +315,8 @@ static void other_links_are_replaced(void **state)
     void *data = NULL;
     size_t size_bytes = 0;
     char name[PATH_MAX];
-    const char *link = test_directory_path(&test_shared_directory, "link");
-    assert_ok(base_file_write(test_directory_path(&test_shared_directory, "old"), "a", 1, &error),
-              &error);
+    const char *link = test_shared_path("link");
+    assert_ok(base_file_write(test_shared_path("old"), "a", 1, &error), &error);
     assert_int_equal(symlink("old", link), 0);
     (void)snprintf(name, sizeof name, "/proc/self/root%s", link);
     assert_ok(base_file_write(name, "b", 1, &error), &error);
@@ -336,13 +330,11 @@ static void directories_are_made_with_parents(void **state)
 {
     (void)state;
     base_error error;
-    const char *path = test_directory_path(&test_shared_directory, "a/b/c");
+    const char *path = test_shared_path("a/b/c");
     assert_ok(base_mkdirs(path, &error), &error);
     assert_ok(base_mkdirs(path, &error), &error);
-    assert_ok(base_file_write(test_directory_path(&test_shared_directory, "a/f"), "", 0, &error),
-              &error);
-    assert_status(base_mkdirs(test_directory_path(&test_shared_directory, "a/f"), &error),
-                  BASE_ERR_IO);
+    assert_ok(base_file_write(test_shared_path("a/f"), "", 0, &error), &error);
+    assert_status(base_mkdirs(test_shared_path("a/f"), &error), BASE_ERR_IO);
     assert_status(base_mkdirs("", &error), BASE_ERR_INVALID);
     assert_string_equal(error.message, "a directory has no name");
 }

@@ -2,11 +2,6 @@
 #include "base/free_memory.h"
 #include "support.h"
 
-static void put(const char *name, const char *text)
-{
-    test_directory_put(&test_shared_directory, name, text);
-}
-
 static uint64_t get(void)
 {
     return base_free_memory_bytes(test_shared_directory.path);
@@ -16,36 +11,38 @@ static void nothing_is_known_of_a_host_without_files(void **state)
 {
     (void)state;
     assert_true(get() == UINT64_MAX);
-    put("proc/meminfo", "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:    8000 kB\n");
+    test_shared_put("proc/meminfo",
+                    "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:    8000 kB\n");
     assert_true(get() == 8000 * 1024);
 }
 
 static void a_group_and_those_above_it_limit(void **state)
 {
     (void)state;
-    put("proc/meminfo", "MemAvailable:    8000 kB\n");
-    put("proc/self/cgroup", "0::/a/b\n");
-    put("sys/fs/cgroup/a/b/memory.max", "max\n");
-    put("sys/fs/cgroup/a/b/memory.current", "1000\n");
+    test_shared_put("proc/meminfo", "MemAvailable:    8000 kB\n");
+    test_shared_put("proc/self/cgroup", "0::/a/b\n");
+    test_shared_put("sys/fs/cgroup/a/b/memory.max", "max\n");
+    test_shared_put("sys/fs/cgroup/a/b/memory.current", "1000\n");
     assert_true(get() == 8000 * 1024);
-    put("sys/fs/cgroup/a/memory.max", "500000\n");
-    put("sys/fs/cgroup/a/memory.current", "200000\n");
+    test_shared_put("sys/fs/cgroup/a/memory.max", "500000\n");
+    test_shared_put("sys/fs/cgroup/a/memory.current", "200000\n");
     assert_true(get() == 300000);
-    put("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 150000\n"); /* can be reclaimed */
+    test_shared_put("sys/fs/cgroup/a/memory.stat",
+                    "anon 1\ninactive_file 150000\n"); /* can be reclaimed */
     assert_true(get() == 450000);
-    put("sys/fs/cgroup/a/b/memory.max", "40000\n");
+    test_shared_put("sys/fs/cgroup/a/b/memory.max", "40000\n");
     assert_true(get() == 39000);
-    put("sys/fs/cgroup/a/b/memory.current", "50000\n");
+    test_shared_put("sys/fs/cgroup/a/b/memory.current", "50000\n");
     assert_true(get() == 0);
 }
 
 static void version_one_and_containers_limit_too(void **state)
 {
     (void)state;
-    put("proc/meminfo", "MemAvailable:    8000 kB\n");
-    put("proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/of/the/host\n0::/\n");
-    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "70000\n");
-    put("sys/fs/cgroup/memory/memory.usage_in_bytes", "60000\n");
+    test_shared_put("proc/meminfo", "MemAvailable:    8000 kB\n");
+    test_shared_put("proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/of/the/host\n0::/\n");
+    test_shared_put("sys/fs/cgroup/memory/memory.limit_in_bytes", "70000\n");
+    test_shared_put("sys/fs/cgroup/memory/memory.usage_in_bytes", "60000\n");
     assert_true(get() == 10000);
 }
 
@@ -55,19 +52,20 @@ static void swap_and_cached_files_are_most(void **state)
     (void)state;
     const char *root = test_shared_directory.path;
     assert_true(base_free_memory_find(root).most_bytes == UINT64_MAX);
-    put("proc/meminfo", "MemAvailable:    8000 kB\nSwapTotal: 3000 kB\nSwapFree:     2000 kB\n");
+    test_shared_put("proc/meminfo",
+                    "MemAvailable:    8000 kB\nSwapTotal: 3000 kB\nSwapFree:     2000 kB\n");
     assert_true(base_free_memory_find(root).free_bytes == 8000 * 1024);
     assert_true(base_free_memory_find(root).most_bytes == 10000 * 1024);
-    put("proc/self/cgroup", "0::/a\n");
-    put("sys/fs/cgroup/a/memory.max", "500000\n");
-    put("sys/fs/cgroup/a/memory.current", "400000\n");
-    put("sys/fs/cgroup/a/memory.stat", "inactive_file 50000\nactive_file 70000\n");
+    test_shared_put("proc/self/cgroup", "0::/a\n");
+    test_shared_put("sys/fs/cgroup/a/memory.max", "500000\n");
+    test_shared_put("sys/fs/cgroup/a/memory.current", "400000\n");
+    test_shared_put("sys/fs/cgroup/a/memory.stat", "inactive_file 50000\nactive_file 70000\n");
     assert_true(base_free_memory_find(root).free_bytes == 150000);
     assert_true(base_free_memory_find(root).most_bytes == 220000 + 2000 * 1024);
-    put("sys/fs/cgroup/a/memory.swap.max", "9000\n");
-    put("sys/fs/cgroup/a/memory.swap.current", "1000\n");
+    test_shared_put("sys/fs/cgroup/a/memory.swap.max", "9000\n");
+    test_shared_put("sys/fs/cgroup/a/memory.swap.current", "1000\n");
     assert_true(base_free_memory_find(root).most_bytes == 228000);
-    put("sys/fs/cgroup/a/memory.swap.max", "0\n");
+    test_shared_put("sys/fs/cgroup/a/memory.swap.max", "0\n");
     assert_true(base_free_memory_find(root).most_bytes == 220000);
 }
 
@@ -76,12 +74,12 @@ static void version_one_has_one_limit_of_both(void **state)
 {
     (void)state;
     const char *root = test_shared_directory.path;
-    put("proc/meminfo", "MemAvailable:    8000 kB\nSwapFree:     2000 kB\n");
-    put("proc/self/cgroup", "5:memory:/of/the/host\n");
-    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "70000\n");
-    put("sys/fs/cgroup/memory/memory.usage_in_bytes", "60000\n");
-    put("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "90000\n");
-    put("sys/fs/cgroup/memory/memory.memsw.usage_in_bytes", "65000\n");
+    test_shared_put("proc/meminfo", "MemAvailable:    8000 kB\nSwapFree:     2000 kB\n");
+    test_shared_put("proc/self/cgroup", "5:memory:/of/the/host\n");
+    test_shared_put("sys/fs/cgroup/memory/memory.limit_in_bytes", "70000\n");
+    test_shared_put("sys/fs/cgroup/memory/memory.usage_in_bytes", "60000\n");
+    test_shared_put("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "90000\n");
+    test_shared_put("sys/fs/cgroup/memory/memory.memsw.usage_in_bytes", "65000\n");
     assert_true(base_free_memory_find(root).free_bytes == 10000);
     assert_true(base_free_memory_find(root).most_bytes == 25000);
 }

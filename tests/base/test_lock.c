@@ -17,7 +17,7 @@ static void one_at_a_time(void **state)
     int first = -1;
     int second = -1;
     struct stat info;
-    const char *path = test_directory_path(&test_shared_directory, "lock");
+    const char *path = test_shared_path("lock");
     assert_ok(base_lock_file(path, &first, &error), &error);
     assert_int_equal(fstat(first, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
@@ -38,7 +38,7 @@ static void a_removed_lock_is_known(void **state)
     base_error error;
     int first = -1;
     int second = -1;
-    const char *path = test_directory_path(&test_shared_directory, "named");
+    const char *path = test_shared_path("named");
     assert_ok(base_lock_file(path, &first, &error), &error);
     assert_true(base_lock_is_named(first, path));
     assert_int_equal(unlink(path), 0);
@@ -55,10 +55,10 @@ static void no_link_is_followed(void **state)
     (void)state;
     base_error error;
     int fd = -1;
-    const char *link = test_directory_path(&test_shared_directory, "link");
+    const char *link = test_shared_path("link");
     assert_int_equal(symlink("elsewhere", link), 0);
     assert_status(base_lock_file(link, &fd, &error), BASE_ERR_IO);
-    assert_int_not_equal(access(test_directory_path(&test_shared_directory, "elsewhere"), F_OK), 0);
+    assert_int_not_equal(access(test_shared_path("elsewhere"), F_OK), 0);
 }
 
 /* When the holder ends, the process that waits gets the lock. */
@@ -69,7 +69,7 @@ static void a_waiting_process_gets_the_lock(void **state)
     int ready[2];
     int fd = -1;
     char byte = 0;
-    const char *path = test_directory_path(&test_shared_directory, "waited");
+    const char *path = test_shared_path("waited");
     assert_int_equal(pipe(ready), 0);
     const pid_t holder = fork();
     assert_true(holder >= 0);

@@ -139,7 +139,7 @@ static void an_index_is_read_from_its_file(void **state)
     static const char text[] = INDEX("\"a\":\"1.st\"");
     base_error error;
     base_safetensors_index index;
-    const char *path = test_directory_path(&test_shared_directory, "index.json");
+    const char *path = test_shared_path("index.json");
     assert_status(base_safetensors_index_open(path, &index, &error), BASE_ERR_NOTFOUND);
     assert_ok(base_file_write(path, text, sizeof text - 1, &error), &error);
     assert_ok(base_safetensors_index_open(path, &index, &error), &error);

@@ -67,7 +67,7 @@ static void a_durable_file_is_on_disk_before_its_name(void **state)
     (void)state;
     base_error error;
     const base_file_kind kind = {.durable = true};
-    const char *path = test_directory_path(&test_shared_directory, "durable");
+    const char *path = test_shared_path("durable");
     assert_ok(base_file_write_as(path, &kind, "x", 1, &error), &error);
     assert_string_equal(system_calls.log, "frd");
     assert_ok(base_file_write(path, "y", 1, &error), &error);
@@ -78,19 +78,18 @@ static void a_durable_file_is_on_disk_before_its_name(void **state)
     assert_status(base_file_write_as(path, &kind, "z", 1, &error), BASE_ERR_IO);
     assert_non_null(strstr(error.message, "to disk"));
     assert_string_equal(system_calls.log, "frdrf");
-    assert_int_equal(access(test_directory_path(&test_shared_directory, "durable.tmp"), F_OK), -1);
+    assert_int_equal(access(test_shared_path("durable.tmp"), F_OK), -1);
 }
 
 static void the_directory_above_is_found(void **state)
 {
     (void)state;
     base_error error;
-    assert_ok(base_sync_parent(test_directory_path(&test_shared_directory, "x"), &error), &error);
+    assert_ok(base_sync_parent(test_shared_path("x"), &error), &error);
     assert_ok(base_sync_parent("here", &error), &error);
     assert_ok(base_sync_parent("/tmp", &error), &error);
     assert_string_equal(system_calls.log, "ddd");
-    assert_status(base_sync_parent(test_directory_path(&test_shared_directory, "none/x"), &error),
-                  BASE_ERR_IO);
+    assert_status(base_sync_parent(test_shared_path("none/x"), &error), BASE_ERR_IO);
     assert_non_null(strstr(error.message, "none to disk"));
 }
 

@@ -176,15 +176,6 @@ static void test_hook_that_hangs_is_left(void **state)
     (void)close(fd);
 }
 
-static size_t count_of(const char *text, const char *part)
-{
-    size_t count = 0;
-    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
-        count++;
-    }
-    return count;
-}
-
 /* What `budget-service status` prints. */
 static void read_status(const service_fixture *fixture, char *text, size_t text_bytes)
 {
@@ -216,11 +207,11 @@ static void test_clock_alarm(void **state)
     client = fixture_client(fixture, "admin", 0);
     assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
     assert_non_null(strstr(report.clock_alarm, " s ahead of the ledger's time; if it is right, "));
-    assert_int_equal(count_of(report.clock_alarm, "clock repair"), 1);
-    assert_int_equal(count_of(report.clock_alarm, "admin"), 1);
+    assert_int_equal(test_count(report.clock_alarm, "clock repair"), 1);
+    assert_int_equal(test_count(report.clock_alarm, "admin"), 1);
     read_status(fixture, printed, sizeof printed);
-    assert_int_equal(count_of(printed, "ALARM the wall clock is "), 1);
-    assert_int_equal(count_of(printed, "clock repair"), 1);
+    assert_int_equal(test_count(printed, "ALARM the wall clock is "), 1);
+    assert_int_equal(test_count(printed, "clock repair"), 1);
     assert_verdict(budget_repair_clock(client, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
     assert_string_equal(report.clock_alarm, "");

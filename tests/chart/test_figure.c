@@ -164,15 +164,6 @@ static void a_picture_needs_no_page(void **state)
     free(figure);
 }
 
-static int count_of(const char *text, const char *phrase)
-{
-    int count = 0;
-    for (; (text = strstr(text, phrase)) != NULL; text++) {
-        count++;
-    }
-    return count;
-}
-
 /* Of three figures the middle one has no point, and no place. The first has the key of all. */
 static void panels_lie_under_each_other(void **state)
 {
@@ -184,8 +175,8 @@ static void panels_lie_under_each_other(void **state)
         base_buffer picture = {0};
         chart_picture_svg(&picture, &(chart_picture){"t", "", (const chart_figure *const *)figures,
                                                      all != 0 ? 3 : 1});
-        assert_int_equal(count_of(picture.data, ">measured</text>"), 1);
-        assert_int_equal(count_of(picture.data, ">y</text>"), 1 + all);
+        assert_int_equal(test_count(picture.data, ">measured</text>"), 1);
+        assert_int_equal(test_count(picture.data, ">y</text>"), 1 + all);
         const char *height = strstr(picture.data, " height=\"");
         assert_non_null(height);
         heights[all] = strtod(strchr(height, '"') + 1, NULL);

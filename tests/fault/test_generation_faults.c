@@ -176,12 +176,8 @@ static int start_answering(void)
 static size_t count_events(const char *kind)
 {
     char begin[64];
-    size_t count = 0;
     (void)snprintf(begin, sizeof begin, "{\"event\":\"%s\"", kind);
-    for (const char *at = program.text[TEST_STDOUT]; (at = strstr(at, begin)) != NULL; at++) {
-        count++;
-    }
-    return count;
+    return (size_t)test_count(program.text[TEST_STDOUT], begin);
 }
 
 /* A rank dies while requests come, or while none does: it is named, and each accepted request gets

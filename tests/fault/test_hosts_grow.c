@@ -25,12 +25,7 @@ static training_run quiet; /* nobody disturbed it */
 
 static int count_says(int node, const char *text)
 {
-    int count = 0;
-    for (const char *at = several_runs[node].program.text[TEST_STDERR];
-         (at = strstr(at, text)) != NULL; at++) {
-        count++;
-    }
-    return count;
+    return test_count(several_runs[node].program.text[TEST_STDERR], text);
 }
 
 static void assert_bits_of_quiet(void)
@@ -278,15 +273,14 @@ static void a_training_that_gives_up_does_so_after_the_same_step(void **state)
     char data[BASE_PATH_BYTES];
     char heldout[BASE_PATH_BYTES];
     char last[16];
-    (void)snprintf(data, sizeof data, "%s", test_directory_path(&test_shared_directory, "data"));
-    (void)snprintf(heldout, sizeof heldout, "%s",
-                   test_directory_path(&test_shared_directory, "heldout"));
-    test_directory_put(&test_shared_directory, "data",
-                       "{\"text\":\"the old cat saw a dog\"}\n{\"text\":\"we like apples\"}\n"
-                       "{\"text\":\"she went to school\"}\n{\"text\":\"they were at home\"}\n"
-                       "{\"text\":\"he ran to the house\"}\n{\"text\":\"it was a good day\"}\n");
-    test_directory_put(&test_shared_directory, "heldout",
-                       "{\"text\":\"the old dog saw a cat\"}\n{\"text\":\"we ran home\"}\n");
+    (void)snprintf(data, sizeof data, "%s", test_shared_path("data"));
+    (void)snprintf(heldout, sizeof heldout, "%s", test_shared_path("heldout"));
+    test_shared_put("data",
+                    "{\"text\":\"the old cat saw a dog\"}\n{\"text\":\"we like apples\"}\n"
+                    "{\"text\":\"she went to school\"}\n{\"text\":\"they were at home\"}\n"
+                    "{\"text\":\"he ran to the house\"}\n{\"text\":\"it was a good day\"}\n");
+    test_shared_put("heldout",
+                    "{\"text\":\"the old dog saw a cat\"}\n{\"text\":\"we ran home\"}\n");
     several job = SEVERAL("2", TWO, ALONE, "--steps", "400", "--lr", "1e-2", "--data", data,
                           "--heldout", heldout, "--eval-every", "4", "--keep-best", "--patience",
                           "3", "--save-every", "4");
@@ -317,7 +311,7 @@ static void a_host_that_comes_with_a_full_disk_ends_no_job(void **state)
     (void)state;
     const several job = SEVERAL("2", TWO, ALONE, "--steps", steps, "--save-every", "10");
     char cache[BASE_PATH_BYTES];
-    (void)snprintf(cache, sizeof cache, "%s", test_directory_path(&test_shared_directory, "disk"));
+    (void)snprintf(cache, sizeof cache, "%s", test_shared_path("disk"));
     assert_int_equal(mkdir(cache, 0700), 0);
     assert_int_equal(mount("none", cache, "tmpfs", 0, "size=32k"), 0);
     const pid_t rank = start_held("full", &job);

@@ -169,7 +169,7 @@ static void what_helps_is_tried(void **state)
     (void)state;
     several_make_key("tried");
     const several job = SEVERAL("2", NULL);
-    (void)snprintf(file, sizeof file, "%s", test_directory_path(&test_shared_directory, "been"));
+    (void)snprintf(file, sizeof file, "%s", test_shared_path("been"));
     const char *const program[] = {"--max-restarts", "1", "--", "sh", "-c", twice, file, NULL};
     several_start(0, &job, program);
     several_start(1, &job, program);

@@ -64,9 +64,9 @@ static void start(trial *one, const char *what, const char *host_timeout)
                            key,
                            "--no-bind",
                            "--data",
-                           test_directory_path(&test_shared_directory, "data.jsonl"),
+                           test_shared_path("data.jsonl"),
                            "--tokenizer",
-                           test_directory_path(&test_shared_directory, "tokenizer.json"),
+                           test_shared_path("tokenizer.json"),
                            "--out",
                            out,
                            "--overwrite",
@@ -300,9 +300,7 @@ static void hosts_that_slept_together_go_on(void **state)
 static int setup(void **state)
 {
     (void)fake_job_setup(state);
-    several_run_quietly(
-        FLAGS(LAUNCHER_PATH, "make-job-key", test_directory_path(&test_shared_directory, "key")),
-        0);
+    several_run_quietly(FLAGS(LAUNCHER_PATH, "make-job-key", test_shared_path("key")), 0);
     return 0;
 }
 

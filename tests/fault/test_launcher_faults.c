@@ -105,8 +105,7 @@ static void messages_after_the_abort_arrive(void **state)
         fake_job_run(&program, FLAGS("--steps", "5"),
                      FLAGS("FAKE_WHAT=kill", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_DUMP=900000")),
         137);
-    assert_int_equal(
-        stat(test_directory_path(&test_shared_directory, "out/flight-rank-0.json"), &record), 0);
+    assert_int_equal(stat(test_shared_path("out/flight-rank-0.json"), &record), 0);
     assert_in_range(record.st_size, 900000, 1000000);
 }
 
@@ -163,7 +162,7 @@ static void a_programs_exit_code_is_the_cause(void **state)
                                  "while kill -0 $peer; do :; done 2>/dev/null; kill -ABRT $$";
     test_program_start(&program,
                        FLAGS(FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--", "sh", "-c",
-                             script, test_directory_path(&test_shared_directory, "peer")),
+                             script, test_shared_path("peer")),
                        NULL);
     assert_int_equal(test_program_wait(&program), 7);
     assert_non_null(strstr(program.text[TEST_STDERR], "exited with code 7"));
@@ -296,8 +295,7 @@ static void two_jobs_cannot_have_one_directory(void **state)
     fake_job_start_endless(&program);
     fake_job_start(&second, FLAGS("--steps", "2"), NULL);
     assert_int_equal(test_program_wait(&second), 1);
-    assert_non_null(
-        strstr(second.text[TEST_STDERR], test_directory_path(&test_shared_directory, "out")));
+    assert_non_null(strstr(second.text[TEST_STDERR], test_shared_path("out")));
     assert_int_equal(kill(program.pid, SIGINT), 0);
     assert_int_equal(test_program_wait(&program), 130);
     test_program_assert_no_children();

@@ -26,8 +26,7 @@ static void ctrl_c_ends_after_the_step(void **state)
         assert_non_null(strstr(program.text[TEST_STDERR], "ending after the current step"));
         assert_non_null(strstr(program.text[TEST_STDOUT], "parameters byte-equal")); /* finished */
         struct stat info;
-        assert_int_equal(
-            stat(test_directory_path(&test_shared_directory, "out/manifest.json"), &info), 0);
+        assert_int_equal(stat(test_shared_path("out/manifest.json"), &info), 0);
     }
 }
 

@@ -26,8 +26,7 @@ static const char *write_data(void)
                                  "{\"text\":\"the %.*scat number %d saw the dog\"}\n", i % 5 * 4,
                                  "old old old old old ", i);
     }
-    (void)snprintf(path, sizeof path, "%s",
-                   test_directory_path(&test_shared_directory, "forty.jsonl"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("forty.jsonl"));
     assert_ok(base_file_write(path, text, used, &error), &error);
     return path;
 }
@@ -88,7 +87,7 @@ static void pieces_give_the_bits_of_the_whole(void **state)
     assert_false(has_checkpoint(&two, 12)); /* two are kept */
     assert_int_equal(number(&two, "resumed_at_step"), 7);
     assert_int_equal(number(&two, "steps"), 14); /* those before step 6 were of one rank */
-    const char *again = test_directory_path(&test_shared_directory, "pieces.1");
+    const char *again = test_shared_path("pieces.1");
     assert_int_not_equal(access(again, F_OK), 0); /* the record was never moved away */
     /* as a launcher that is killed leaves them */
     base_error error;
@@ -300,15 +299,6 @@ static void another_course_is_refused(void **state)
     expect_refused(FLAGS("--resume", "--steps", "9"), "training.json");
 }
 
-static size_t count_of(const char *text, const char *word)
-{
-    size_t count = 0;
-    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
-        count++;
-    }
-    return count;
-}
-
 /* What the optimizer is told may change. Rank 0 says what has, once. An older checkpoint says nothing of it. */
 static void other_flags_of_the_optimizer_are_named(void **state)
 {
@@ -331,14 +321,14 @@ static void other_flags_of_the_optimizer_are_named(void **state)
         &one, &test_shared_directory, "optimizer", 0,
         FLAGS(LINEAR, "--warmup", "2", "--steps", "9", "--save-every", "9", "--resume"));
 #undef LINEAR
-    assert_int_equal(count_of(one.program.text[TEST_STDERR], "warning: --resume"), 1);
+    assert_int_equal(test_count(one.program.text[TEST_STDERR], "warning: --resume"), 1);
     assert_says(&one, "--steps, where the schedule ends, is 9 now, and was 6\n");
     training_expect(&one, &test_shared_directory, "optimizer", 0,
                     FLAGS("--steps", "12", "--save-every", "12", "--resume"));
     for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++) {
         assert_says(&one, warnings[i]);
     }
-    assert_int_equal(count_of(one.program.text[TEST_STDERR], "warning: --resume"), 5);
+    assert_int_equal(test_count(one.program.text[TEST_STDERR], "warning: --resume"), 5);
 
     char *text = training_file(&one, "checkpoints/step-000000012/training.json", &text_bytes);
     char *begin = memmem(text, text_bytes, key, sizeof key - 1);
@@ -352,7 +342,7 @@ static void other_flags_of_the_optimizer_are_named(void **state)
     free(text);
     training_expect(&one, &test_shared_directory, "optimizer", 0,
                     FLAGS("--steps", "15", "--lr", "1e-2", "--save-every", "15", "--resume"));
-    assert_int_equal(count_of(one.program.text[TEST_STDERR], "warning: --resume"), 0);
+    assert_int_equal(test_count(one.program.text[TEST_STDERR], "warning: --resume"), 0);
 }
 
 /* A byte that a disk has lost would change every bit from there on. */
@@ -411,8 +401,7 @@ static void a_new_training_has_its_own_checkpoints(void **state)
                     FLAGS("--save-every", "3", "--steps", "3"));
     assert_true(has_checkpoint(&one, 3));
     assert_false(has_checkpoint(&one, 6));
-    const char *moved =
-        test_directory_path(&test_shared_directory, "new.1/checkpoints/step-000000006");
+    const char *moved = test_shared_path("new.1/checkpoints/step-000000006");
     assert_int_equal(access(moved, F_OK), 0);
     training_expect(&one, &test_shared_directory, "new", 0,
                     FLAGS("--save-every", "2", "--steps", "2", "--overwrite"));

@@ -148,9 +148,8 @@ static void an_agent_ends_while_nobody_reads(void **state)
     if (!have_hosts) {
         skip();
     }
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "full"));
-    (void)snprintf(script, sizeof script, "%s",
-                   test_directory_path(&test_shared_directory, "mute"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("full"));
+    (void)snprintf(script, sizeof script, "%s", test_shared_path("mute"));
     const int reader = make_full_pipe(path);
     (void)snprintf(text, sizeof text, "#!/bin/sh\nexec %s \"$@\" 2>%s\n", LAUNCHER_PATH, path);
     assert_ok(base_file_write(script, text, strlen(text), &error), &error);

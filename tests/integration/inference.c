@@ -31,7 +31,7 @@ int inference_run(test_program *program, const char *mode, const char *ranks, co
     size_t count = 10;
     if (name != NULL) {
         arguments[count++] = "--out";
-        arguments[count++] = test_directory_path(&test_shared_directory, name);
+        arguments[count++] = test_shared_path(name);
     }
     for (size_t i = 0; flags[i] != NULL; i++) {
         arguments[count++] = flags[i];
@@ -47,8 +47,7 @@ json_t *inference_file(const char *name, const char *file)
 {
     char path[BASE_PATH_BYTES];
     (void)snprintf(path, sizeof path, "%s/%s", name, file);
-    json_t *json = json_load_file(test_directory_path(&test_shared_directory, path),
-                                  JSON_REJECT_DUPLICATES, NULL);
+    json_t *json = json_load_file(test_shared_path(path), JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(json);
     return json;
 }
@@ -60,7 +59,7 @@ json_t *inference_results(const char *name)
 
 json_t *inference_timings(const char *name)
 {
-    return training_timings(test_directory_path(&test_shared_directory, name));
+    return training_timings(test_shared_path(name));
 }
 
 json_t *inference_measure(const char *ranks, const char *name, const char *const *flags)

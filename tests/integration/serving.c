@@ -33,7 +33,7 @@ void serving_start(const training_run *model, const char *ranks, const char *con
     const char *arguments[TEST_PROGRAM_ARGS_MAX] = {
         LAUNCHER_PATH, "--mode",  "tp-cpu",
         "--ranks",     ranks,     "--checkpoint",
-        model->out,    "--out",   test_directory_path(&test_shared_directory, "served"),
+        model->out,    "--out",   test_shared_path("served"),
         "--no-bind",   "--serve", "127.0.0.1:0"};
     size_t count = 12;
     for (size_t i = 0; flags[i] != NULL; i++) {

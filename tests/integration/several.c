@@ -27,8 +27,7 @@ void several_make_key(const char *name)
 {
     char file[64];
     (void)snprintf(file, sizeof file, "%s.key", name);
-    (void)snprintf(several_key, sizeof several_key, "%s",
-                   test_directory_path(&test_shared_directory, file));
+    (void)snprintf(several_key, sizeof several_key, "%s", test_shared_path(file));
     several_run_quietly(FLAGS(LAUNCHER_PATH, "make-job-key", several_key), 0);
 }
 
@@ -77,8 +76,7 @@ void several_start_head(const several *job, const char *name)
     for (; count < sizeof small / sizeof small[0]; count++) {
         flags[count] = small[count];
     }
-    (void)snprintf(several_runs[0].out, sizeof several_runs[0].out, "%s",
-                   test_directory_path(&test_shared_directory, name));
+    (void)snprintf(several_runs[0].out, sizeof several_runs[0].out, "%s", test_shared_path(name));
     flags[count++] = "--out";
     flags[count++] = several_runs[0].out;
     for (size_t i = 0; job->flags[i] != NULL; i++) {

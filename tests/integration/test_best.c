@@ -21,8 +21,8 @@ static char heldout_path[BASE_PATH_BYTES];
 
 static void write_file(const char *name, const char *text, char path[BASE_PATH_BYTES])
 {
-    (void)snprintf(path, BASE_PATH_BYTES, "%s", test_directory_path(&test_shared_directory, name));
-    test_directory_put(&test_shared_directory, name, text);
+    (void)snprintf(path, BASE_PATH_BYTES, "%s", test_shared_path(name));
+    test_shared_put(name, text);
 }
 
 static int make_files(void **state)

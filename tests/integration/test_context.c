@@ -52,11 +52,9 @@ static void copies_may_be_cut(void **state)
                 {"4", "1", "1", "gpipe", "--recompute"},
                 {"16", "2", "2", "interleaved", "--recompute"}};
     char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s",
-                   test_directory_path(&test_shared_directory, "few.jsonl"));
-    test_directory_put(&test_shared_directory, "few.jsonl",
-                       "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g\"}\n"
-                       "{\"text\":\"several words more\"}\n{\"text\":\"h\"}\n");
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("few.jsonl"));
+    test_shared_put("few.jsonl", "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g\"}\n"
+                                 "{\"text\":\"several words more\"}\n{\"text\":\"h\"}\n");
     for (size_t data = 0; data < 2; data++) {
         const char *const option = data == 0 ? "--lr" : "--data";
         const char *const value = data == 0 ? "1e-2" : path;
@@ -135,9 +133,8 @@ static void the_record_has_the_bill(void **state)
     for (size_t i = 0; i + 1 < sizeof text; i++) {
         text[i] = (char)("abcdef ghij\n"[i * i % 12]);
     }
-    test_directory_put(&test_shared_directory, "text.txt", text);
-    (void)snprintf(path, sizeof path, "%s",
-                   test_directory_path(&test_shared_directory, "text.txt"));
+    test_shared_put("text.txt", text);
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("text.txt"));
     training_expect(&one, &test_shared_directory, "bill", 0,
                     FLAGS("--ranks", "2", "--context-ranks", "2", "--layers", "3", "--data", path));
     json_t *manifest = training_manifest(&one);

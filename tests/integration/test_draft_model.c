@@ -135,7 +135,7 @@ static json_t *ask_until(const char *text, size_t at)
     json_t *body = json_pack("{s:s, s:i, s:b, s:i, s:i, s:s#, s:i}", "prompt", "he goed to school",
                              "max_tokens", 60, "ignore_eos", 1, "temperature", 1, "seed", 5, "stop",
                              text + at, bytes, "logprobs", 2);
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "body"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("body"));
     assert_int_equal(json_dump_file(body, path, 0), 0);
     (void)snprintf(arguments, sizeof arguments, "--data-binary @%s", path);
     assert_int_equal(serving_ask("/v1/completions", arguments), 200);
@@ -215,7 +215,7 @@ static const char *spoil(const char *file, const char *from, const char *to)
 {
     static char path[BASE_PATH_BYTES];
     char command[4 * BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "spoilt"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("spoilt"));
     (void)snprintf(command, sizeof command,
                    "rm -rf '%s' && cp -r '%s' '%s' && sed -i 's/%s/%s/' '%s/%s'", path, other.out,
                    path, from, to, path, file);

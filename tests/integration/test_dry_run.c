@@ -25,7 +25,7 @@ static void a_dry_run_names_what_is_written(void **state)
 {
     (void)state;
     char plain[BASE_PATH_BYTES];
-    (void)snprintf(plain, sizeof plain, "%s", test_directory_path(&test_shared_directory, "w0"));
+    (void)snprintf(plain, sizeof plain, "%s", test_shared_path("w0"));
     const char *const jobs[][10] = {
         {"--ranks", "2"},
         {"--ranks", "2", "--zero", "3", "--save-every", "1"},
@@ -48,7 +48,7 @@ static void a_dry_run_names_what_is_written(void **state)
         expect_fate(name, flags, "is moved away");
         training_assert_files(&two.program, one.out);
         if (i == 0) { /* what a chat model has beside it is kept */
-            test_directory_put(&test_shared_directory, "w0/chat_template.jinja", "");
+            test_shared_put("w0/chat_template.jinja", "");
         }
     }
     expect_fate("none", FLAGS("--dry-run"), NULL);

@@ -81,11 +81,9 @@ static void an_epoch_may_end(void **state)
 {
     (void)state;
     char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s",
-                   test_directory_path(&test_shared_directory, "few.jsonl"));
-    test_directory_put(&test_shared_directory, "few.jsonl",
-                       "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g\"}\n"
-                       "{\"text\":\"several words more\"}\n{\"text\":\"h\"}\n");
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("few.jsonl"));
+    test_shared_put("few.jsonl", "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g\"}\n"
+                                 "{\"text\":\"several words more\"}\n{\"text\":\"h\"}\n");
     training_expect(&one, &test_shared_directory, "few", 0,
                     FLAGS("--ranks", "1", "--micro-batches", "8", "--experts", "4", "--layers", "2",
                           "--lr", "1e-2", "--data", path));
@@ -173,22 +171,19 @@ static void evaluations_are_those_of_ranks_with_all_experts(void **state)
     static char path[3][BASE_PATH_BYTES];
     char text[4000];
     for (size_t i = 0; i < 3; i++) {
-        (void)snprintf(path[i], sizeof path[i], "%s",
-                       test_directory_path(&test_shared_directory, names[i]));
+        (void)snprintf(path[i], sizeof path[i], "%s", test_shared_path(names[i]));
     }
-    test_directory_put(&test_shared_directory, names[0],
-                       "{\"wrong\":\"he goed\",\"right\":\"he went\"}\n"
-                       "{\"wrong\":\"a b\",\"right\":\"a c\"}\n"
-                       "{\"wrong\":\"d e f\",\"right\":\"d\"}\n"
-                       "{\"wrong\":\"g\",\"right\":\"h\"}\n");
-    test_directory_put(&test_shared_directory, names[1],
-                       "{\"wrong\":\"he goed\",\"right\":\"he went\"}\n");
+    test_shared_put(names[0], "{\"wrong\":\"he goed\",\"right\":\"he went\"}\n"
+                              "{\"wrong\":\"a b\",\"right\":\"a c\"}\n"
+                              "{\"wrong\":\"d e f\",\"right\":\"d\"}\n"
+                              "{\"wrong\":\"g\",\"right\":\"h\"}\n");
+    test_shared_put(names[1], "{\"wrong\":\"he goed\",\"right\":\"he went\"}\n");
     expect_evaluations(path[0], path[1]); /* of one rank */
     for (size_t i = 0; i + 1 < sizeof text; i++) {
         text[i] = (char)("abcdef ghij\n"[i * i % 12]);
     }
     text[sizeof text - 1] = '\0';
-    test_directory_put(&test_shared_directory, names[2], text);
+    test_shared_put(names[2], text);
     expect_evaluations(path[2],
                        path[2]); /* windows: nothing is decoded, and no rank gets the whole model */
 }
@@ -293,9 +288,8 @@ static void the_record_has_the_bill(void **state)
     for (size_t i = 0; i + 1 < sizeof text; i++) {
         text[i] = (char)("abcdef ghij\n"[i * i % 12]);
     }
-    test_directory_put(&test_shared_directory, "text.txt", text);
-    (void)snprintf(path, sizeof path, "%s",
-                   test_directory_path(&test_shared_directory, "text.txt"));
+    test_shared_put("text.txt", text);
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("text.txt"));
     training_expect(&one, &test_shared_directory, "alone", 0,
                     FLAGS("--ranks", "2", "--experts", "4", "--experts-per-token", "4", "--layers",
                           "3", "--data", path));
@@ -363,10 +357,9 @@ static void rows_without_room_are_refused(void **state)
         text[i] = (char)("abcdef ghij\n"[i * i % 12]);
     }
     text[TEXT_BYTES - 1] = '\0';
-    test_directory_put(&test_shared_directory, "large.txt", text);
+    test_shared_put("large.txt", text);
     free(text);
-    (void)snprintf(path, sizeof path, "%s",
-                   test_directory_path(&test_shared_directory, "large.txt"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("large.txt"));
     training_expect(&one, &test_shared_directory, "no-room", 1,
                     FLAGS("--ranks", "2", "--experts", "2", "--expert-ranks", "2", "--layers",
                           "512", "--width", "128", "--context", "4096", "--batch", "256", "--data",

@@ -90,7 +90,7 @@ static void answer(const char *mode, const char *prompts, const char *checkpoint
 {
     static test_program alone;
     char out[SEVERAL_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, mode));
+    (void)snprintf(out, sizeof out, "%s", test_shared_path(mode));
     const char *flags[] = {"--speculate",
                            "0",
                            "--mode",
@@ -130,8 +130,7 @@ static void two_hosts_answer_as_one_does(void **state)
     base_error error;
     several_make_key("answers");
     training_expect(&one, &test_shared_directory, "checkpoint", 0, FLAGS("--ranks", "2"));
-    (void)snprintf(file, sizeof file, "%s",
-                   test_directory_path(&test_shared_directory, "prompts.txt"));
+    (void)snprintf(file, sizeof file, "%s", test_shared_path("prompts.txt"));
     assert_ok(base_file_write(file, prompts, sizeof prompts - 1, &error), &error);
     answer("tp-cpu", file, one.out);
     answer("generate", file, one.out);
@@ -146,8 +145,7 @@ static void ipv6_and_names_lead_to_the_head(void **state)
     char head_file[SEVERAL_PATH_BYTES];
     base_error error;
     static const char own[] = "127.0.1.1 host-0\n10.77.0.2 host-1\n";
-    (void)snprintf(head_file, sizeof head_file, "%s",
-                   test_directory_path(&test_shared_directory, "hosts-0"));
+    (void)snprintf(head_file, sizeof head_file, "%s", test_shared_path("hosts-0"));
     assert_ok(base_file_write(head_file, own, sizeof own - 1, &error), &error);
     const several job = {"tcp://host-0:29400", "2", head_file, {"--ranks", "2", NULL}};
     several_start_head(&job, "named");
@@ -381,12 +379,9 @@ static void a_host_that_is_refused_again_fills_no_log(void **state)
     several_start(1, &job, FLAGS("--ranks-per-node", "2", "--join-timeout", PATIENT));
     several_expect(1, 2);
     several_wait_says(0, "--ranks-per-node 2, the head 1");
-    int said = 0;
-    for (const char *at = several_runs[0].program.text[TEST_STDERR];
-         (at = strstr(at, "warning: refused host host-1 (node 1)")) != NULL; at++) {
-        said++;
-    }
-    assert_int_equal(said, 2);
+    assert_int_equal(test_count(several_runs[0].program.text[TEST_STDERR],
+                                "warning: refused host host-1 (node 1)"),
+                     2);
     stop_waiting();
 }
 

@@ -45,8 +45,7 @@ static int setup(void **state)
 {
     base_error error;
     (void)test_shared_directory_make(state);
-    (void)snprintf(inputs, sizeof inputs, "%s",
-                   test_directory_path(&test_shared_directory, "inputs"));
+    (void)snprintf(inputs, sizeof inputs, "%s", test_shared_path("inputs"));
     assert_ok(base_mkdirs(inputs, &error), &error);
     copy(SHARE_DIRECTORY "/train.jsonl", "train.jsonl", COPY_BYTES_MAX, data);
     copy(SHARE_DIRECTORY "/train.jsonl", "part.jsonl", SMALL_BYTES, part_of_data);
@@ -190,7 +189,7 @@ static void answer(const char *name, const char *const *prompts, const char *fed
                                               "--out",
                                               out};
     size_t count = 13;
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, name));
+    (void)snprintf(out, sizeof out, "%s", test_shared_path(name));
     for (size_t i = 0; prompts[i] != NULL; i++) {
         all[count++] = prompts[i];
     }
@@ -313,9 +312,8 @@ static const char *repeated(void)
         "said=$(\"" LAUNCHER_PATH
         "\" \"$@\" --join-timeout 4 2>&1)\nfirst=${first:-$said}\ndone\necho \"$first\" >&2\nexit "
         "1\n";
-    (void)snprintf(script, sizeof script, "%s",
-                   test_directory_path(&test_shared_directory, "repeated"));
-    test_directory_put(&test_shared_directory, "repeated", text);
+    (void)snprintf(script, sizeof script, "%s", test_shared_path("repeated"));
+    test_shared_put("repeated", text);
     assert_int_equal(chmod(script, 0700), 0);
     return script;
 }
@@ -353,8 +351,7 @@ static void too_little_room_for_a_state_is_named(void **state)
     (void)state;
     char cache[SEVERAL_PATH_BYTES];
     base_error error;
-    (void)snprintf(cache, sizeof cache, "%s",
-                   test_directory_path(&test_shared_directory, "small-cache"));
+    (void)snprintf(cache, sizeof cache, "%s", test_shared_path("small-cache"));
     assert_ok(base_mkdirs(cache, &error), &error);
     test_hosts_unmount_all();
     test_hosts_mount("64k", cache);

@@ -26,14 +26,9 @@ static char jti[JTI_BYTES];                    /* of the last token */
 
 /* ---- the service ---- */
 
-static const char *path_of(const char *name)
-{
-    return test_directory_path(&test_shared_directory, name);
-}
-
 static void make_path(char path[SEVERAL_PATH_BYTES], const char *name)
 {
-    (void)snprintf(path, SEVERAL_PATH_BYTES, "%s", path_of(name));
+    (void)snprintf(path, SEVERAL_PATH_BYTES, "%s", test_shared_path(name));
 }
 
 static void put(const char *path, const char *text, mode_t mode)
@@ -96,7 +91,7 @@ static void prepare_hosts(void)
     make_path(keyring, "keyring-of-agents.json");
     assert_ok(base_file_write(keyring, keys, bytes, &error), &error);
     free(keys);
-    assert_int_equal(mkdir(path_of("held"), 0755), 0);
+    assert_int_equal(mkdir(test_shared_path("held"), 0755), 0);
     make_path(held_launcher, "held/launcher");
     several_run_quietly(FLAGS("/bin/cp", LAUNCHER_PATH, held_launcher), 0);
     make_path(path, "held/rank");
@@ -107,7 +102,8 @@ static int set_up(void **state)
 {
     (void)test_shared_directory_make(state);
     (void)unsetenv("BUDGET_SERVICE_DIR");
-    assert_int_equal(setenv("HOME", path_of("home"), 1), 0); /* no service, and no keyring */
+    assert_int_equal(setenv("HOME", test_shared_path("home"), 1),
+                     0); /* no service, and no keyring */
     (void)unsetenv("XDG_STATE_HOME");
     start_service();
     prepare_hosts();

@@ -55,7 +55,7 @@ static void a_name_may_become_known_later(void **state)
 {
     (void)state;
     char file[SEVERAL_PATH_BYTES];
-    (void)snprintf(file, sizeof file, "%s", test_directory_path(&test_shared_directory, "later"));
+    (void)snprintf(file, sizeof file, "%s", test_shared_path("later"));
     write_file(file, "127.0.0.1 localhost\n");
     several_make_key("later");
     const several named = {"tcp://node0.invalid:29400", "2", file, {NULL}};
@@ -93,9 +93,8 @@ static void a_silent_name_server_holds_up_nobody(void **state)
     char text[3 * SEVERAL_PATH_BYTES];
     char question[512];
     const int server = listen_silently();
-    (void)snprintf(file, sizeof file, "%s", test_directory_path(&test_shared_directory, "servers"));
-    (void)snprintf(script, sizeof script, "%s",
-                   test_directory_path(&test_shared_directory, "with-servers"));
+    (void)snprintf(file, sizeof file, "%s", test_shared_path("servers"));
+    (void)snprintf(script, sizeof script, "%s", test_shared_path("with-servers"));
     write_file(file, "nameserver 10.77.0.1\noptions timeout:30 attempts:1\n");
     (void)snprintf(
         text, sizeof text,
@@ -378,8 +377,7 @@ static void a_name_of_both_kinds_is_explained(void **state)
 {
     (void)state;
     char file[SEVERAL_PATH_BYTES];
-    (void)snprintf(file, sizeof file, "%s",
-                   test_directory_path(&test_shared_directory, "hosts-both"));
+    (void)snprintf(file, sizeof file, "%s", test_shared_path("hosts-both"));
     write_file(file, "fd77:1::1 host-0\n10.77.0.1 host-0\n10.77.0.2 host-1\n");
     several_make_key("both");
     const several job = {"tcp://host-0:29400", "2", file, {"--ranks", "2", NULL}};

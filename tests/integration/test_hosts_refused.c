@@ -43,9 +43,8 @@ static void launch_head(int index, int port, const char *variable)
                      FLAGS("/usr/bin/prlimit", open_files, "/usr/bin/env", variable, "FAKE_RANK=0",
                            "FAKE_AT=0", FAKE_LAUNCHER_PATH, "--nodes", "2", "--rendezvous",
                            rendezvous, "--job-key", several_key, "--no-bind", "--overwrite",
-                           "--steps", "2", "--out", out, "--data",
-                           test_directory_path(&test_shared_directory, "data.jsonl"), "--tokenizer",
-                           test_directory_path(&test_shared_directory, "tokenizer.json")));
+                           "--steps", "2", "--out", out, "--data", test_shared_path("data.jsonl"),
+                           "--tokenizer", test_shared_path("tokenizer.json")));
 }
 
 static void start_head(int index, const char *variable)
@@ -290,15 +289,6 @@ static void send_random(proto_bus *bus, uint64_t *random)
     }
 }
 
-static int count_of(const char *text, const char *what)
-{
-    int count = 0;
-    for (const char *at = strstr(text, what); at != NULL; at = strstr(at + 1, what)) {
-        count++;
-    }
-    return count;
-}
-
 /* Whatever it sends, the head ends with one line that names the host, or its rank. */
 static void an_agent_may_send_anything(void **state)
 {
@@ -320,7 +310,7 @@ static void an_agent_may_send_anything(void **state)
         const bool named = strstr(says, "error: host hostile (node 1) is lost: ") != NULL ||
                            strstr(says, "error: rank 1 (pid ") != NULL ||
                            strstr(says, "error: ended at once by ") != NULL;
-        if (exit_code == 0 || !named || count_of(says, "launcher: error: ") != 1) {
+        if (exit_code == 0 || !named || test_count(says, "launcher: error: ") != 1) {
             fail_msg("seed %d: the head ended with %d:\n%s", i, exit_code, says);
         }
     }
@@ -447,8 +437,8 @@ static void strangers_disturb_nobody(void **state)
     assert_int_equal(kill(several_only_child(heads[0].pid), SIGCONT), 0);
     several_expect(1, 0);
     expect_head(0, 0, "has joined");
-    assert_int_equal(count_of(heads[0].text[TEST_STDERR], "warning: refused a connection"), 1);
-    assert_int_equal(count_of(heads[0].text[TEST_STDERR], "warning: refused a launcher"), 1);
+    assert_int_equal(test_count(heads[0].text[TEST_STDERR], "warning: refused a connection"), 1);
+    assert_int_equal(test_count(heads[0].text[TEST_STDERR], "warning: refused a launcher"), 1);
     test_program_assert_no_children();
 }
 

@@ -45,7 +45,7 @@ static void replicas_draw_the_same(void **state)
     static test_program split;
     static test_program dealt;
     char out[BASE_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "dealt"));
+    (void)snprintf(out, sizeof out, "%s", test_shared_path("dealt"));
     assert_int_equal(inference_run(&split, "tp-cpu", "2", out, FLAGS(DRAWN)), 0);
     assert_int_equal(inference_run(&dealt, "generate", "2", NULL, FLAGS(DRAWN)), 0);
     assert_string_equal(split.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
@@ -150,8 +150,7 @@ static void drafts_are_counted(void **state)
                    drafted, inference_real(manifest, "tokens_accepted"),
                    inference_real(manifest, "tokens_per_step"));
     assert_has(program.text[TEST_STDERR], line);
-    void *page =
-        test_file_read(test_directory_path(&test_shared_directory, "counted/report.html"), NULL);
+    void *page = test_file_read(test_shared_path("counted/report.html"), NULL);
     test_program_start(&program,
                        FLAGS(LAUNCHER_PATH, "--mode", "generate", "--ranks", "2", "--checkpoint",
                              inference_model.out, "--no-bind", "--max-new-tokens", "12", PROMPTS,
@@ -174,7 +173,7 @@ static void a_dry_run_names_the_files(void **state)
     static test_program run;
     assert_int_equal(inference_run(&program, "tp-cpu", "2", "dry", FLAGS(PROMPTS, "--dry-run")), 0);
     assert_int_equal(inference_run(&run, "tp-cpu", "2", "dry", FLAGS(PROMPTS)), 0);
-    training_assert_files(&program, test_directory_path(&test_shared_directory, "dry"));
+    training_assert_files(&program, test_shared_path("dry"));
 }
 
 static void drafts_are_refused_on_gpus(void **state)
@@ -267,8 +266,7 @@ static void an_interrupted_text_ends_with_its_line(void **state)
     training_expect(&wide, &test_shared_directory, "wide", 0,
                     FLAGS("--ranks", "1", "--heads", "4", "--width", "64", "--context", "16384",
                           "--batch", "1", "--steps", "1"));
-    (void)snprintf(out, sizeof out, "%s",
-                   test_directory_path(&test_shared_directory, "interrupted"));
+    (void)snprintf(out, sizeof out, "%s", test_shared_path("interrupted"));
     const char *const arguments[] = {LAUNCHER_PATH,
                                      "--mode",
                                      "tp-cpu",

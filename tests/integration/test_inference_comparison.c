@@ -215,7 +215,7 @@ static void a_curve_has_what_was_measured(void **state)
                                    FLAGS(PROMPTS, "--baseline", "--curve", "64,128", "--dry-run")),
                      0);
     assert_int_equal(inference_run(&program, "tp-cpu", "2", "curve", flags), 0);
-    training_assert_files(&dry, test_directory_path(&test_shared_directory, "curve"));
+    training_assert_files(&dry, test_shared_path("curve"));
     assert_lines(&program);
     json_t *results = inference_results("curve");
     const json_t *curve = json_object_get(results, "curve");

@@ -245,7 +245,7 @@ static void ranks_of_one_model_evaluate_all_sentences(void **state)
                        "{\"wrong\":\"he goed %c\",\"right\":\"he went %c\"}\n", (char)(97 + i % 26),
                        (char)(97 + i % 26));
     }
-    test_directory_put(&test_shared_directory, "heldout.jsonl", text);
+    test_shared_put("heldout.jsonl", text);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         const char *const *flags = FLAGS("--eval", "--heldout", heldout, "--quiet");
         assert_int_equal(inference_run(&program, modes[i][0], modes[i][1], "evaluated", flags), 0);
@@ -285,7 +285,7 @@ static void what_is_no_record_is_not_written_over(void **state)
         size_t text_bytes = 0;
         (void)snprintf(name, sizeof name, "kept-%zu", i);
         (void)snprintf(path, sizeof path, "%s/%s", name, cases[i].file);
-        test_directory_put(&test_shared_directory, path, cases[i].text);
+        test_shared_put(path, cases[i].text);
         const int code =
             inference_run(&program, "tp-cpu", "1", name, FLAGS(PROMPTS, "--overwrite"));
         if (cases[i].expected == NULL) {
@@ -295,7 +295,7 @@ static void what_is_no_record_is_not_written_over(void **state)
         }
         assert_int_equal(code, 1);
         assert_has(program.text[TEST_STDERR], cases[i].expected);
-        free(test_file_read(test_directory_path(&test_shared_directory, path), &text_bytes));
+        free(test_file_read(test_shared_path(path), &text_bytes));
         assert_int_equal(text_bytes, strlen(cases[i].text));
     }
 }
@@ -307,7 +307,7 @@ static void a_directory_is_for_one_run_at_a_time(void **state)
     static test_program program;
     char out[BASE_PATH_BYTES];
     base_error error;
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "taken"));
+    (void)snprintf(out, sizeof out, "%s", test_shared_path("taken"));
     assert_ok(base_mkdirs(out, &error), &error);
     const int fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(fd >= 0);

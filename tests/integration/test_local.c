@@ -28,7 +28,7 @@ static void write_lines(const char *name, int parity, char path[BASE_PATH_BYTES]
                                      i % 5 * 4, "old old old old old ", i);
         }
     }
-    (void)snprintf(path, BASE_PATH_BYTES, "%s", test_directory_path(&test_shared_directory, name));
+    (void)snprintf(path, BASE_PATH_BYTES, "%s", test_shared_path(name));
     assert_ok(base_file_write(path, text, used, &error), &error);
 }
 
@@ -323,10 +323,9 @@ static void ranks_without_sentences_take_part(void **state)
 {
     (void)state;
     char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s",
-                   test_directory_path(&test_shared_directory, "three.jsonl"));
-    test_directory_put(&test_shared_directory, "three.jsonl",
-                       "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g h i\"}\n");
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("three.jsonl"));
+    test_shared_put("three.jsonl",
+                    "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g h i\"}\n");
     for (int i = 0; i < 2; i++) {
         training_expect(i == 0 ? &one : &two, &test_shared_directory, i == 0 ? "few" : "few-tcp", 0,
                         FLAGS("--ranks", "4", "--data", path, "--lr", "1e-2", "--local-steps", "3",

@@ -111,7 +111,7 @@ static char *generate(const training_run *model, const char *flags)
 {
     char path[BASE_PATH_BYTES];
     char command[SERVING_COMMAND_BYTES];
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "texts"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("texts"));
     (void)snprintf(command, sizeof command,
                    LAUNCHER_PATH
                    " --mode generate --ranks 2 --no-bind --quiet --checkpoint %s %s >%s",
@@ -215,7 +215,7 @@ static void events_say_what_the_results_do(void **state)
                                "--ranks",
                                "2",
                                "--out",
-                               test_directory_path(&test_shared_directory, "came"),
+                               test_shared_path("came"),
                                "--checkpoint",
                                inference_model.out,
                                "--no-bind",
@@ -264,7 +264,7 @@ static void ask(json_t *fields)
     json_t *body = json_pack("{s:s, s:i, s:b, s:f, s:i, s:i}", "prompt", "he goed", "max_tokens",
                              12, "ignore_eos", 1, "temperature", 0.7, "top_k", 40, "seed", 3);
     assert_int_equal(json_object_update(body, fields), 0);
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "body"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("body"));
     assert_int_equal(json_dump_file(body, path, 0), 0);
     (void)snprintf(arguments, sizeof arguments, "--data-binary @%s", path);
     assert_int_equal(serving_ask("/v1/completions", arguments), 200);

@@ -225,12 +225,12 @@ static const char *draw(const char *type)
                    "\"rms_norm_eps\": 1e-6, \"max_position_embeddings\": 64, "
                    "\"hidden_act\": \"silu\", \"tie_word_embeddings\": true}",
                    type);
-    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, type), 0700), 0);
+    assert_int_equal(mkdir(test_shared_path(type), 0700), 0);
     char name[64];
     (void)snprintf(name, sizeof name, "%s/config.json", type);
-    test_directory_put(&test_shared_directory, name, config);
+    test_shared_put(name, config);
     char like[BASE_PATH_BYTES];
-    (void)snprintf(like, sizeof like, "%s", test_directory_path(&test_shared_directory, type));
+    (void)snprintf(like, sizeof like, "%s", test_shared_path(type));
     (void)snprintf(out, sizeof out, "%s-drawn", like);
     test_program_start(&program, FLAGS(RANDOM_CHECKPOINT_PATH, out, TOKENIZER_PATH, "--like", like),
                        NULL);

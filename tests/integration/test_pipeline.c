@@ -108,7 +108,7 @@ static void empty_batches_pass_through(void **state)
     (void)state;
     static const char text[] = "{\"text\":\"one two three\"}\n{\"text\":\"four five six\"}\n";
     base_error error;
-    const char *data = test_directory_path(&test_shared_directory, "two.jsonl");
+    const char *data = test_shared_path("two.jsonl");
     assert_ok(base_file_write(data, text, sizeof text - 1, &error), &error);
     training_expect(&one, &test_shared_directory, "few", 0,
                     FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "4", "--data", data));

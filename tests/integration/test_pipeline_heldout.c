@@ -27,8 +27,8 @@ static const char *pairs_path(int count)
                                  nouns[i % 7], nouns[i / 7 % 7]);
     }
     (void)snprintf(name, sizeof name, "%d.jsonl", count);
-    test_directory_put(&test_shared_directory, name, text);
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, name));
+    test_shared_put(name, text);
+    (void)snprintf(path, sizeof path, "%s", test_shared_path(name));
     return path;
 }
 

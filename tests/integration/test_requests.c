@@ -31,7 +31,7 @@ static int start(const training_run *model, const char *ranks, const char *name,
     const char *arguments[TEST_PROGRAM_ARGS_MAX] = {
         LAUNCHER_PATH, "--mode",    "tp-cpu",
         "--ranks",     ranks,       "--checkpoint",
-        model->out,    "--out",     test_directory_path(&test_shared_directory, name),
+        model->out,    "--out",     test_shared_path(name),
         "--no-bind",   "--prompts", "-",
         "--stream",    "json"};
     size_t count = 14;
@@ -329,7 +329,7 @@ static void whole_texts_are_printed(void **state)
                                      "--checkpoint",
                                      inference_model.out,
                                      "--out",
-                                     test_directory_path(&test_shared_directory, "texts"),
+                                     test_shared_path("texts"),
                                      "--no-bind",
                                      "--max-new-tokens",
                                      "4",

@@ -55,7 +55,7 @@ static void the_model_may_be_rounded(void **state)
                                      "he go to school", "--out",   NULL,        NULL};
         const char *arguments[12];
         memcpy(arguments, words, sizeof words);
-        arguments[10] = test_directory_path(&test_shared_directory, "asked");
+        arguments[10] = test_shared_path("asked");
         test_program_start(&asked[i], arguments, FLAGS());
         assert_int_equal(test_program_wait(&asked[i]), 0);
     }

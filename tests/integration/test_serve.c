@@ -93,7 +93,7 @@ static char *complete_until(const char *stop, bool stream, char finish[32])
     char *text = calloc(1, SERVING_REPLY_BYTES);
     json_t *body = json_pack("{s:s, s:i, s:b, s:[s,s], s:b}", "prompt", "he goed", "max_tokens", 24,
                              "ignore_eos", 1, "stop", "no such text", stop, "stream", stream);
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "body"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("body"));
     assert_non_null(text);
     assert_int_equal(json_dump_file(body, path, 0), 0);
     (void)snprintf(arguments, sizeof arguments, "--data-binary @%s", path);
@@ -293,9 +293,8 @@ static void a_job_file_can_be_served(void **state)
                                "--no-bind",
                                NULL};
     const char *again[] = {LAUNCHER_PATH, "--job", job, "--no-bind", NULL, NULL, NULL};
-    (void)snprintf(job, sizeof job, "%s",
-                   test_directory_path(&test_shared_directory, "SERVE.json"));
-    arguments[10] = test_directory_path(&test_shared_directory, "of-a-file");
+    (void)snprintf(job, sizeof job, "%s", test_shared_path("SERVE.json"));
+    arguments[10] = test_shared_path("of-a-file");
     test_program_start(&serving_program, arguments, FLAGS(NULL));
     assert_int_equal(test_program_wait(&serving_program), 0);
     test_program_start(&serving_program, again, FLAGS(NULL));

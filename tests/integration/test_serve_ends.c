@@ -242,7 +242,7 @@ static void a_key_is_asked_for(void **state)
     char path[BASE_PATH_BYTES];
     base_error error;
     static const char key[] = "a-key-of-sixteen-or-more\n";
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "key"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("key"));
     assert_int_equal(base_file_write(path, key, sizeof key - 1, &error), BASE_OK);
     serving_start(&inference_model, "1", FLAGS("--serve-key-file", path));
     assert_int_equal(serving_ask("/v1/models", ""), 401);

@@ -114,7 +114,7 @@ static void what_is_wrong_is_named(void **state)
     static char big[(1 << 20) + 1];
     base_error error;
     char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "LONG"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("LONG"));
     memset(big, 'a', sizeof big);
     assert_int_equal(base_file_write(path, big, sizeof big, &error), BASE_OK);
     serving_start(&inference_model, "2", FLAGS(NULL));
@@ -156,7 +156,7 @@ static int ask_long(size_t bytes, bool escaped)
                                  escaped && i % 3 == 0 ? "\\u%04x" : "%c", (unsigned)text[i]);
     }
     used += (size_t)snprintf(body + used, sizeof body - used, "\"}");
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "LONG"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("LONG"));
     assert_ok(base_file_write(path, body, used, &error), &error);
     (void)snprintf(arguments, sizeof arguments, "-d @%s", path);
     return serving_ask("/v1/completions", arguments);

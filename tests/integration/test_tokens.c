@@ -12,11 +12,6 @@ static char text[BASE_PATH_BYTES];
 static char tokens[BASE_PATH_BYTES];
 static char other[BASE_PATH_BYTES]; /* tokenizer: the same tokens in another file */
 
-static const char *path_of(const char *name)
-{
-    return test_directory_path(&test_shared_directory, name);
-}
-
 static void encode(const char *from, const char *to)
 {
     static test_program program;
@@ -39,10 +34,10 @@ static int make_files(void **state)
         bytes += (size_t)snprintf(plain + bytes, sizeof plain - bytes,
                                   "line %d: the ring turns %d times.\n", i, i * i % 97);
     }
-    test_directory_put(&test_shared_directory, "text.md", plain);
-    (void)snprintf(text, sizeof text, "%s", path_of("text.md"));
-    (void)snprintf(tokens, sizeof tokens, "%s", path_of("text.safetensors"));
-    (void)snprintf(other, sizeof other, "%s", path_of("other.json"));
+    test_shared_put("text.md", plain);
+    (void)snprintf(text, sizeof text, "%s", test_shared_path("text.md"));
+    (void)snprintf(tokens, sizeof tokens, "%s", test_shared_path("text.safetensors"));
+    (void)snprintf(other, sizeof other, "%s", test_shared_path("other.json"));
     encode(text, tokens);
     void *tokenizer = test_file_read(TOKENIZER_PATH, &bytes);
     ((char *)tokenizer)[bytes] = '\n'; /* in place of its NUL */
@@ -175,7 +170,7 @@ static void damage_is_named(void **state)
     size_t bytes = 0;
     char damaged[BASE_PATH_BYTES];
     base_error error;
-    (void)snprintf(damaged, sizeof damaged, "%s", path_of("damaged.safetensors"));
+    (void)snprintf(damaged, sizeof damaged, "%s", test_shared_path("damaged.safetensors"));
     void *data = test_file_read(tokens, &bytes);
     assert_ok(base_file_write(damaged, data, bytes - 1, &error), &error);
     training_expect_refused(&one, FLAGS("--data", damaged), "damaged.safetensors: ");

@@ -32,7 +32,7 @@ static void write_model(rank_type type, rank_type held)
     float *params = calloc(count, sizeof *params);
     assert_non_null(params);
     model_bytes = (double)rank_numbers_bytes(held, count);
-    assert_ok(rank_checkpoint_write(test_directory_path(&test_shared_directory, "."),
+    assert_ok(rank_checkpoint_write(test_shared_path("."),
                                     &(rank_checkpoint_about){.config = &config,
                                                              .tokenizer_path = tokenizer_path,
                                                              .end_id = config.vocab_size - 1,
@@ -45,7 +45,7 @@ static void write_model(rank_type type, rank_type held)
 
 static json_t *read_json(const char *name)
 {
-    json_t *json = json_load_file(test_directory_path(&test_shared_directory, name), 0, NULL);
+    json_t *json = json_load_file(test_shared_path(name), 0, NULL);
     assert_non_null(json);
     return json;
 }
@@ -56,9 +56,8 @@ static void check_ranks(rank_type type, rank_type held)
     static const char *const worlds[] = {"1", "2", "4"};
     char checkpoint[BASE_PATH_BYTES];
     char out[BASE_PATH_BYTES];
-    (void)snprintf(checkpoint, sizeof checkpoint, "%s",
-                   test_directory_path(&test_shared_directory, "."));
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "out"));
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s", test_shared_path("."));
+    (void)snprintf(out, sizeof out, "%s", test_shared_path("out"));
     write_model(type, held);
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         const int ranks = (int)strtol(worlds[i], NULL, 10);

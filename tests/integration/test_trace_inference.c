@@ -13,8 +13,7 @@ static training_run run;
 
 static void name_out(const char *name)
 {
-    (void)snprintf(run.out, sizeof run.out, "%s",
-                   test_directory_path(&test_shared_directory, name));
+    (void)snprintf(run.out, sizeof run.out, "%s", test_shared_path(name));
 }
 
 /* The span of that name which rank `rank` has in the step, on its own thread or as an exchange under way. NULL: there is
@@ -204,8 +203,7 @@ static void one_rank_has_no_exchange(void **state)
         free(report);
         trace_file_free(&found);
         json_decref(lines);
-        assert_int_equal(unlink(test_directory_path(&test_shared_directory, "alone/trace.json")),
-                         0);
+        assert_int_equal(unlink(test_shared_path("alone/trace.json")), 0);
     }
 }
 

@@ -118,7 +118,7 @@ static void a_context_that_fits_no_sentence_is_refused(void **state)
 {
     (void)state;
     char logs[BASE_PATH_BYTES];
-    (void)snprintf(logs, sizeof logs, "%s", test_directory_path(&test_shared_directory, "logs"));
+    (void)snprintf(logs, sizeof logs, "%s", test_shared_path("logs"));
     training_expect(&one, &test_shared_directory, "short", 2,
                     FLAGS("--ranks", "2", "--context", "2", "--log-dir", logs));
     const char *err = one.program.text[TEST_STDERR];
@@ -138,7 +138,7 @@ static void data_of_long_sentences_alone_are_refused(void **state)
         memcpy(text + at, "? ", 2);
     }
     memcpy(text + 1024, "\"}\n", sizeof "\"}\n");
-    const char *file = test_directory_path(&test_shared_directory, "long.jsonl");
+    const char *file = test_shared_path("long.jsonl");
     assert_ok(base_file_write(file, text, strlen(text), &error), &error);
     training_expect(&one, &test_shared_directory, "long", 2, FLAGS("--data", file));
     const char *err = one.program.text[TEST_STDERR];
@@ -152,7 +152,7 @@ static const char *write_heldout(const char *first_line)
 {
     char text[1024];
     base_error error;
-    const char *file = test_directory_path(&test_shared_directory, "heldout.jsonl");
+    const char *file = test_shared_path("heldout.jsonl");
     const int length =
         snprintf(text, sizeof text,
                  "%s\n{\"text\":\"he go → he goes\",\"wrong\":\"he go\",\"right\":\"he goes\"}\n",
@@ -192,9 +192,7 @@ static void a_long_heldout_sentence_is_left_out(void **state)
         assert_has(one.program.text[TEST_STDERR],
                    "1 held-out sentence is longer than the context of 24 tokens and left "
                    "out of the accuracy");
-        assert_int_equal(
-            access(test_directory_path(&test_shared_directory, "heldout/model.safetensors"), F_OK),
-            0);
+        assert_int_equal(access(test_shared_path("heldout/model.safetensors"), F_OK), 0);
     }
 }
 
@@ -268,7 +266,7 @@ static void training_goes_on_in_the_same_directory(void **state)
 {
     (void)state;
     char out[BASE_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "go-on"));
+    (void)snprintf(out, sizeof out, "%s", test_shared_path("go-on"));
     training_expect(&one, &test_shared_directory, "go-on", 0, FLAGS("--steps", "3"));
     training_expect(&one, &test_shared_directory, "go-on-else", 0,
                     FLAGS("--steps", "3", "--checkpoint", out));
@@ -276,8 +274,7 @@ static void training_goes_on_in_the_same_directory(void **state)
                     FLAGS("--steps", "3", "--checkpoint", out));
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
     training_assert_same_file(&one, "tokenizer.json", &two, "tokenizer.json");
-    assert_int_equal(
-        access(test_directory_path(&test_shared_directory, "go-on.1/manifest.json"), R_OK), 0);
+    assert_int_equal(access(test_shared_path("go-on.1/manifest.json"), R_OK), 0);
     training_expect(&one, &test_shared_directory, "go-on-else", 0,
                     FLAGS("--steps", "3", "--overwrite", "--checkpoint", one.out, "--eval"));
     training_expect(&two, &test_shared_directory, "go-on", 0,
@@ -289,7 +286,7 @@ static void training_goes_on_in_the_same_directory(void **state)
 static const char *write_data(const char *name, const char *text)
 {
     base_error error;
-    const char *path = test_directory_path(&test_shared_directory, name);
+    const char *path = test_shared_path(name);
     assert_ok(base_file_write(path, text, strlen(text), &error), &error);
     return path;
 }

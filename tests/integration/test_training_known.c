@@ -14,7 +14,7 @@ static training_run one, two; /* large: they hold a program's output */
 static const char *write_data(const char *name, const char *text)
 {
     base_error error;
-    const char *path = test_directory_path(&test_shared_directory, name);
+    const char *path = test_shared_path(name);
     assert_ok(base_file_write(path, text, strlen(text), &error), &error);
     return path;
 }
@@ -208,7 +208,7 @@ static void another_tokenizer_is_named(void **state)
     (void)snprintf(model, sizeof model, "%s", one.out);
     (void)snprintf(own, sizeof own, "%s/tokenizer.json", model);
     void *text = test_file_read(own, &text_bytes);
-    const char *same = test_directory_path(&test_shared_directory, "same.json");
+    const char *same = test_shared_path("same.json");
     assert_ok(base_file_write(same, text, text_bytes, &error), &error);
     training_expect(&two, &test_shared_directory, "words-same", 0,
                     FLAGS("--steps", "1", "--checkpoint", model, "--tokenizer", same));
@@ -217,7 +217,7 @@ static void another_tokenizer_is_named(void **state)
     assert_non_null(spaced);
     memcpy(spaced, text, text_bytes);
     spaced[text_bytes] = '\n';
-    const char *other = test_directory_path(&test_shared_directory, "other.json");
+    const char *other = test_shared_path("other.json");
     assert_ok(base_file_write(other, spaced, text_bytes + 1, &error), &error);
     training_expect(&two, &test_shared_directory, "words-other", 0,
                     FLAGS("--steps", "1", "--checkpoint", model, "--tokenizer", other));

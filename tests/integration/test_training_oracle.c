@@ -76,7 +76,7 @@ static void run_job(int steps)
     char count[16];
     char job[BASE_PATH_BYTES];
     (void)snprintf(count, sizeof count, "%d", steps);
-    (void)snprintf(job, sizeof job, "%s", test_directory_path(&test_shared_directory, "JOB.json"));
+    (void)snprintf(job, sizeof job, "%s", test_shared_path("JOB.json"));
     (void)snprintf(run.out, sizeof run.out, "%s/steps-%d", test_shared_directory.path, steps);
     launch(ARGUMENTS("--write-job", job, "--out", run.out, "--steps", count, "--data", data,
                      "--tokenizer", tokenizer, "--ranks", "2", "--micro-batches", "2",

@@ -8,11 +8,6 @@
 
 static training_run one, two; /* large: they hold a program's output */
 
-static const char *path_of(const char *name)
-{
-    return test_directory_path(&test_shared_directory, name);
-}
-
 /* A text of several hundred windows, and the same as lines of JSON. */
 static int make_texts(void **state)
 {
@@ -35,8 +30,8 @@ static int make_texts(void **state)
         }
         lines_bytes += (size_t)snprintf(lines + lines_bytes, sizeof lines - lines_bytes, "\"}\n");
     }
-    test_directory_put(&test_shared_directory, "text.md", plain); /* by its name no lines of JSON */
-    test_directory_put(&test_shared_directory, "text.jsonl", lines);
+    test_shared_put("text.md", plain); /* by its name no lines of JSON */
+    test_shared_put("text.jsonl", lines);
     return 0;
 }
 
@@ -45,7 +40,7 @@ static void ranks_share_the_windows(void **state)
 {
     (void)state;
     char text[BASE_PATH_BYTES];
-    (void)snprintf(text, sizeof text, "%s", path_of("text.md"));
+    (void)snprintf(text, sizeof text, "%s", test_shared_path("text.md"));
     training_expect(&one, &test_shared_directory, "four", 0,
                     FLAGS("--ranks", "4", "--data", text, "--steps", "90", "--heldout", text,
                           "--eval-every", "40", "--lr", "1e-2"));
@@ -83,7 +78,7 @@ static void lines_are_cut_if_asked(void **state)
 {
     (void)state;
     char text[BASE_PATH_BYTES];
-    (void)snprintf(text, sizeof text, "%s", path_of("text.jsonl"));
+    (void)snprintf(text, sizeof text, "%s", test_shared_path("text.jsonl"));
     training_expect(&one, &test_shared_directory, "refused", 2, FLAGS("--data", text));
     assert_has(one.program.text[TEST_STDERR], "none of the 4 sentences");
     training_expect(&one, &test_shared_directory, "at-once", 0,
@@ -118,7 +113,7 @@ static void there_is_nothing_to_correct(void **state)
 {
     (void)state;
     char text[BASE_PATH_BYTES];
-    (void)snprintf(text, sizeof text, "%s", path_of("text.md"));
+    (void)snprintf(text, sizeof text, "%s", test_shared_path("text.md"));
     training_expect(&one, &test_shared_directory, "evaluated", 0,
                     FLAGS("--ranks", "2", "--data", text, "--heldout", text, "--eval"));
     if (strstr(one.program.text[TEST_STDOUT], "exact match") != NULL) {
@@ -150,7 +145,7 @@ static void what_was_measured_is_kept(void **state)
 {
     (void)state;
     char text[BASE_PATH_BYTES];
-    (void)snprintf(text, sizeof text, "%s", path_of("text.md"));
+    (void)snprintf(text, sizeof text, "%s", test_shared_path("text.md"));
     for (int i = 0; i < 2; i++) {
         training_expect(&one, &test_shared_directory, "kept", 0,
                         FLAGS("--data", text, "--heldout", text, "--eval-every", "2", "--steps",
@@ -188,8 +183,8 @@ static void prompts_end_as_the_data_do(void **state)
         char path[BASE_PATH_BYTES];
         (void)snprintf(text, sizeof text, "%s%s%s%s%s", data[i].lines[0], data[i].lines[1],
                        data[i].lines[2], data[i].lines[3], data[i].lines[4]);
-        test_directory_put(&test_shared_directory, data[i].name, text);
-        (void)snprintf(path, sizeof path, "%s", path_of(data[i].name));
+        test_shared_put(data[i].name, text);
+        (void)snprintf(path, sizeof path, "%s", test_shared_path(data[i].name));
         training_expect(&one, &test_shared_directory, "suffix", 0,
                         FLAGS("--ranks", "2", "--data", path, "--steps", "1"));
         json_t *written = training_json(&one, "generation_config.json");

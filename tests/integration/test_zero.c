@@ -189,10 +189,9 @@ static void ranks_without_sentences_take_part(void **state)
     (void)state;
     static const char *const stages[] = {"0", "2", "3"};
     char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s",
-                   test_directory_path(&test_shared_directory, "three.jsonl"));
-    test_directory_put(&test_shared_directory, "three.jsonl",
-                       "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g h i\"}\n");
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("three.jsonl"));
+    test_shared_put("three.jsonl",
+                    "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g h i\"}\n");
     for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
         training_run *run = i == 0 ? &one : &two;
         training_expect(run, &test_shared_directory, i == 0 ? "few" : "few-sharded", 0,

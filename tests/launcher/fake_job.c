@@ -10,11 +10,10 @@
 int fake_job_setup(void **state)
 {
     (void)test_shared_directory_make(state);
-    test_directory_put(&test_shared_directory, "data.jsonl",
-                       "{\"text\": \"he goed -> he went\"}\n");
-    test_directory_put(&test_shared_directory, "tokenizer.json",
-                       "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 300}, "
-                       "\"merges\": []}, \"added_tokens\": []}");
+    test_shared_put("data.jsonl", "{\"text\": \"he goed -> he went\"}\n");
+    test_shared_put("tokenizer.json",
+                    "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 300}, "
+                    "\"merges\": []}, \"added_tokens\": []}");
     return 0;
 }
 
@@ -43,12 +42,12 @@ void fake_job_start_in_shell(test_program *program, const char *script, const ch
     arguments[count++] = "--no-scaling";
     if (trains(flags)) {
         arguments[count++] = "--data";
-        arguments[count++] = test_directory_path(&test_shared_directory, "data.jsonl");
+        arguments[count++] = test_shared_path("data.jsonl");
         arguments[count++] = "--out";
-        arguments[count++] = test_directory_path(&test_shared_directory, "out");
+        arguments[count++] = test_shared_path("out");
     }
     arguments[count++] = "--tokenizer";
-    arguments[count++] = test_directory_path(&test_shared_directory, "tokenizer.json");
+    arguments[count++] = test_shared_path("tokenizer.json");
     for (int i = 0; flags[i] != NULL && count < TEST_PROGRAM_ARGS_MAX - 1; i++) {
         arguments[count++] = flags[i];
     }
@@ -79,11 +78,11 @@ void fake_job_start_endless(test_program *program)
 bool fake_job_left(const char *name)
 {
     struct stat info;
-    return stat(test_directory_path(&test_shared_directory, name), &info) == 0;
+    return stat(test_shared_path(name), &info) == 0;
 }
 
 char *fake_job_read(const char *name)
 {
-    void *text = test_file_read(test_directory_path(&test_shared_directory, name), NULL);
+    void *text = test_file_read(test_shared_path(name), NULL);
     return text;
 }

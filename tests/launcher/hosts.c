@@ -90,7 +90,7 @@ const char *test_hosts_cache(int host)
 {
     char name[32];
     (void)snprintf(name, sizeof name, "cache-%d", host);
-    return test_directory_path(&test_shared_directory, name);
+    return test_shared_path(name);
 }
 
 void test_hosts_mount(const char *size, const char *directory)

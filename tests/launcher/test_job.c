@@ -12,15 +12,6 @@
 
 static test_program program; /* its buffers are big */
 
-static int count_lines(const char *text, const char *wanted)
-{
-    int count = 0;
-    for (const char *at = strstr(text, wanted); at != NULL; at = strstr(at + 1, wanted)) {
-        count++;
-    }
-    return count;
-}
-
 static void jobs_of_any_size_finish(void **state)
 {
     (void)state;
@@ -45,7 +36,7 @@ static void the_summary_says_what_happened(void **state)
     assert_has(out, "tokens/s on 2 ranks");
     assert_has(out, "all-reduce p50 0.100 ms");
     assert_has(out, "byte-equal on all ranks: yes");
-    assert_has(out, test_directory_path(&test_shared_directory, "out"));
+    assert_has(out, test_shared_path("out"));
     assert_has(program.text[TEST_STDERR], "step 3/3");
 
     assert_int_equal(fake_job_run(&program, FLAGS("--steps", "3", "--quiet"), NULL), 0);
@@ -127,7 +118,7 @@ static void progress_is_a_few_plain_lines(void **state)
         assert_int_equal(
             fake_job_run(&program, FLAGS("--steps", jobs[i].steps, "--overwrite"), NULL), 0);
         const char *err = program.text[TEST_STDERR];
-        assert_int_equal(count_lines(err, "tokens/s"), jobs[i].lines);
+        assert_int_equal(test_count(err, "tokens/s"), jobs[i].lines);
         (void)snprintf(first, sizeof first, "step 1/%s ", jobs[i].steps);
         (void)snprintf(last, sizeof last, "step %s/%s ", jobs[i].steps, jobs[i].steps);
         assert_has(err, first);
@@ -147,11 +138,11 @@ static void start_measured(const char *const *variables)
     const char *const arguments[] = {
         FAKE_LAUNCHER_PATH,
         "--data",
-        test_directory_path(&test_shared_directory, "data.jsonl"),
+        test_shared_path("data.jsonl"),
         "--tokenizer",
-        test_directory_path(&test_shared_directory, "tokenizer.json"),
+        test_shared_path("tokenizer.json"),
         "--out",
-        test_directory_path(&test_shared_directory, "out"),
+        test_shared_path("out"),
         "--steps",
         "50",
         NULL,
@@ -261,21 +252,20 @@ static void unbound_ranks_are_reported(void **state)
 static void output_is_prefixed_and_collapsed(void **state)
 {
     (void)state;
-    const char *logs = test_directory_path(&test_shared_directory, "logs");
+    const char *logs = test_shared_path("logs");
     assert_int_equal(fake_job_run(&program,
                                   FLAGS("--ranks", "3", "--steps", "5", "--log-dir", logs),
                                   FLAGS("FAKE_LINES=own")),
                      0);
     assert_has(program.text[TEST_STDOUT], "[rank 2] step 4 of 2\n");
-    char *log =
-        test_file_read(test_directory_path(&test_shared_directory, "logs/rank-1.log"), NULL);
+    char *log = test_file_read(test_shared_path("logs/rank-1.log"), NULL);
     assert_string_equal(log, "step 0 of 1\nstep 1 of 1\nstep 2 of 1\nstep 3 of 1\nstep 4 of 1\n");
     free(log);
 
     /* whatever the timing, each rank prints every step, and each step once at most */
     assert_int_equal(
         fake_job_run(&program, FLAGS("--ranks", "3", "--steps", "1"), FLAGS("FAKE_LINES=same")), 0);
-    const int lines = count_lines(program.text[TEST_STDOUT], "] step 0\n");
+    const int lines = test_count(program.text[TEST_STDOUT], "] step 0\n");
     assert_in_range(lines, 1, 3);
 }
 
@@ -283,14 +273,12 @@ static void output_is_prefixed_and_collapsed(void **state)
 static void make_model(char *model, size_t size_bytes)
 {
     base_error error;
-    test_directory_put(&test_shared_directory, "model/config.json",
-                       "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, "
-                       "\"n_head\": 4, \"n_positions\": 64}");
+    test_shared_put("model/config.json", "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, "
+                                         "\"n_head\": 4, \"n_positions\": 64}");
     static const char tensors[] = "\2\0\0\0\0\0\0\0{}"; /* a header without a tensor */
-    assert_ok(
-        base_file_write(test_directory_path(&test_shared_directory, "model/model.safetensors"),
-                        tensors, sizeof tensors - 1, &error),
-        &error);
+    assert_ok(base_file_write(test_shared_path("model/model.safetensors"), tensors,
+                              sizeof tensors - 1, &error),
+              &error);
     (void)snprintf(model, size_bytes, "%s/model", test_shared_directory.path);
 }
 
@@ -341,14 +329,12 @@ static void out_is_one_directory_by_any_name(void **state)
     static const int exits[] = {0, 0, 1, 2, 2};
     char here[BASE_PATH_BYTES];
     base_error error;
-    assert_ok(base_mkdirs(test_directory_path(&test_shared_directory, "o"), &error), &error);
+    assert_ok(base_mkdirs(test_shared_path("o"), &error), &error);
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(test_shared_directory.path), 0);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const int in_out = strcmp(names[i], ".") == 0;
-        assert_int_equal(chdir(in_out ? test_directory_path(&test_shared_directory, "out")
-                                      : test_shared_directory.path),
-                         0);
+        assert_int_equal(chdir(in_out ? test_shared_path("out") : test_shared_directory.path), 0);
         const int exit_status =
             fake_job_run(&program, FLAGS("--steps", "2", "--out", names[i]), NULL);
         if (exit_status != exits[i]) {

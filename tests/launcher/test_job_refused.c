@@ -21,7 +21,7 @@ static void a_dry_run_starts_nothing(void **state)
     assert_has(out, "state-rank-1.safetensors");
     assert_false(fake_job_left("out"));
 
-    const char *file = test_directory_path(&test_shared_directory, "job.json");
+    const char *file = test_shared_path("job.json");
     assert_int_equal(fake_job_run(&program, FLAGS("--write-job", file), NULL), 0);
     assert_true(fake_job_left("job.json"));
     assert_false(fake_job_left("out"));

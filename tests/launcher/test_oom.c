@@ -3,11 +3,6 @@
 
 #include "support.h"
 
-static void put(const char *name, const char *text)
-{
-    test_directory_put(&test_shared_directory, name, text);
-}
-
 static int kills(void)
 {
     return (int)launch_oom_kills(test_shared_directory.path);
@@ -17,20 +12,21 @@ static void only_the_nearest_group_counts(void **state)
 {
     (void)state;
     assert_int_equal(kills(), -1);
-    put("proc/self/cgroup", "0::/a/b\n");
-    put("sys/fs/cgroup/a/memory.events", "max 1\noom_kill 4\noom_group_kill 7\n");
+    test_shared_put("proc/self/cgroup", "0::/a/b\n");
+    test_shared_put("sys/fs/cgroup/a/memory.events", "max 1\noom_kill 4\noom_group_kill 7\n");
     assert_int_equal(kills(), 4); /* a container: its files are above the host's path */
-    put("sys/fs/cgroup/a/b/cgroup.procs", "1\n");
+    test_shared_put("sys/fs/cgroup/a/b/cgroup.procs", "1\n");
     assert_int_equal(kills(), -1); /* the group exists and does not count memory */
-    put("sys/fs/cgroup/a/b/memory.events", "oom 2\noom_kill 3\n");
+    test_shared_put("sys/fs/cgroup/a/b/memory.events", "oom 2\noom_kill 3\n");
     assert_int_equal(kills(), 3);
 }
 
 static void version_1_has_another_file(void **state)
 {
     (void)state;
-    put("proc/self/cgroup", "0::/\n9:memory:/host/path\n");
-    put("sys/fs/cgroup/memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
+    test_shared_put("proc/self/cgroup", "0::/\n9:memory:/host/path\n");
+    test_shared_put("sys/fs/cgroup/memory/memory.oom_control",
+                    "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
     assert_int_equal(kills(), 5);
 }
 
@@ -38,14 +34,14 @@ static void the_smallest_limit_above_counts(void **state)
 {
     (void)state;
     const char *root = test_shared_directory.path;
-    put("proc/self/cgroup", "0::/a/b\n9:memory:/c\n");
-    put("sys/fs/cgroup/a/b/memory.max", "max\n");
+    test_shared_put("proc/self/cgroup", "0::/a/b\n9:memory:/c\n");
+    test_shared_put("sys/fs/cgroup/a/b/memory.max", "max\n");
     assert_int_equal(launch_oom_limit_bytes(root), 0);
-    put("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
+    test_shared_put("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
     assert_int_equal(launch_oom_limit_bytes(root), 0);
-    put("sys/fs/cgroup/a/memory.max", "512000000\n");
+    test_shared_put("sys/fs/cgroup/a/memory.max", "512000000\n");
     assert_int_equal(launch_oom_limit_bytes(root), 512000000);
-    put("sys/fs/cgroup/a/b/memory.max", "100000000\n");
+    test_shared_put("sys/fs/cgroup/a/b/memory.max", "100000000\n");
     assert_int_equal(launch_oom_limit_bytes(root), 100000000);
 }
 

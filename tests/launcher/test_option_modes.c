@@ -163,7 +163,7 @@ static void a_file_does_not_ask_a_mode_for_what_it_does_not_do(void **state)
         {"ddp-cpu", "infer.prompts", "/p",
          "infer.prompts goes with modes that answer: mode ddp-cpu does not"},
     };
-    const char *path = test_directory_path(&test_shared_directory, "JOB.json");
+    const char *path = test_shared_path("JOB.json");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         base_error error = {.message = ""};
         proto_job job;

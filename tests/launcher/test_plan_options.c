@@ -361,15 +361,6 @@ static void flags_change_a_llamas_shape(void **state)
                      BASE_EXIT_USAGE);
 }
 
-static int count_of(const char *text, const char *words)
-{
-    int count = 0;
-    for (const char *at = strstr(text, words); at != NULL; at = strstr(at + 1, words)) {
-        count++;
-    }
-    return count;
-}
-
 static void the_drawing_has_every_task(void **state)
 {
     (void)state;
@@ -383,8 +374,8 @@ static void the_drawing_has_every_task(void **state)
     assert_non_null(file);
     text[fread(text, 1, PLAN_TEXT_BYTES - 1, file)] = '\0';
     (void)fclose(file);
-    assert_int_equal(count_of(text, ", forward of micro-batch"), 4 * 8);
-    assert_int_equal(count_of(text, ", backward of micro-batch"), 4 * 8);
+    assert_int_equal(test_count(text, ", forward of micro-batch"), 4 * 8);
+    assert_int_equal(test_count(text, ", backward of micro-batch"), 4 * 8);
     assert_has(text, "</svg>");
     (void)unlink(plan_path("plan.svg"));
     assert_int_equal(

@@ -11,16 +11,11 @@
 
 enum { NOBODY = 65534 };
 
-static void put(const char *name, const char *text)
-{
-    test_directory_put(&test_shared_directory, name, text);
-}
-
 static int64_t left(void)
 {
     char root[BASE_PATH_BYTES];
     const char *limit = NULL;
-    (void)snprintf(root, sizeof root, "%s", test_directory_path(&test_shared_directory, "."));
+    (void)snprintf(root, sizeof root, "%s", test_shared_path("."));
     const int64_t found = launch_processes_left(root, &limit);
     if (found < 100) { /* else it may be this user's */
         assert_string_equal(limit, "pids.max of the control group");
@@ -32,16 +27,16 @@ static void a_group_above_limits_too(void **state)
 {
     (void)state;
     assert_true(left() > 100); /* a host without such files */
-    put("proc/self/cgroup", "0::/a/b\n");
-    put("sys/fs/cgroup/a/b/pids.max", "max\n");
-    put("sys/fs/cgroup/a/b/pids.current", "3\n");
+    test_shared_put("proc/self/cgroup", "0::/a/b\n");
+    test_shared_put("sys/fs/cgroup/a/b/pids.max", "max\n");
+    test_shared_put("sys/fs/cgroup/a/b/pids.current", "3\n");
     assert_true(left() > 100);
-    put("sys/fs/cgroup/a/pids.max", "20\n");
-    put("sys/fs/cgroup/a/pids.current", "5\n");
+    test_shared_put("sys/fs/cgroup/a/pids.max", "20\n");
+    test_shared_put("sys/fs/cgroup/a/pids.current", "5\n");
     assert_int_equal(left(), 15);
-    put("sys/fs/cgroup/a/b/pids.max", "12\n");
+    test_shared_put("sys/fs/cgroup/a/b/pids.max", "12\n");
     assert_int_equal(left(), 9);
-    put("sys/fs/cgroup/a/b/pids.current", "14\n");
+    test_shared_put("sys/fs/cgroup/a/b/pids.current", "14\n");
     assert_int_equal(left(), 0);
 }
 
@@ -49,9 +44,9 @@ static void a_group_above_limits_too(void **state)
 static void version_1_has_a_line_of_its_own(void **state)
 {
     (void)state;
-    put("proc/self/cgroup", "9:memory:/x\n8:pids:/docker/c\n");
-    put("sys/fs/cgroup/pids/pids.max", "30\n");
-    put("sys/fs/cgroup/pids/pids.current", "10\n");
+    test_shared_put("proc/self/cgroup", "9:memory:/x\n8:pids:/docker/c\n");
+    test_shared_put("sys/fs/cgroup/pids/pids.max", "30\n");
+    test_shared_put("sys/fs/cgroup/pids/pids.current", "10\n");
     assert_int_equal(left(), 20);
 }
 

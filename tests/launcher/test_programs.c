@@ -95,9 +95,7 @@ static void a_gone_reader_is_no_error(void **state)
             command, sizeof command,
             "mkfifo \"$1\"; true <\"$1\" & exec 4>\"$1\"; rm \"$1\"; wait; exec %s %s >&4",
             FAKE_LAUNCHER_PATH, printed[i]);
-        assert_int_equal(run(FLAGS("/bin/sh", "-c", command, "sh",
-                                   test_directory_path(&test_shared_directory, "p"))),
-                         0);
+        assert_int_equal(run(FLAGS("/bin/sh", "-c", command, "sh", test_shared_path("p"))), 0);
         assert_string_equal(program.text[TEST_STDERR], "");
         (void)snprintf(command, sizeof command, "exec %s %s >/dev/full", FAKE_LAUNCHER_PATH,
                        printed[i]);
@@ -139,7 +137,7 @@ static void a_small_stack_is_enough(void **state)
 static void a_program_is_ended_by_a_file_that_is_too_large(void **state)
 {
     (void)state;
-    const char *path = test_directory_path(&test_shared_directory, "large");
+    const char *path = test_shared_path("large");
     char script[1024];
     (void)snprintf(script, sizeof script, "ulimit -f 1 && exec head -c 9999 /dev/zero >%s", path);
     assert_int_equal(RUN("--ranks", "1", "--", "sh", "-c", script), 128 + SIGXFSZ);
@@ -193,12 +191,12 @@ static void each_attempt_is_in_the_log(void **state)
 {
     (void)state;
     size_t text_bytes = 0;
-    const char *logs = test_directory_path(&test_shared_directory, "attempts");
+    const char *logs = test_shared_path("attempts");
     for (int twice = 0; twice < 2; twice++) { /* a new launch begins it anew */
         assert_int_equal(RUN("--ranks", "1", "--max-restarts", "1", "--log-dir", logs, "--", "sh",
                              "-c", "echo tried; exit 7"),
                          7);
-        const char *log = test_directory_path(&test_shared_directory, "attempts/rank-0.log");
+        const char *log = test_shared_path("attempts/rank-0.log");
         void *text = test_file_read(log, &text_bytes);
         assert_int_equal(text_bytes, 30);
         assert_memory_equal(text, "tried\n--- attempt 2 ---\ntried\n", 30);

@@ -8,24 +8,19 @@
 #include "cli/rank_logs.h"
 #include "support.h"
 
-static const char *out_of(const char *name)
-{
-    return test_directory_path(&test_shared_directory, name);
-}
-
 static void write_logs(int ranks, const char *text)
 {
     launch_rank_logs logs = {.begun = false};
     for (int rank = 0; rank < ranks; rank++) {
-        launch_rank_logs_write(&logs, out_of("out"), false, rank, text, strlen(text));
-        assert_string_equal(logs.directory, out_of("out.failed"));
+        launch_rank_logs_write(&logs, test_shared_path("out"), false, rank, text, strlen(text));
+        assert_string_equal(logs.directory, test_shared_path("out.failed"));
     }
 }
 
 static void check_log(const char *name, const char *text)
 {
     char found[64];
-    FILE *file = fopen(out_of(name), "r");
+    FILE *file = fopen(test_shared_path(name), "r");
     assert_non_null(file);
     assert_non_null(fgets(found, sizeof found, file));
     assert_string_equal(found, text);
@@ -38,11 +33,12 @@ static void a_job_with_fewer_ranks_leaves_only_its_own(void **state)
     (void)state;
     write_logs(3, "first");
     check_log("out.failed/rank-2.log", "first");
-    assert_ok(base_file_write(out_of("out.failed/rank-one.log"), "kept", 4, &error), &error);
+    assert_ok(base_file_write(test_shared_path("out.failed/rank-one.log"), "kept", 4, &error),
+              &error);
     write_logs(2, "second");
     check_log("out.failed/rank-0.log", "second");
     check_log("out.failed/rank-1.log", "second");
-    assert_int_equal(access(out_of("out.failed/rank-2.log"), F_OK), -1);
+    assert_int_equal(access(test_shared_path("out.failed/rank-2.log"), F_OK), -1);
     check_log("out.failed/rank-one.log", "kept");
 }
 

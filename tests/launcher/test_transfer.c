@@ -16,11 +16,6 @@ enum { FILE_BYTES = 10 * PROTO_CHUNK_BYTES_MAX + 1000 };
 static uint8_t whole[FILE_BYTES];
 static uint8_t digest[PROTO_DIGEST_BYTES];
 
-static const char *path(const char *name)
-{
-    return test_directory_path(&test_shared_directory, name);
-}
-
 static int setup(void **state)
 {
     base_error error;
@@ -29,7 +24,7 @@ static int setup(void **state)
         whole[i] = (uint8_t)(i * 2654435761U >> 13);
     }
     proto_sha256(whole, sizeof whole, digest);
-    assert_ok(base_file_write(path("sent"), whole, sizeof whole, &error), &error);
+    assert_ok(base_file_write(test_shared_path("sent"), whole, sizeof whole, &error), &error);
     return 0;
 }
 
@@ -37,7 +32,7 @@ static base_status open_incoming(const char *name, bool anew, launch_incoming **
 {
     base_error error;
     const launch_incoming_options options = {
-        .path = path(name), .size_bytes = sizeof whole, .sha256 = digest, .anew = anew};
+        .path = test_shared_path(name), .size_bytes = sizeof whole, .sha256 = digest, .anew = anew};
     return launch_incoming_open(&options, incoming, &error);
 }
 
@@ -71,7 +66,8 @@ static int send_chunks(launch_incoming *incoming, int chunks)
             return ahead_max;
         }
         fetch.offset = asked[first++];
-        assert_ok(launch_chunk_read(path("sent"), sizeof whole, &fetch, &chunk, &error), &error);
+        assert_ok(launch_chunk_read(test_shared_path("sent"), sizeof whole, &fetch, &chunk, &error),
+                  &error);
         assert_int_equal(chunk.envelope.body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK);
         const Ringfence__Control__Chunk *body = chunk.envelope.chunk;
         assert_ok(
@@ -83,7 +79,7 @@ static int send_chunks(launch_incoming *incoming, int chunks)
 static void assert_received(const char *name)
 {
     size_t got_bytes = 0;
-    void *got = test_file_read(path(name), &got_bytes);
+    void *got = test_file_read(test_shared_path(name), &got_bytes);
     assert_int_equal(got_bytes, sizeof whole);
     assert_memory_equal(got, whole, sizeof whole);
     free(got);
@@ -91,7 +87,7 @@ static void assert_received(const char *name)
 
 static bool exists(const char *name)
 {
-    return access(path(name), F_OK) == 0;
+    return access(test_shared_path(name), F_OK) == 0;
 }
 
 static void a_file_arrives_whole(void **state)
@@ -118,8 +114,9 @@ static void a_partial_file_is_continued(void **state)
     base_error error;
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         launch_incoming *incoming = NULL;
-        assert_ok(base_file_write(path("cut.part"), whole, sizeof whole, &error), &error);
-        assert_int_equal(truncate(path("cut.part"), cuts[i]), 0);
+        assert_ok(base_file_write(test_shared_path("cut.part"), whole, sizeof whole, &error),
+                  &error);
+        assert_int_equal(truncate(test_shared_path("cut.part"), cuts[i]), 0);
         assert_status(open_incoming("cut", false, &incoming), BASE_OK);
         assert_int_equal(step(incoming),
                          cuts[i] < FILE_BYTES ? LAUNCH_INCOMING_ASKS : LAUNCH_INCOMING_WHOLE);
@@ -158,7 +155,7 @@ static void other_bytes_are_refused(void **state)
     (void)state;
     base_error error;
     launch_incoming *incoming = NULL;
-    assert_ok(base_file_write(path("other.part"), "other", 5, &error), &error);
+    assert_ok(base_file_write(test_shared_path("other.part"), "other", 5, &error), &error);
     assert_status(open_incoming("other", false, &incoming), BASE_OK);
     assert_int_equal(step(incoming), LAUNCH_INCOMING_ASKS);
     (void)send_chunks(incoming, 100);
@@ -210,10 +207,12 @@ static void a_file_that_became_shorter_is_named(void **state)
     static launch_chunk chunk;
     const Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
     base_error error;
-    assert_ok(base_file_write(path("short"), whole, 1000, &error), &error);
-    assert_status(launch_chunk_read(path("short"), 2000, &fetch, &chunk, &error), BASE_ERR_INVALID);
+    assert_ok(base_file_write(test_shared_path("short"), whole, 1000, &error), &error);
+    assert_status(launch_chunk_read(test_shared_path("short"), 2000, &fetch, &chunk, &error),
+                  BASE_ERR_INVALID);
     assert_has(error.message, "has become shorter than the 2000 bytes");
-    assert_status(launch_chunk_read(path("nowhere"), 2000, &fetch, &chunk, &error), BASE_ERR_IO);
+    assert_status(launch_chunk_read(test_shared_path("nowhere"), 2000, &fetch, &chunk, &error),
+                  BASE_ERR_IO);
 }
 
 static void digests_come_in_steps(void **state)
@@ -224,8 +223,8 @@ static void digests_come_in_steps(void **state)
     bool ended = false;
     uint64_t size_bytes = 0;
     uint8_t got[PROTO_DIGEST_BYTES];
-    assert_status(launch_hashing_open(path("nowhere"), &hashing, &error), BASE_ERR_IO);
-    assert_ok(launch_hashing_open(path("sent"), &hashing, &error), &error);
+    assert_status(launch_hashing_open(test_shared_path("nowhere"), &hashing, &error), BASE_ERR_IO);
+    assert_ok(launch_hashing_open(test_shared_path("sent"), &hashing, &error), &error);
     while (!ended) {
         assert_ok(launch_hashing_step(hashing, &ended, &size_bytes, got, &error), &error);
     }

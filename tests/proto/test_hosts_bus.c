@@ -414,7 +414,7 @@ static void a_key_file_is_read_as_it_was_written(void **state)
     proto_keypair a;
     proto_keypair b;
     char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "key"));
+    (void)snprintf(path, sizeof path, "%s", test_shared_path("key"));
     proto_job_key_make(&made);
     assert_ok(proto_job_key_write(path, &made, &error), &error);
     assert_status(proto_job_key_write(path, &made, &error), BASE_ERR_IO);

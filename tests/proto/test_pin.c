@@ -17,9 +17,7 @@ enum { HEADER_BYTES = 16, TENSOR_BYTES = 64 };
 static void put(const char *name, const void *data, size_t size_bytes)
 {
     base_error error;
-    assert_ok(base_file_write(test_directory_path(&test_shared_directory, name), data, size_bytes,
-                              &error),
-              &error);
+    assert_ok(base_file_write(test_shared_path(name), data, size_bytes, &error), &error);
 }
 
 static void put_text(const char *name, const char *text)
@@ -52,14 +50,13 @@ static void name_files(proto_job *job)
     put_text("tokenizer.json", "tokenizer");
     put_text("prompts", "prompts");
     put_checkpoint();
-    (void)snprintf(job->data.train, sizeof job->data.train, "%s",
-                   test_directory_path(&test_shared_directory, "train.jsonl"));
+    (void)snprintf(job->data.train, sizeof job->data.train, "%s", test_shared_path("train.jsonl"));
     (void)snprintf(job->data.heldout, sizeof job->data.heldout, "%s",
-                   test_directory_path(&test_shared_directory, "heldout.jsonl"));
+                   test_shared_path("heldout.jsonl"));
     (void)snprintf(job->data.tokenizer, sizeof job->data.tokenizer, "%s",
-                   test_directory_path(&test_shared_directory, "tokenizer.json"));
+                   test_shared_path("tokenizer.json"));
     (void)snprintf(job->infer.prompts, sizeof job->infer.prompts, "%s",
-                   test_directory_path(&test_shared_directory, "prompts"));
+                   test_shared_path("prompts"));
     (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s",
                    test_shared_directory.path);
 }
@@ -135,8 +132,7 @@ static void files_are_listed_by_all_of_their_bytes(void **state)
     assert_memory_not_equal(again[4].sha256, files[4].sha256, sizeof digest);
     free(again);
     free(files);
-    (void)snprintf(job.data.heldout, sizeof job.data.heldout, "%s",
-                   test_directory_path(&test_shared_directory, "nowhere"));
+    (void)snprintf(job.data.heldout, sizeof job.data.heldout, "%s", test_shared_path("nowhere"));
     assert_status(proto_job_files(&job, &again, &count, &error), BASE_ERR_NOTFOUND);
     assert_int_equal(strncmp(error.message, "--heldout: cannot read ", 23), 0);
     put_checkpoint();
@@ -170,7 +166,7 @@ static void the_index_is_what_names_the_tensors(void **state)
     put_checkpoint();
     put_text("generation_config.json", "{}");
     assert_true(changes(PROTO_VERIFY_INDEX, index));
-    (void)remove(test_directory_path(&test_shared_directory, "generation_config.json"));
+    (void)remove(test_shared_path("generation_config.json"));
     assert_false(changes(PROTO_VERIFY_INDEX, index));
 }
 
@@ -255,7 +251,7 @@ static void shards_count_by_the_index(void **state)
             fail_msg("accepted: %s", wrong[i]);
         }
     }
-    (void)remove(test_directory_path(&test_shared_directory, "model.safetensors.index.json"));
+    (void)remove(test_shared_path("model.safetensors.index.json"));
 }
 
 /* With every other file that a job can have. */
@@ -284,8 +280,8 @@ static void the_largest_checkpoint_is_listed(void **state)
     free(files);
     free(text);
     json_decref(index);
-    (void)remove(test_directory_path(&test_shared_directory, "generation_config.json"));
-    (void)remove(test_directory_path(&test_shared_directory, "model.safetensors.index.json"));
+    (void)remove(test_shared_path("generation_config.json"));
+    (void)remove(test_shared_path("model.safetensors.index.json"));
 }
 
 static void malformed_safetensors_files_are_refused(void **state)
@@ -311,13 +307,12 @@ static void malformed_safetensors_files_are_refused(void **state)
             cases[i].status);
         assert_non_null(strstr(error.message, "/model.safetensors: "));
     }
-    (void)remove(test_directory_path(&test_shared_directory, "model.safetensors"));
-    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, "model.safetensors"), 0700),
-                     0);
+    (void)remove(test_shared_path("model.safetensors"));
+    assert_int_equal(mkdir(test_shared_path("model.safetensors"), 0700), 0);
     assert_status(
         proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
         BASE_ERR_IO);
-    assert_int_equal(remove(test_directory_path(&test_shared_directory, "model.safetensors")), 0);
+    assert_int_equal(remove(test_shared_path("model.safetensors")), 0);
     assert_status(
         proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
         BASE_ERR_NOTFOUND);

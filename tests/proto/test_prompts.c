@@ -11,7 +11,7 @@
 static base_status read_text(const char *name, const char *text, size_t size_bytes,
                              proto_prompts *prompts, base_error *error)
 {
-    const char *path = test_directory_path(&test_shared_directory, name);
+    const char *path = test_shared_path(name);
     assert_ok(base_file_write(path, text, size_bytes, error), error);
     return proto_prompts_read(path, prompts, error);
 }

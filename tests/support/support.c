@@ -112,6 +112,16 @@ void test_directory_put(const test_directory *directory, const char *name, const
     assert_ok(base_file_write(path, text, strlen(text), &error), &error);
 }
 
+const char *test_shared_path(const char *name)
+{
+    return test_directory_path(&test_shared_directory, name);
+}
+
+void test_shared_put(const char *name, const char *text)
+{
+    test_directory_put(&test_shared_directory, name, text);
+}
+
 void test_use_comma_locale(const test_directory *directory)
 {
     static const char source[] =
@@ -131,6 +141,22 @@ void test_use_comma_locale(const test_directory *directory)
         print_message("skipped: localedef makes no locale (Debian: package locales)\n");
         skip();
     }
+}
+
+int test_count(const char *text, const char *part)
+{
+    const size_t length = strlen(part);
+    int count = 0; /* not strstr: AddressSanitizer's measures the text at each call */
+    for (const char *end = text + strlen(text), *at = text;
+         (at = memmem(at, (size_t)(end - at), part, length)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+bool test_has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
 }
 
 int test_open_descriptors(void)

@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -49,6 +50,10 @@ void _fail(const char *file, int line) __attribute__((noreturn));
             fail_msg("'%s' is not in: %s", assert_has_part, assert_has_text);                      \
         }                                                                                          \
     } while (0)
+
+/* How often `part` is in the text, and whether it is. */
+int test_count(const char *text, const char *part);
+bool test_has(const char *text, const char *part);
 
 /* The exit code of a test program or script if a part of it could not run here and the rest passed.
  * ctest then says "skipped". If a test calls cmocka's skip(), cmocka_run_group_tests returns it
@@ -107,6 +112,10 @@ void test_file_change(const char *path, const char *from, const char *to);
 extern test_directory test_shared_directory;
 int test_shared_directory_make(void **state);
 int test_shared_directory_remove(void **state);
+
+/* The same in it as test_directory_path and test_directory_put. */
+const char *test_shared_path(const char *name);
+void test_shared_put(const char *name, const char *text);
 
 /* A test with a test_shared_directory of its own. */
 #define TEST_IN_DIRECTORY(test)                                                                    \

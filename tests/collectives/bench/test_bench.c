@@ -277,17 +277,8 @@ static void test_tune(void **state)
 {
     (void)state;
     assert_int_equal(run("--tune -b 64 -e 4K -f 64 --transport zmq", NULL), 0);
-    const char *at = program.text[TEST_STDOUT];
-    int chosen = 0;
-    int rings = 0;
-    for (; (at = strstr(at, " chosen\n")) != NULL; at++) {
-        chosen++;
-    }
-    for (at = program.text[TEST_STDOUT]; (at = strstr(at, "  ring ")) != NULL; at++) {
-        rings++;
-    }
-    assert_int_equal(chosen, 2);
-    assert_int_equal(rings, 2);
+    assert_int_equal(test_count(program.text[TEST_STDOUT], " chosen\n"), 2);
+    assert_int_equal(test_count(program.text[TEST_STDOUT], "  ring "), 2);
 
     /* On one host over shared memory there is nothing to choose, whatever the model says. */
     assert_int_equal(run("--tune -b 8K -e 8K --transport shm", NULL), 0);
@@ -320,11 +311,7 @@ static void test_ends(void **state)
 
 static int count_of(const char *text)
 {
-    int count = 0;
-    for (const char *at = program.text[TEST_STDOUT]; (at = strstr(at, text)) != NULL; at++) {
-        count++;
-    }
-    return count;
+    return test_count(program.text[TEST_STDOUT], text);
 }
 
 /* The ranks of a launcher are ranks of one benchmark: one table. */

@@ -11,11 +11,6 @@
 
 enum { COUNT = 1000, LONG_COUNT = 50000, FLAGS = 32, MISMATCH_RANKS = 3 };
 
-static bool has(const char *text, const char *part)
-{
-    return strstr(text, part) != NULL;
-}
-
 typedef enum difference {
     DIFFERENT_COUNT,
     DIFFERENT_TYPE,
@@ -121,11 +116,11 @@ static void mismatch_body(test_rank *rank)
         status = coll_barrier(comm, &rank->error); /* who waits for nobody learns it now */
     }
     RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, has(rank->error.message, texts[which]));
-    RANK_CHECK(rank, has(rank->error.message, " auto (")); /* as rank 0, and 2, has said */
-    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
-    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host") ||
-                         has(rank->error.message, "rank 2 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, texts[which]));
+    RANK_CHECK(rank, test_has(rank->error.message, " auto (")); /* as rank 0, and 2, has said */
+    RANK_CHECK(rank, test_has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, "rank 0 (host") ||
+                         test_has(rank->error.message, "rank 2 (host"));
     coll_op_destroy(op);
     coll_error again;
     RANK_CHECK(rank, coll_barrier(comm, &again) == COLL_ERR_MISMATCH);
@@ -165,8 +160,8 @@ static void parts_body(test_rank *rank)
         status = coll_barrier(comm, &rank->error);
     }
     RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
-    RANK_CHECK(rank, has(rank->error.message, "× 60 in parts "));
+    RANK_CHECK(rank, test_has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, "× 60 in parts "));
 }
 
 static void test_parts_of_equal_sum_are_told_apart(void **state)
@@ -197,11 +192,11 @@ static void two_roots_body(test_rank *rank)
         status = coll_barrier(comm, &rank->error);
     }
     RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, has(rank->error.message, "ranks disagree on operation #2: "));
-    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
-    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
-    RANK_CHECK(rank, has(rank->error.message, "root 0"));
-    RANK_CHECK(rank, has(rank->error.message, "root 1"));
+    RANK_CHECK(rank, test_has(rank->error.message, "ranks disagree on operation #2: "));
+    RANK_CHECK(rank, test_has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, "root 0"));
+    RANK_CHECK(rank, test_has(rank->error.message, "root 1"));
 }
 
 static void test_two_roots(void **state)
@@ -267,7 +262,7 @@ static void crossed_body(test_rank *rank)
                                .reduce = COLL_SUM,
                                .algorithm = COLL_ALGORITHM_DIRECT};
     RANK_CHECK(rank, coll_run(comms[mine], &desc, &rank->error) == COLL_ERR_TIMEOUT);
-    RANK_CHECK(rank, has(rank->error.message, text));
+    RANK_CHECK(rank, test_has(rank->error.message, text));
     RANK_OK(rank, coll_barrier(world, &rank->error)); /* nobody leaves before all have waited */
     for (int i = 0; i < COMMS; i++) {
         coll_comm_destroy(comms[i]);
@@ -310,9 +305,9 @@ static void mismatch_inside_body(test_rank *rank)
         return;
     }
     RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, has(rank->error.message, *is_message
-                                                  ? "message #1 of communicator 1 of ranks 0 2: "
-                                                  : "operation #2 of communicator 1 of ranks 0 2"));
+    RANK_CHECK(rank, test_has(rank->error.message,
+                              *is_message ? "message #1 of communicator 1 of ranks 0 2: "
+                                          : "operation #2 of communicator 1 of ranks 0 2"));
     coll_comm_destroy(comm);
 }
 

@@ -159,11 +159,6 @@ static void test_many(void **state)
     on_all(3, 0, many_body);
 }
 
-static bool has(const char *text, const char *part)
-{
-    return strstr(text, part) != NULL;
-}
-
 /* What is received where int32 × 4 was sent. */
 static struct {
     coll_type type;
@@ -175,10 +170,10 @@ static void names_both(test_rank *rank, int receiver)
 {
     char name[32];
     (void)snprintf(name, sizeof name, "rank %d (host", receiver);
-    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
-    RANK_CHECK(rank, has(rank->error.message, "send int32 × 4"));
-    RANK_CHECK(rank, has(rank->error.message, name));
-    RANK_CHECK(rank, has(rank->error.message, wanted.message));
+    RANK_CHECK(rank, test_has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, "send int32 × 4"));
+    RANK_CHECK(rank, test_has(rank->error.message, name));
+    RANK_CHECK(rank, test_has(rank->error.message, wanted.message));
 }
 
 /* The receiver finds it, and the sender, which may have returned, is notified on a later call. */
@@ -259,8 +254,8 @@ static void alone_body(test_rank *rank)
     const coll_status status = coll_receive(comm, &data, 1, COLL_INT32, 0, &rank->error);
     atomic_fetch_add(&over, 1);
     RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
-    RANK_CHECK(rank, has(rank->error.message, "receive int32 × 1"));
-    RANK_CHECK(rank, has(rank->error.message, "waiting for rank 0 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, "receive int32 × 1"));
+    RANK_CHECK(rank, test_has(rank->error.message, "waiting for rank 0 (host"));
 }
 
 static void test_nobody_sends(void **state)
@@ -290,8 +285,8 @@ static void left_body(test_rank *rank)
     const coll_status status = sends ? coll_send(comm, data, COUNT, COLL_INT32, 0, &rank->error)
                                      : coll_receive(comm, data, 1, COLL_INT32, 0, &rank->error);
     RANK_CHECK(rank, status == COLL_ERR_PEER);
-    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
-    RANK_CHECK(rank, has(rank->error.message, sends ? "send int32 ×" : "receive int32 ×"));
+    RANK_CHECK(rank, test_has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, sends ? "send int32 ×" : "receive int32 ×"));
 }
 
 static void test_a_rank_that_left_sends_nothing(void **state)
@@ -334,7 +329,7 @@ static void polled_body(test_rank *rank)
     (void)sem_post(over);
     (void)!coll_request_wait_all(requests, 2, NULL);
     RANK_CHECK(rank, status == COLL_ERR_PEER);
-    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, "rank 1 (host"));
 }
 
 static void test_who_polls_several_learns_of_each(void **state)

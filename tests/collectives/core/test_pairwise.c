@@ -20,11 +20,6 @@ static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_T
 
 enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
 
-static bool has(const char *text, const char *part)
-{
-    return strstr(text, part) != NULL;
-}
-
 static uint64_t hash(uint64_t a, uint64_t b)
 {
     const uint64_t mixed = (a ^ b) * UINT64_C(0x9e3779b97f4a7c15);
@@ -252,7 +247,7 @@ static void refuse(test_rank *rank, const coll_op_desc *desc, const char *words)
     const coll_status status =
         coll_op_create(coll_context_world(rank->context), desc, &op, &rank->error);
     RANK_CHECK(rank, status == COLL_ERR_INVALID);
-    RANK_CHECK(rank, has(rank->error.message, words));
+    RANK_CHECK(rank, test_has(rank->error.message, words));
     RANK_CHECK(rank, op == NULL);
 }
 
@@ -343,11 +338,11 @@ static void dispute_body(test_rank *rank)
         status = coll_barrier(comm, &rank->error); /* it had all that it wanted */
     }
     RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, has(rank->error.message, "in alltoall of int32, rank 0 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, "in alltoall of int32, rank 0 (host"));
     (void)snprintf(words, sizeof words, "sends %zu elements to rank 2 (host", d->sent);
-    RANK_CHECK(rank, has(rank->error.message, words));
+    RANK_CHECK(rank, test_has(rank->error.message, words));
     (void)snprintf(words, sizeof words, "which expects %zu", d->expected);
-    RANK_CHECK(rank, has(rank->error.message, words));
+    RANK_CHECK(rank, test_has(rank->error.message, words));
     RANK_CHECK(rank, coll_barrier(comm, &again) == COLL_ERR_MISMATCH);
 }
 
@@ -378,8 +373,8 @@ static void plain_body(test_rank *rank)
         rank->rank == 1 ? coll_all_to_all(comm, send, recv, 2, COLL_INT32, error)
                         : coll_all_to_all_v(comm, send, counts, recv, counts, COLL_INT32, error);
     RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, has(error->message, "calls alltoall int32 × 6 with counts"));
-    RANK_CHECK(rank, has(error->message, "calls alltoall int32 × 2 auto"));
+    RANK_CHECK(rank, test_has(error->message, "calls alltoall int32 × 6 with counts"));
+    RANK_CHECK(rank, test_has(error->message, "calls alltoall int32 × 2 auto"));
 }
 
 static void test_a_rank_without_counts_is_named(void **state)
@@ -450,7 +445,7 @@ static int process_body(forked_rank *rank, void *user)
     if (status == COLL_OK) {
         status = coll_request_wait(&request, &error);
     }
-    right = right && status == COLL_ERR_PEER && has(error.message, "rank 2 (host");
+    right = right && status == COLL_ERR_PEER && test_has(error.message, "rank 2 (host");
     if (!right) {
         (void)fprintf(stderr, "rank %d: %d %s\n", rank->rank, (int)status, error.message);
     }

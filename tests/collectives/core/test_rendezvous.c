@@ -12,11 +12,6 @@
 #include "ranks.h"
 #include "support.h"
 
-static bool has(const char *text, const char *part)
-{
-    return strstr(text, part) != NULL;
-}
-
 /* Rank 1 has an interface that is not there. */
 static void one_fails_body(test_rank *rank)
 {
@@ -27,9 +22,9 @@ static void one_fails_body(test_rank *rank)
     const int64_t begin_ns = base_now_ns();
     const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
     RANK_CHECK(rank, status == (rank->rank == 1 ? COLL_ERR_INVALID : COLL_ERR_PEER));
-    RANK_CHECK(rank, has(rank->error.message, "nosuch0"));
-    RANK_CHECK(rank, rank->rank == 1 || has(rank->error.message, "3 ranks: rank 1 (host"));
-    RANK_CHECK(rank, rank->rank == 1 || has(rank->error.message, ") failed: "));
+    RANK_CHECK(rank, test_has(rank->error.message, "nosuch0"));
+    RANK_CHECK(rank, rank->rank == 1 || test_has(rank->error.message, "3 ranks: rank 1 (host"));
+    RANK_CHECK(rank, rank->rank == 1 || test_has(rank->error.message, ") failed: "));
     RANK_CHECK(rank, base_now_ns() - begin_ns < 10 * BASE_NS_PER_S);
 }
 
@@ -54,9 +49,10 @@ static void wrong_options_body(test_rank *rank)
     }
     const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
     RANK_CHECK(rank, status == (rank->rank == 1 ? COLL_ERR_INVALID : COLL_ERR_PEER));
-    RANK_CHECK(rank, rank->rank == 1 || has(rank->error.message, "3 ranks: rank 1 failed: "));
-    RANK_CHECK(rank, has(rank->error.message, *by_environment ? "RINGFENCE_COLL_ALGORITHM: "
-                                                              : "unknown transport or algorithm"));
+    RANK_CHECK(rank, rank->rank == 1 || test_has(rank->error.message, "3 ranks: rank 1 failed: "));
+    RANK_CHECK(rank,
+               test_has(rank->error.message, *by_environment ? "RINGFENCE_COLL_ALGORITHM: "
+                                                             : "unknown transport or algorithm"));
 }
 
 static void all_learn_of_wrong_options(void **state)
@@ -92,9 +88,10 @@ static void other_user_body(test_rank *rank)
     users_above = rank->rank == 2 ? 7 : 0;
     const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
     RANK_CHECK(rank, status == (shares_memory ? COLL_ERR_IO : COLL_OK));
-    RANK_CHECK(rank, !shares_memory || (has(rank->error.message, "connecting 3 ranks: rank 0 (") &&
-                                        has(rank->error.message, " and rank 2 (") &&
-                                        has(rank->error.message, ": Permission denied")));
+    RANK_CHECK(rank,
+               !shares_memory || (test_has(rank->error.message, "connecting 3 ranks: rank 0 (") &&
+                                  test_has(rank->error.message, " and rank 2 (") &&
+                                  test_has(rank->error.message, ": Permission denied")));
     coll_context_destroy(rank->context);
     rank->context = NULL;
 }
@@ -163,9 +160,9 @@ static void ending_body(test_rank *rank)
     if (rank->rank == 0) {
         atomic_store(&e->going, 1);
         RANK_CHECK(rank, status == COLL_ERR_PEER);
-        RANK_CHECK(rank, has(rank->error.message, "ranks: waiting for rank 1 (host "));
-        RANK_CHECK(rank, has(rank->error.message, " to connect: rank "));
-        RANK_CHECK(rank, has(rank->error.message, " has gone"));
+        RANK_CHECK(rank, test_has(rank->error.message, "ranks: waiting for rank 1 (host "));
+        RANK_CHECK(rank, test_has(rank->error.message, " to connect: rank "));
+        RANK_CHECK(rank, test_has(rank->error.message, " has gone"));
     }
 }
 
@@ -208,7 +205,7 @@ static void other_key_body(test_rank *rank)
     options.job_key = *some_have_none && rank->rank == 1 ? NULL : key;
     RANK_CHECK(rank,
                coll_context_create(&options, &rank->context, &rank->error) == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, has(rank->error.message, ") has another job key than rank 0 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, ") has another job key than rank 0 (host"));
 }
 
 static void zmq_refuses_another_job_key(void **state)
@@ -229,7 +226,7 @@ static void no_descriptors_body(test_rank *rank)
     options.transport = COLL_TRANSPORT_ZMQ;
     const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
     RANK_CHECK(rank, status == COLL_ERR_IO);
-    RANK_CHECK(rank, has(rank->error.message, "zmq needs 16 file descriptors for 2 ranks: "));
+    RANK_CHECK(rank, test_has(rank->error.message, "zmq needs 16 file descriptors for 2 ranks: "));
 }
 
 static void too_few_descriptors_for_zmq_are_an_error(void **state)

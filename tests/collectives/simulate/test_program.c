@@ -38,8 +38,6 @@ static void a_sweep_is_drawn(void **state)
     base_error error;
     void *text = NULL;
     size_t bytes = 0;
-    int circles = 0;
-    int lines = 0;
     test_directory_make(&directory);
     const char *path = test_directory_path(&directory, "x.svg");
     const char *const arguments[] = {COLL_SIMULATE_PATH, "-n", "6", "--plot", path, NULL};
@@ -47,14 +45,8 @@ static void a_sweep_is_drawn(void **state)
     test_program_start(&program, arguments, variables);
     assert_int_equal(test_program_wait(&program), 0);
     assert_ok(base_file_read(path, 1 << 20, &text, &bytes, &error), &error);
-    for (const char *at = text; (at = strstr(at, "<circle")) != NULL; at++) {
-        circles++;
-    }
-    for (const char *at = text; (at = strstr(at, "<polyline")) != NULL; at++) {
-        lines++;
-    }
-    assert_int_equal(circles, ALGORITHMS * (ROWS + 1)); /* one in the key */
-    assert_int_equal(lines, ALGORITHMS);
+    assert_int_equal(test_count(text, "<circle"), ALGORITHMS * (ROWS + 1)); /* one in the key */
+    assert_int_equal(test_count(text, "<polyline"), ALGORITHMS);
     assert_has(text, ">halving_doubling</text>");
     assert_has(text, ">us (points simulated, lines by formula)</text>");
     free(text);

@@ -199,15 +199,6 @@ static const char *find(const char *text, const char *word)
     return memmem(text, strlen(text), word, strlen(word));
 }
 
-static int count_of(const char *text, const char *word)
-{
-    int count = 0;
-    for (const char *at = text; (at = find(at, word)) != NULL; at++) {
-        count++;
-    }
-    return count;
-}
-
 /* The number behind the next `before`. */
 static double attribute(const char **at, const char *before)
 {
@@ -313,10 +304,10 @@ static void check_drawn(void)
     check_boxes(text.data, boxes);
     check_wires(text.data, boxes);
     check_labels(text.data);
-    assert_int_equal(count_of(text.data, "<animateTransform"), count_moves());
-    assert_int_equal(count_of(text.data, "<g "), count_of(text.data, "</g>"));
-    assert_int_equal(count_of(text.data, ">start</text>"), 1);
-    assert_int_equal(count_of(text.data, ">round "), played.round_count);
+    assert_int_equal(test_count(text.data, "<animateTransform"), count_moves());
+    assert_int_equal(test_count(text.data, "<g "), test_count(text.data, "</g>"));
+    assert_int_equal(test_count(text.data, ">start</text>"), 1);
+    assert_int_equal(test_count(text.data, ">round "), played.round_count);
     base_buffer_fini(&text);
 }
 
@@ -352,8 +343,8 @@ static void a_ring_of_two_is_drawn(void **state)
                "values=\"hidden;visible;hidden\" keyTimes=\"0;0.25000;0.50000\" dur=\"8s\"");
     assert_has(text.data, "values=\"hidden;visible\" keyTimes=\"0;0.50000\" dur=\"8s\"");
     /* in the end four complete sums; in round 0 and before round 1's messages come, two of them */
-    assert_int_equal(count_of(text.data, "class=\"whole\""), 2 + 2 + 2);
-    assert_int_equal(count_of(text.data, "class=\"letters\""), 4);
+    assert_int_equal(test_count(text.data, "class=\"whole\""), 2 + 2 + 2);
+    assert_int_equal(test_count(text.data, "class=\"letters\""), 4);
     base_buffer_fini(&text);
 }
 

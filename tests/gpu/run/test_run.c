@@ -23,9 +23,8 @@ static int run_only(const char *only, const char *fake, const char *limit, const
     (void)snprintf(variable, sizeof variable, "FAKE=%s", fake);
     test_program_start(&program,
                        (const char *const[]){RUN_PATH, "--bundle", bundle, "--limit", limit,
-                                             "--out",
-                                             test_directory_path(&test_shared_directory, "out"),
-                                             "--only", only, phase, second, NULL},
+                                             "--out", test_shared_path("out"), "--only", only,
+                                             phase, second, NULL},
                        (const char *const[]){variable, NULL});
     return test_program_wait(&program);
 }
@@ -39,8 +38,7 @@ static int run(const char *fake, const char *limit, const char *phase, const cha
 static void check(const char *phase, const char *status, int exit_code, const char *reason)
 {
     json_error_t error;
-    json_t *results = json_load_file(
-        test_directory_path(&test_shared_directory, "out/gpu-results.json"), 0, &error);
+    json_t *results = json_load_file(test_shared_path("out/gpu-results.json"), 0, &error);
     if (results == NULL) {
         fail_msg("gpu-results.json: %s", error.text);
     }
@@ -71,8 +69,7 @@ static void phases_that_pass_are_kept_with_their_figures(void **state)
 static const json_t *find_goal(const char *name, json_t **results)
 {
     const json_t *found = NULL;
-    *results = json_load_file(test_directory_path(&test_shared_directory, "out/gpu-results.json"),
-                              0, NULL);
+    *results = json_load_file(test_shared_path("out/gpu-results.json"), 0, NULL);
     const json_t *goals = json_object_get(*results, "goals");
     for (size_t i = 0; i < json_array_size(goals); i++) {
         const json_t *at = json_array_get(goals, i);
@@ -159,10 +156,9 @@ static void a_script_that_is_ended_keeps_what_it_has(void **state)
     (void)state;
     test_program_start(&program,
                        (const char *const[]){RUN_PATH, "--bundle", bundle, "--out",
-                                             test_directory_path(&test_shared_directory, "out"),
-                                             "nccl", "speed", NULL},
+                                             test_shared_path("out"), "nccl", "speed", NULL},
                        (const char *const[]){"FAKE=slow-host", NULL});
-    const char *figures = test_directory_path(&test_shared_directory, "out/phases/speed.figures");
+    const char *figures = test_shared_path("out/phases/speed.figures");
     (void)unlink(figures);
     for (int i = 0; i < 600 && access(figures, F_OK) != 0; i++) {
         (void)usleep(50 * 1000);
@@ -196,7 +192,7 @@ static void an_archive_of_results_is_gone_on_with(void **state)
     (void)snprintf(command, sizeof command,
                    "cd '%s' && mv out/gpu-results.tar.gz . && rm -rf out && mkdir out && "
                    "mv gpu-results.tar.gz out/",
-                   test_directory_path(&test_shared_directory, ""));
+                   test_shared_path(""));
     assert_int_equal(system(command), 0);
     assert_int_equal(run("", "150", "nccl", NULL), 0);
     check("parity", "passed", 0, "");
@@ -240,7 +236,7 @@ static int say_there_is_room(void)
 {
     char command[2 * BASE_PATH_BYTES];
     char path[2 * BASE_PATH_BYTES];
-    const char *directory = test_directory_path(&test_shared_directory, "tools");
+    const char *directory = test_shared_path("tools");
     (void)snprintf(path, sizeof path, "%s:%s", directory, getenv("PATH"));
     (void)snprintf(
         command, sizeof command,
@@ -256,15 +252,14 @@ static int make_bundle(void **state)
     if (test_shared_directory_make(state) != 0) {
         return -1;
     }
-    (void)snprintf(bundle, sizeof bundle, "%s",
-                   test_directory_path(&test_shared_directory, "bundle.tar.gz"));
+    (void)snprintf(bundle, sizeof bundle, "%s", test_shared_path("bundle.tar.gz"));
     (void)snprintf(command, sizeof command,
                    "cd '%s' && mkdir -p bundle/bin && for name in launcher gpu-parity "
                    "budget-service coll-bench gpu-measure random-checkpoint; do cp '%s' "
                    "bundle/bin/$name; done && "
                    "bundle/bin/launcher --out bundle/reference && "
                    "echo --steps 60 >bundle/reference/flags && tar -czf bundle.tar.gz bundle",
-                   test_directory_path(&test_shared_directory, ""), FAKE_PROGRAM_PATH);
+                   test_shared_path(""), FAKE_PROGRAM_PATH);
     return system(command) == 0 ? say_there_is_room() : -1;
 }
 

@@ -62,8 +62,7 @@ launch_scaling_point sample_point(int ranks, double tokens_per_second, double co
 void sample_make(sample *made, const char *name, int ranks, int steps)
 {
     memset(made, 0, sizeof *made);
-    (void)snprintf(made->out, sizeof made->out, "%s",
-                   test_directory_path(&test_shared_directory, name));
+    (void)snprintf(made->out, sizeof made->out, "%s", test_shared_path(name));
     fill_job(&made->job, ranks, steps);
     fill_ranks(made, ranks);
     made->scaling[0] = sample_point(1, 96400, 9.1, 1.5);

@@ -26,9 +26,7 @@ static void write_state(const char *name, const char *header, const float *value
     base_write_bytes(&writer, header, strlen(header));
     base_write_bytes(&writer, values, count * sizeof *values);
     assert_false(writer.failed);
-    assert_ok(base_file_write(test_directory_path(&test_shared_directory, name), file,
-                              writer.offset_bytes, &error),
-              &error);
+    assert_ok(base_file_write(test_shared_path(name), file, writer.offset_bytes, &error), &error);
 }
 
 /* Compares two files of the directory. report has the output. */
@@ -39,9 +37,7 @@ static launch_likeness compare(const char *a, const char *b, char report[REPORT_
     memset(report, 0, REPORT_BYTES);
     FILE *stream = fmemopen(report, REPORT_BYTES, "w");
     assert_non_null(stream);
-    assert_ok(launch_compare(test_directory_path(&test_shared_directory, a),
-                             test_directory_path(&test_shared_directory, b), stream, &likeness,
-                             &error),
+    assert_ok(launch_compare(test_shared_path(a), test_shared_path(b), stream, &likeness, &error),
               &error);
     assert_int_equal(fclose(stream), 0);
     return likeness;
@@ -116,9 +112,8 @@ static void directories_stand_for_their_model(void **state)
     char report[REPORT_BYTES];
     launch_likeness likeness;
     base_error error;
-    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, "out"), 0777), 0);
-    assert_status(launch_compare(test_directory_path(&test_shared_directory, "out"), "/dev/null",
-                                 stdout, &likeness, &error),
+    assert_int_equal(mkdir(test_shared_path("out"), 0777), 0);
+    assert_status(launch_compare(test_shared_path("out"), "/dev/null", stdout, &likeness, &error),
                   BASE_ERR_NOTFOUND);
     assert_has(error.message, "holds none of");
     write_state("a", HEADER(""), ONE, VALUES);
@@ -136,7 +131,7 @@ static void write_in_two(const char *name, const char *index, const float *value
 {
     char path[256];
     base_error error;
-    (void)mkdir(test_directory_path(&test_shared_directory, name), 0777);
+    (void)mkdir(test_shared_path(name), 0777);
     (void)snprintf(path, sizeof path, "%s/1.safetensors", name);
     write_state(path, "{\"wte\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}",
                 values, 6);
@@ -144,9 +139,7 @@ static void write_in_two(const char *name, const char *index, const float *value
     write_state(path, "{\"ln\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
                 values + 6, 2);
     (void)snprintf(path, sizeof path, "%s/model.safetensors.index.json", name);
-    assert_ok(base_file_write(test_directory_path(&test_shared_directory, path), index,
-                              strlen(index), &error),
-              &error);
+    assert_ok(base_file_write(test_shared_path(path), index, strlen(index), &error), &error);
 }
 
 static void models_in_several_files_are_compared(void **state)
@@ -194,7 +187,7 @@ static void bad_indices_are_named(void **state)
     base_error error;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         write_in_two("bad", bad[i].index, ONE);
-        const char *path = test_directory_path(&test_shared_directory, "bad");
+        const char *path = test_shared_path("bad");
         assert_int_not_equal(launch_compare(path, path, stdout, &likeness, &error), BASE_OK);
         assert_has(error.message, bad[i].complaint);
     }
@@ -227,7 +220,7 @@ static void a_state_takes_no_memory_of_its_size(void **state)
     launch_saved_state opened;
     base_error error;
     write_state("large", header, &none, 0);
-    const char *path = test_directory_path(&test_shared_directory, "large");
+    const char *path = test_shared_path("large");
     assert_int_equal(truncate(path, (off_t)(8 + sizeof header - 1 + DATA_BYTES)), 0);
     const long before = anonymous_kib();
     assert_ok(launch_saved_state_open(path, &opened, &error), &error);
@@ -244,14 +237,14 @@ static void only_regular_files_are_read(void **state)
     launch_likeness likeness;
     base_error error;
     write_in_two("a", INDEX(BOTH), ONE);
-    const char *path = test_directory_path(&test_shared_directory, "a/2.safetensors");
+    const char *path = test_shared_path("a/2.safetensors");
     assert_int_equal(remove(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    path = test_directory_path(&test_shared_directory, "a");
+    path = test_shared_path("a");
     assert_status(launch_compare(path, path, stdout, &likeness, &error), BASE_ERR_INVALID);
     assert_has(error.message, "/a/2.safetensors: not a regular file");
     write_state("empty", "", ONE, 0);
-    path = test_directory_path(&test_shared_directory, "empty");
+    path = test_shared_path("empty");
     assert_int_equal(truncate(path, 0), 0);
     assert_status(launch_compare(path, path, stdout, &likeness, &error), BASE_ERR_INVALID);
     assert_has(error.message, "/empty: the file is empty");
@@ -263,8 +256,8 @@ static void checkpoints_have_moments(void **state)
     static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
     static const float OTHER[VALUES] = {1, 2, 3, 4, 5, 6, 7, 9};
     char report[REPORT_BYTES];
-    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, "c"), 0777), 0);
-    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, "d"), 0777), 0);
+    assert_int_equal(mkdir(test_shared_path("c"), 0777), 0);
+    assert_int_equal(mkdir(test_shared_path("d"), 0777), 0);
     write_state("c/model.safetensors", HEADER(""), ONE, VALUES);
     write_state("d/model.safetensors", HEADER(""), ONE, VALUES);
     write_state("c/exp_avg.safetensors", HEADER(""), ONE, VALUES);
@@ -289,22 +282,19 @@ static void bad_files_are_named(void **state)
     base_error error;
     write_state("a", HEADER(""), ONE, VALUES);
     write_state("short", HEADER(""), ONE, VALUES - 1);
-    assert_status(launch_compare(test_directory_path(&test_shared_directory, "a"),
-                                 test_directory_path(&test_shared_directory, "short"), stdout,
-                                 &likeness, &error),
-                  BASE_ERR_INVALID);
+    assert_status(
+        launch_compare(test_shared_path("a"), test_shared_path("short"), stdout, &likeness, &error),
+        BASE_ERR_INVALID);
     assert_has(error.message, "/short: ");
-    assert_status(launch_compare(test_directory_path(&test_shared_directory, "none"),
-                                 test_directory_path(&test_shared_directory, "a"), stdout,
-                                 &likeness, &error),
-                  BASE_ERR_NOTFOUND);
+    assert_status(
+        launch_compare(test_shared_path("none"), test_shared_path("a"), stdout, &likeness, &error),
+        BASE_ERR_NOTFOUND);
     assert_has(error.message, "/none");
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
-    assert_status(launch_compare(test_directory_path(&test_shared_directory, "a"),
-                                 test_directory_path(&test_shared_directory, "a"), full, &likeness,
-                                 &error),
-                  BASE_ERR_IO);
+    assert_status(
+        launch_compare(test_shared_path("a"), test_shared_path("a"), full, &likeness, &error),
+        BASE_ERR_IO);
     (void)fclose(full);
 }
 

@@ -327,7 +327,7 @@ static written write_record(const char *results, int exit_status)
     base_buffer lines = {0};
     void *page = NULL;
     size_t page_bytes = 0;
-    test_directory_put(&test_shared_directory, "results.json", results);
+    test_shared_put("results.json", results);
     proto_job_defaults(&job);
     job.job.mode = PROTO_MODE_TP_CPU;
     (void)snprintf(job.output.directory, sizeof job.output.directory, "%s",
@@ -342,8 +342,7 @@ static written write_record(const char *results, int exit_status)
                                   .message = exit_status == 0 ? "" : "rank 1 <died>"};
     assert_ok(launch_inference_write(&run, &lines, &error), &error);
     base_buffer_fini(&lines);
-    assert_ok(base_file_read(test_directory_path(&test_shared_directory, "report.html"), 1 << 20,
-                             &page, &page_bytes, &error),
+    assert_ok(base_file_read(test_shared_path("report.html"), 1 << 20, &page, &page_bytes, &error),
               &error);
     return (written){page, sample_load(test_shared_directory.path, "manifest.json")};
 }
@@ -356,7 +355,7 @@ static void written_free(written record)
 
 static bool is_there(const char *name)
 {
-    return access(test_directory_path(&test_shared_directory, name), F_OK) == 0;
+    return access(test_shared_path(name), F_OK) == 0;
 }
 
 static void the_record_is_whole(void **state)
@@ -419,7 +418,7 @@ static void a_run_without_a_curve_has_none(void **state)
 {
     (void)state;
     written_free(write_record(made_up, 0));
-    test_directory_put(&test_shared_directory, "scaling-curve.png", "old");
+    test_shared_put("scaling-curve.png", "old");
     const written record = write_record("{\"prompts\":[],\"total\":{}}", 139);
     assert_false(is_there("scaling-curve.png") || is_there("scaling-curve.svg") ||
                  is_there("scaling-curve.dat"));

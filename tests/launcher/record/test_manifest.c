@@ -224,7 +224,7 @@ static void the_data_file_is_identified(void **state)
 {
     (void)state;
     static sample made;
-    test_directory_put(&test_shared_directory, "data.jsonl", "abc");
+    test_shared_put("data.jsonl", "abc");
     sample_make(&made, "out", 1, 4);
     (void)snprintf(made.job.data.train, sizeof made.job.data.train, "%s/./data.jsonl",
                    test_shared_directory.path);

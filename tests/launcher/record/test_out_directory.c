@@ -41,12 +41,11 @@ static void records_are_kept_by_number(void **state)
     (void)state;
     base_error error;
     launch_out_directory directory;
-    const char *out = test_directory_path(&test_shared_directory, "deep/out");
+    const char *out = test_shared_path("deep/out");
     for (int run = 0; run < 3; run++) {
         char mark[16];
         /* a slash at the end changes nothing */
-        assert_ok(take(run == 1 ? test_directory_path(&test_shared_directory, "deep/out/") : out,
-                       false, &directory, &error),
+        assert_ok(take(run == 1 ? test_shared_path("deep/out/") : out, false, &directory, &error),
                   &error);
         assert_string_equal(directory.path, out);
         assert_int_equal(directory.moved_to[0] != '\0', run > 0);
@@ -56,8 +55,8 @@ static void records_are_kept_by_number(void **state)
         put_file(out, mark);
         launch_out_directory_close(&directory);
     }
-    assert_true(has_file(test_directory_path(&test_shared_directory, "deep/out.1"), "mark0"));
-    assert_true(has_file(test_directory_path(&test_shared_directory, "deep/out.2"), "mark1"));
+    assert_true(has_file(test_shared_path("deep/out.1"), "mark0"));
+    assert_true(has_file(test_shared_path("deep/out.2"), "mark1"));
     assert_true(has_file(out, "mark2"));
 }
 
@@ -95,9 +94,7 @@ static void other_peoples_directories_are_left_alone(void **state)
     assert_status(take(test_shared_directory.path, true, &directory, &error), BASE_ERR_INVALID);
     assert_has(error.message, test_shared_directory.path);
     assert_true(has_file(test_shared_directory.path, "thesis.tex"));
-    assert_status(
-        take(test_directory_path(&test_shared_directory, "thesis.tex"), false, &directory, &error),
-        BASE_ERR_IO);
+    assert_status(take(test_shared_path("thesis.tex"), false, &directory, &error), BASE_ERR_IO);
     assert_status(take("", false, &directory, &error), BASE_ERR_INVALID);
     assert_status(take("/proc/nothing/here", false, &directory, &error), BASE_ERR_IO);
     assert_has(error.message, "/proc/nothing");
@@ -157,7 +154,7 @@ static void a_job_that_never_begins_leaves_no_trace(void **state)
     (void)state;
     base_error error;
     launch_out_directory directory;
-    const char *out = test_directory_path(&test_shared_directory, "a/b/out");
+    const char *out = test_shared_path("a/b/out");
     const launch_out_options options = {.path = out, .overwrite = true};
     assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
     assert_int_equal(count_entries(out), 0);
@@ -171,7 +168,7 @@ static void a_job_that_never_begins_leaves_no_trace(void **state)
     launch_out_directory_discard(&directory);
     launch_out_directory_close(&directory);
     assert_true(has_file(out, "manifest.json"));
-    assert_int_equal(count_entries(test_directory_path(&test_shared_directory, "a/b")), 1);
+    assert_int_equal(count_entries(test_shared_path("a/b")), 1);
 }
 
 /* Nothing of an older run stays beside a new one's files: its failure's page would be taken for theirs. */
@@ -189,7 +186,7 @@ static void all_files_of_a_run_are_replaced(void **state)
     };
     base_error error;
     launch_out_directory directory;
-    const char *out = test_directory_path(&test_shared_directory, "out");
+    const char *out = test_shared_path("out");
     assert_ok(base_mkdirs(out, &error), &error);
     put_file(out, "flight-rank-.json"); /* not ours */
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -206,7 +203,7 @@ static void states_of_ranks_that_are_gone_are_dropped(void **state)
     (void)state;
     base_error error;
     launch_out_directory directory;
-    const char *out = test_directory_path(&test_shared_directory, "out");
+    const char *out = test_shared_path("out");
     const launch_out_options options = {.path = out, .goes_on = true};
     assert_ok(base_mkdirs(out, &error), &error);
     put_file(out, "manifest.json");
@@ -229,8 +226,7 @@ static void inputs_stay_readable(void **state)
         launch_out_directory directory;
         struct stat info;
         char old[BASE_PATH_BYTES];
-        const char *out =
-            test_directory_path(&test_shared_directory, overwrite != 0 ? "replaced" : "moved");
+        const char *out = test_shared_path(overwrite != 0 ? "replaced" : "moved");
         char deep[BASE_PATH_BYTES + 8];
         (void)snprintf(deep, sizeof deep, "%s/deep", out);
         assert_ok(base_mkdirs(deep, &error), &error);
@@ -270,9 +266,9 @@ static void overwriting_an_input_is_refused(void **state)
     (void)state;
     base_error error;
     launch_out_directory directory;
-    const char *out = test_directory_path(&test_shared_directory, "out");
-    const char *timings = test_directory_path(&test_shared_directory, "out/timings.jsonl");
-    const char *logs = test_directory_path(&test_shared_directory, "out/logs");
+    const char *out = test_shared_path("out");
+    const char *timings = test_shared_path("out/timings.jsonl");
+    const char *logs = test_shared_path("out/logs");
     assert_ok(base_mkdirs(out, &error), &error);
     put_file(out, "timings.jsonl");
     launch_out_options options = {.path = out, .inputs = &timings, .input_count = 1};
@@ -293,7 +289,7 @@ static void adapters_and_models_do_not_mix(void **state)
     (void)state;
     base_error error;
     launch_out_directory directory;
-    const char *out = test_directory_path(&test_shared_directory, "out");
+    const char *out = test_shared_path("out");
     char below[BASE_PATH_BYTES];
     char model[BASE_PATH_BYTES];
     const char *const inputs[] = {model};

@@ -70,9 +70,9 @@ static void of_nothing_there_is_no_picture(void **state)
     for (size_t i = 0; i < NAME_COUNT; i++) {
         char path[64];
         (void)snprintf(path, sizeof path, "empty/%s.dat", NAMES[i]);
-        assert_int_equal(access(test_directory_path(&test_shared_directory, path), F_OK), 0);
+        assert_int_equal(access(test_shared_path(path), F_OK), 0);
         (void)snprintf(path, sizeof path, "empty/%s.svg", NAMES[i]);
-        assert_int_not_equal(access(test_directory_path(&test_shared_directory, path), F_OK), 0);
+        assert_int_not_equal(access(test_shared_path(path), F_OK), 0);
     }
 }
 

@@ -432,10 +432,8 @@ static void a_late_full_disk_is_an_error_too(void **state)
     assert_has(error.message, made.options.out);
     assert_has(error.message, "this run has no manifest.json: ");
     assert_false(launch_record_is_whole(record));
-    assert_int_not_equal(
-        stat(test_directory_path(&test_shared_directory, "out/manifest.json"), &info), 0);
-    assert_int_not_equal(
-        stat(test_directory_path(&test_shared_directory, "out/manifest.json.tmp"), &info), 0);
+    assert_int_not_equal(stat(test_shared_path("out/manifest.json"), &info), 0);
+    assert_int_not_equal(stat(test_shared_path("out/manifest.json.tmp"), &info), 0);
     launch_record_close(record);
 }
 

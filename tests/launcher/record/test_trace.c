@@ -108,15 +108,6 @@ static char *report_with(const char *name, lines trace)
     return page;
 }
 
-static int count_of(const char *text, const char *part)
-{
-    int count = 0;
-    for (const char *at = text; (at = strstr(at, part)) != NULL; at++) {
-        count++;
-    }
-    return count;
-}
-
 static void the_step_of_median_length_is_drawn(void **state)
 {
     (void)state;
@@ -127,7 +118,7 @@ static void the_step_of_median_length_is_drawn(void **state)
     assert_has(page, "Rank 1 waited longest, 2.00");
     assert_has(page, "forward, micro-batch 0, rank 0: 3.000 ms, from 0.000 to 3.000 ms</title>");
     assert_has(page, "all-reduce of bucket 1, rank 0: 0.900 ms, from 6.000 to 6.900 ms; 77 bytes");
-    assert_int_equal(count_of(page, "forward, micro-batch 0, rank 0:"), 1);
+    assert_int_equal(test_count(page, "forward, micro-batch 0, rank 0:"), 1);
     free(page);
 }
 
@@ -147,9 +138,9 @@ static void iterations_are_drawn_in_the_optimizer(void **state)
         }
         put_end(&made, 1, "");
         char *page = report_with("muon", made);
-        assert_int_equal(count_of(page, faint), muon);
-        assert_int_equal(count_of(page, means), muon);
-        assert_int_equal(count_of(page, "Newton-Schulz, matrix 3, rank 0: 5.000 ms, from 4.000"),
+        assert_int_equal(test_count(page, faint), muon);
+        assert_int_equal(test_count(page, means), muon);
+        assert_int_equal(test_count(page, "Newton-Schulz, matrix 3, rank 0: 5.000 ms, from 4.000"),
                          muon);
         free(page);
     }
@@ -239,7 +230,7 @@ static void a_step_of_decoding_is_drawn_in_parts(void **state)
     assert_has(page, "waiting for rank 1: all-reduce of attention, layer 0, rank 0: 1.000 ms, from "
                      "4.000 to 5.000 ms</title>");
     assert_has(page, ">0</text>");
-    assert_int_equal(count_of(page, "</i>"),
+    assert_int_equal(test_count(page, "</i>"),
                      7); /* of the key, without forward, which is its parts */
     assert_null(strstr(page, "forward"));
     static const char *const rows[] = {"8.000\xc2\xa0ms, 80&nbsp;%", "1.000\xc2\xa0ms, 10&nbsp;%",
@@ -401,8 +392,8 @@ static void the_picture_is_bounded(void **state)
     put_end(&made, 1, "");
     char *page = report_with("bounded", made);
     assert_has(page, "short ones, the first: short");
-    assert_true(count_of(page, "<rect") > 20);
-    assert_true(count_of(page, "<rect") < 10000);
+    assert_true(test_count(page, "<rect") > 20);
+    assert_true(test_count(page, "<rect") < 10000);
     free(page);
 }
 

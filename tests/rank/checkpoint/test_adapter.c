@@ -200,7 +200,7 @@ static void check_cut(const adapted *of, const float *merged, const char *path, 
 static void ranks_read_parts_of_the_merged_model(void **state)
 {
     (void)state;
-    const char *path = test_directory_path(&test_shared_directory, "model.safetensors");
+    const char *path = test_shared_path("model.safetensors");
     for (int i = 0; i < MODELS; i++) {
         base_error error;
         adapted of;
@@ -269,8 +269,7 @@ static void alpha_is_written_as_it_is(void **state)
                                           .alpha = cases[i].alpha};
         assert_ok(rank_adapter_write(test_shared_directory.path, &about, of.adapters, &error),
                   &error);
-        char *text = test_file_read(
-            test_directory_path(&test_shared_directory, "adapter_config.json"), NULL);
+        char *text = test_file_read(test_shared_path("adapter_config.json"), NULL);
         assert_has(text, cases[i].text);
         free(text);
     }

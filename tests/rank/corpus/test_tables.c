@@ -45,9 +45,9 @@ static void write_tables(const char *name, const char *text)
     for (int i = 0; i < TABLES; i++) {
         const char *content =
             name != NULL && strcmp(name, SMALL[i].name) == 0 ? text : SMALL[i].text;
-        assert_ok(base_file_write(test_directory_path(&test_shared_directory, SMALL[i].name),
-                                  content, strlen(content), &error),
-                  &error);
+        assert_ok(
+            base_file_write(test_shared_path(SMALL[i].name), content, strlen(content), &error),
+            &error);
     }
 }
 

@@ -129,7 +129,7 @@ static void no_text_takes_more_parts_than_blocks(void **state)
         }
         base_error error;
         parts seen = {.text = text};
-        const char *path = test_directory_path(&test_shared_directory, "text");
+        const char *path = test_shared_path("text");
         assert_ok(base_file_write(path, text, BYTES, &error), &error);
         const int fd = open(path, O_RDONLY | O_CLOEXEC);
         assert_true(fd >= 0);

@@ -96,7 +96,7 @@ static void a_part_of_the_answers_gives_no_accuracy(void **state)
     int looks = 0;
     fixture f;
     fixture_open(&f);
-    const char *path = test_directory_path(&test_shared_directory, "pairs.jsonl");
+    const char *path = test_shared_path("pairs.jsonl");
     assert_ok(base_file_write(path, pairs_text, sizeof pairs_text - 1, &error), &error);
     assert_ok(rank_pairs_open(path, 0, 1, &pairs, &error), &error);
     assert_ok(rank_evaluate(&f.options, pairs, &result, &error), &error);
@@ -126,7 +126,7 @@ static void sentences_that_do_not_fit_are_left_out(void **state)
     rank_evaluation result;
     fixture f;
     fixture_open(&f);
-    const char *path = test_directory_path(&test_shared_directory, "pairs.jsonl");
+    const char *path = test_shared_path("pairs.jsonl");
     assert_ok(base_file_write(path, text, sizeof text - 1, &error), &error);
     assert_ok(rank_pairs_open(path, 0, 1, &pairs, &error), &error);
     assert_ok(rank_evaluate(&f.options, pairs, &result, &error), &error);

@@ -31,7 +31,7 @@ static int set_up(void **state)
         }
         text[TEXT_BYTES] = '\0';
         const char name[] = {(char)('0' + i), '.', 't', 'x', 't', '\0'};
-        paths[i] = strdup(test_directory_path(&test_shared_directory, name));
+        paths[i] = strdup(test_shared_path(name));
         assert_non_null(paths[i]);
         assert_ok(base_file_write(paths[i], text, TEXT_BYTES, &error), &error);
         texts[i] = text;
@@ -88,7 +88,7 @@ static void the_file_is_loaded_and_gives_back_any_bytes(void **state)
     rank_tokenizer *tokenizer = NULL;
     uint64_t random = 35003;
     uint64_t count = 0;
-    const char *out = test_directory_path(&test_shared_directory, "new/tokenizer.json");
+    const char *out = test_shared_path("new/tokenizer.json");
     const rank_learn_options options = options_of(out, VOCAB, paths);
     assert_ok(rank_learn_run(&options, &summary, &error), &error);
     assert_ok(rank_tokenizer_load(out, &tokenizer, &error), &error);
@@ -123,7 +123,7 @@ static void the_order_of_files_does_not_matter(void **state)
         for (int i = 0; i < TEXTS; i++) {
             turned[i] = paths[turn == 2 ? TEXTS - 1 - i : (turn + i) % TEXTS];
         }
-        const char *out = test_directory_path(&test_shared_directory, "turned.json");
+        const char *out = test_shared_path("turned.json");
         const rank_learn_options options = options_of(out, 700, turned);
         assert_ok(rank_learn_run(&options, &summary, &error), &error);
         void *file = test_file_read(out, &file_bytes);
@@ -146,14 +146,13 @@ static void too_large_a_vocabulary_is_refused_with_the_largest(void **state)
     base_error error;
     rank_learn_summary summary;
     rank_tokenizer *tokenizer = NULL;
-    test_directory_put(&test_shared_directory, "small.txt", "abc abc abc");
+    test_shared_put("small.txt", "abc abc abc");
     char small[BASE_PATH_BYTES];
-    (void)snprintf(small, sizeof small, "%s",
-                   test_directory_path(&test_shared_directory, "small.txt"));
+    (void)snprintf(small, sizeof small, "%s", test_shared_path("small.txt"));
     char *const from[] = {small};
     rank_learn_options options = {
         .vocab_size = RANK_LEARN_VOCAB_MAX, .text_paths = from, .text_count = 1};
-    options.out_path = test_directory_path(&test_shared_directory, "small.json");
+    options.out_path = test_shared_path("small.json");
     assert_status(rank_learn_run(&options, &summary, &error), BASE_ERR_INVALID);
     /* ab, abc, " abc" */
     assert_has(error.message, "give 3 merges: --vocab-size can be at most 260");
@@ -179,8 +178,7 @@ static void the_largest_vocabulary_is_loaded(void **state)
     rank_learn_summary summary;
     rank_tokenizer *tokenizer = NULL;
     char large[BASE_PATH_BYTES];
-    (void)snprintf(large, sizeof large, "%s",
-                   test_directory_path(&test_shared_directory, "large.txt"));
+    (void)snprintf(large, sizeof large, "%s", test_shared_path("large.txt"));
     char *const from[] = {large};
     char *text = malloc((size_t)WORDS * WORD_BYTES);
     assert_non_null(text);
@@ -192,11 +190,10 @@ static void the_largest_vocabulary_is_loaded(void **state)
         }
     }
     assert_ok(base_file_write(large, text, (size_t)WORDS * WORD_BYTES, &error), &error);
-    const rank_learn_options options = {
-        .vocab_size = RANK_LEARN_VOCAB_MAX,
-        .out_path = test_directory_path(&test_shared_directory, "large.json"),
-        .text_paths = from,
-        .text_count = 1};
+    const rank_learn_options options = {.vocab_size = RANK_LEARN_VOCAB_MAX,
+                                        .out_path = test_shared_path("large.json"),
+                                        .text_paths = from,
+                                        .text_count = 1};
     assert_ok(rank_learn_run(&options, &summary, &error), &error);
     assert_ok(rank_tokenizer_load(options.out_path, &tokenizer, &error), &error);
     assert_int_equal(rank_tokenizer_vocab_size(tokenizer), 65536);

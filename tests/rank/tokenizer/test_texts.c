@@ -112,7 +112,7 @@ static uint64_t occurrences(const rank_piece_table *table, const char *piece)
 static void count(const char *name, const char *text, size_t text_bytes, rank_piece_table *table)
 {
     base_error error;
-    const char *path = test_directory_path(&test_shared_directory, name);
+    const char *path = test_shared_path(name);
     assert_ok(base_file_write(path, text, text_bytes, &error), &error);
     assert_ok(rank_texts_count(path, cutter, table, &error), &error);
 }
@@ -180,11 +180,11 @@ static void refuse(const char *path, const char *named)
 static void errors_name_file_and_line(void **state)
 {
     (void)state;
-    test_directory_put(&test_shared_directory, "bad.jsonl", "{\"text\":\"a\"}\n\n{\"text\":1}\n");
-    const char *path = test_directory_path(&test_shared_directory, "bad.jsonl");
+    test_shared_put("bad.jsonl", "{\"text\":\"a\"}\n\n{\"text\":1}\n");
+    const char *path = test_shared_path("bad.jsonl");
     refuse(path, ":3: \"text\" is not a string");
-    refuse(test_directory_path(&test_shared_directory, "none.txt"), "No such file");
-    refuse(test_directory_path(&test_shared_directory, "none.jsonl"), "No such file");
+    refuse(test_shared_path("none.txt"), "No such file");
+    refuse(test_shared_path("none.jsonl"), "No such file");
     refuse(test_shared_directory.path, "directory");
 }
 

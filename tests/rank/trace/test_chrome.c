@@ -56,7 +56,7 @@ static json_t *write_and_read(const rank_trace_all *all)
 {
     base_error error;
     json_error_t where;
-    const char *path = test_directory_path(&test_shared_directory, "trace.json");
+    const char *path = test_shared_path("trace.json");
     assert_ok(rank_trace_write(all, path, &error), &error);
     json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
     if (file == NULL) {

@@ -38,7 +38,7 @@ static void take_steps(rank_trace *trace, int steps)
 
 static const char *path_of_trace(void)
 {
-    return test_directory_path(&test_shared_directory, "trace.json");
+    return test_shared_path("trace.json");
 }
 
 static void gather_body(test_rank *rank)
