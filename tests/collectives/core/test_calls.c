@@ -1,5 +1,5 @@
-/* What a program calls, as coll.h has it: the names, and what one rank can see to be wrong by itself:
- * refused, with nothing lost. Ranks are threads. */
+/* What one rank can see to be wrong with communicators, arenas and operations by itself: refused, with
+ * nothing lost. Ranks are threads. test_misuse.c has options and names. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -18,76 +18,6 @@ static void over_all(int size, test_rank_body body)
         test_ranks_as_threads(&(test_ranks_options){.size = size, .transport = transports[i]},
                               body);
     }
-}
-
-static bool says(const test_rank *rank, const char *message)
-{
-    return strstr(rank->error.message, message) != NULL;
-}
-
-/* ---- options ---- */
-
-static coll_status never(void *user, const void *mine, void *all, size_t size_bytes,
-                         int64_t deadline_ns, coll_error *reterr)
-{
-    (void)user;
-    (void)mine;
-    (void)all;
-    (void)size_bytes;
-    (void)deadline_ns;
-    return coll_fail(reterr, COLL_ERR_STATE, "the exchange was called");
-}
-
-static void options_that_cannot_be_are_refused(void **state)
-{
-    static const uint8_t key[32] = {1};
-    const coll_context_options cases[] = {
-        {.world_size = 0, .exchange = never},
-        {.world_size = 65, .exchange = never},
-        {.world_size = -1, .exchange = never},
-        {.rank = -1, .world_size = 2, .exchange = never},
-        {.rank = 2, .world_size = 2, .exchange = never},
-        {.world_size = 2},
-        {.world_size = 2, .exchange = never, .timeout_ns = -1},
-        {.world_size = 2, .exchange = never, .host_timeout_ns = -1},
-        {.world_size = 2, .exchange = never, .transport = (coll_transport)99},
-        {.world_size = 2, .exchange = never, .algorithm = (coll_algorithm)99},
-        {.world_size = 2, .exchange = never, .tcp_auth = (coll_tcp_auth)99},
-        {.world_size = 2, .exchange = never, .curve_public_key = key},
-        {.world_size = 2, .exchange = never, .curve_secret_key = key},
-    };
-    const coll_context_options good = {
-        .size = sizeof(coll_context_options), .rank = 63, .world_size = 64, .exchange = never};
-    coll_context *context = NULL;
-    coll_error error;
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        coll_context_options options = cases[i];
-        options.size = sizeof options;
-        error.message[0] = '\0';
-        assert_status(coll_context_create(&options, &context, &error), COLL_ERR_INVALID);
-        assert_true(error.message[0] != '\0');
-        assert_null(context);
-    }
-    assert_status(coll_context_create(&good, &context, &error), COLL_ERR_STATE);
-    assert_non_null(strstr(error.message, "connecting 64 ranks: the exchange was called"));
-}
-
-/* Two processes with one number: the caller's own mistake, which only the records show. */
-static void one_rank_body(test_rank *rank)
-{
-    static const char message[] = "rank 0 of 2 is taken by a process";
-    coll_context_options options = test_rank_options(rank);
-    options.rank = 1;
-    RANK_CHECK(rank,
-               coll_context_create(&options, &rank->context, &rank->error) == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, says(rank, message) && says(rank, "takes itself for rank 1 of 2"));
-}
-
-static void one_number_is_one_rank(void **state)
-{
-    (void)state;
-    test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, one_rank_body);
 }
 
 /* ---- communicators and arenas ---- */
@@ -135,7 +65,7 @@ static void arenas_body(test_rank *rank)
         RANK_OK(rank, coll_arena_create(comm, i == 0 ? 0 : 100, &arenas[i], &rank->error));
     }
     RANK_CHECK(rank, coll_arena_create(comm, 100, &more, &rank->error) == COLL_ERR_LIMIT);
-    RANK_CHECK(rank, more == NULL && says(rank, "more than 64 arenas"));
+    RANK_CHECK(rank, more == NULL && test_has(rank->error.message, "more than 64 arenas"));
     coll_arena_destroy(arenas[7]);
     RANK_OK(rank, coll_arena_create(comm, 100, &arenas[7], &rank->error));
     int32_t *sum = coll_arena_data(arenas[7]);
@@ -146,7 +76,8 @@ static void arenas_body(test_rank *rank)
         coll_arena_destroy(arenas[i]);
     }
     RANK_CHECK(rank, coll_arena_create(comm, SIZE_MAX, &more, &rank->error) == COLL_ERR_LIMIT);
-    RANK_CHECK(rank, more == NULL && says(rank, "18446744073709551615 bytes is too long"));
+    RANK_CHECK(rank, more == NULL &&
+                         test_has(rank->error.message, "18446744073709551615 bytes is too long"));
     RANK_OK(rank, coll_barrier(comm, &rank->error));
 }
 
@@ -175,7 +106,7 @@ static void again_body(test_rank *rank)
     if (rank->rank == 0) { /* which cannot end before the other has begun */
         RANK_OK(rank, coll_op_start(op, &rank->error));
         RANK_CHECK(rank, coll_op_start(op, &rank->error) == COLL_ERR_STATE);
-        RANK_CHECK(rank, says(rank, "under way already"));
+        RANK_CHECK(rank, test_has(rank->error.message, "under way already"));
         RANK_OK(rank, coll_op_test(op, &done, &rank->error));
         RANK_CHECK(rank, !done);
         RANK_OK(rank, coll_send(comm, &sum, 0, COLL_INT32, 1, &rank->error));
@@ -210,7 +141,7 @@ static void again_body(test_rank *rank)
     desc.reduce = COLL_XOR;
     desc.type = COLL_FLOAT32;
     RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == COLL_ERR_INVALID);
-    RANK_CHECK(rank, says(rank, "xor is for integers, not float"));
+    RANK_CHECK(rank, test_has(rank->error.message, "xor is for integers, not float"));
     RANK_CHECK(rank, none == NULL);
     RANK_OK(rank, coll_barrier(comm, &rank->error));
 }
@@ -256,7 +187,8 @@ static void orphans_body(test_rank *rank)
     coll_comm_destroy(comm);
     for (int i = 0; i < KINDS; i++) {
         RANK_CHECK(rank, coll_op_wait(ops[i], &rank->error) == COLL_ERR_STATE);
-        RANK_CHECK(rank, says(rank, "the operation's communicator has been destroyed"));
+        RANK_CHECK(
+            rank, test_has(rank->error.message, "the operation's communicator has been destroyed"));
         RANK_CHECK(rank, coll_op_test(ops[i], &done, &rank->error) == COLL_ERR_STATE && !done);
         RANK_CHECK(rank, coll_op_start(ops[i], &rank->error) == COLL_ERR_STATE);
         coll_op_destroy(ops[i]);
@@ -285,12 +217,12 @@ static void arguments_body(test_rank *rank)
     const coll_op_desc desc = {.size = sizeof(coll_op_desc), .kind = COLL_BARRIER};
     RANK_CHECK(rank, coll_all_to_all_v(comm, values, NULL, values + 2, NULL, COLL_INT32, error) ==
                          COLL_ERR_INVALID);
-    RANK_CHECK(rank, says(rank, "no send_counts"));
+    RANK_CHECK(rank, test_has(rank->error.message, "no send_counts"));
     RANK_CHECK(rank, coll_all_to_all_v(comm, values, counts, values + 2, NULL, COLL_INT32, error) ==
                          COLL_ERR_INVALID);
     RANK_CHECK(rank,
                coll_gather_v(comm, values, values, NULL, COLL_INT32, 0, error) == COLL_ERR_INVALID);
-    RANK_CHECK(rank, says(rank, "gather with counts has no counts"));
+    RANK_CHECK(rank, test_has(rank->error.message, "gather with counts has no counts"));
     RANK_CHECK(rank, coll_reduce(comm, values, values, 1, COLL_INT32, COLL_SUM, RANKS, error) ==
                          COLL_ERR_INVALID);
     RANK_CHECK(rank, coll_start(comm, &desc, NULL, error) == COLL_ERR_INVALID);
@@ -347,7 +279,7 @@ static void dropped_body(test_rank *rank)
         coll_op_destroy(op);
         atomic_store(&dropped, true);
         RANK_CHECK(rank, coll_barrier(comm, &rank->error) == COLL_ERR_STATE);
-        RANK_CHECK(rank, says(rank, "destroyed under way"));
+        RANK_CHECK(rank, test_has(rank->error.message, "destroyed under way"));
     } else {
         await(&dropped);
         coll_status status = coll_run(comm, &desc, &rank->error);
@@ -355,7 +287,8 @@ static void dropped_body(test_rank *rank)
             status = coll_barrier(comm, &rank->error);
         }
         RANK_CHECK(rank, status == COLL_ERR_PEER);
-        RANK_CHECK(rank, says(rank, "rank 0 (host") && says(rank, "destroyed under way"));
+        RANK_CHECK(rank, test_has(rank->error.message, "rank 0 (host") &&
+                             test_has(rank->error.message, "destroyed under way"));
         atomic_store(&received, true);
     }
     await(&received); /* here still, and so is its message */
@@ -389,8 +322,8 @@ static void abort_body(test_rank *rank)
         RANK_CHECK(rank, coll_context_progress(rank->context, &rank->error) == COLL_ERR_ABORTED);
     }
     RANK_CHECK(rank, coll_barrier(comm, &rank->error) == COLL_ERR_ABORTED);
-    RANK_CHECK(rank, says(rank, message));
-    RANK_CHECK(rank, rank->rank == 0 || says(rank, "rank 0 (host"));
+    RANK_CHECK(rank, test_has(rank->error.message, message));
+    RANK_CHECK(rank, rank->rank == 0 || test_has(rank->error.message, "rank 0 (host"));
     coll_comm *split = comm; /* stays what it was */
     RANK_CHECK(rank, coll_comm_split(comm, 0, 0, &split, &rank->error) == COLL_ERR_ABORTED);
     RANK_CHECK(rank, split == comm);
@@ -406,38 +339,9 @@ static void an_abort_is_told(void **state)
     over_all(2, abort_body);
 }
 
-/* ---- names ---- */
-
-static void names_lead_back(void **state)
-{
-    coll_error error;
-    (void)state;
-    for (coll_kind kind = COLL_ALL_REDUCE; kind <= COLL_RECEIVE; kind++) {
-        coll_kind back = (coll_kind)-1;
-        assert_ok(coll_kind_parse(coll_kind_name(kind), &back, &error), &error);
-        assert_int_equal(back, kind);
-    }
-    for (coll_type type = COLL_FLOAT32; type <= COLL_TYPE_LAST; type++) {
-        coll_type back = (coll_type)-1;
-        assert_ok(coll_type_parse(coll_type_name(type), &back, &error), &error);
-        assert_int_equal(back, type);
-    }
-    for (coll_reduce_op reduce = COLL_SUM; reduce <= COLL_REDUCE_OP_LAST; reduce++) {
-        coll_reduce_op back = (coll_reduce_op)-1;
-        assert_ok(coll_reduce_op_parse(coll_reduce_op_name(reduce), &back, &error), &error);
-        assert_int_equal(back, reduce);
-    }
-    coll_kind kept = COLL_GATHER;
-    assert_status(coll_kind_parse("all", &kept, &error), COLL_ERR_INVALID);
-    assert_int_equal(kept, COLL_GATHER);
-    assert_string_equal(coll_status_name(COLL_ERR_TIMEOUT), "timeout");
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_that_cannot_be_are_refused),
-        cmocka_unit_test(one_number_is_one_rank),
         cmocka_unit_test(lists_that_cannot_be_are_refused),
         cmocka_unit_test(arenas_have_their_limits),
         cmocka_unit_test(an_operation_is_started_once_at_a_time),
@@ -445,7 +349,6 @@ int main(void)
         cmocka_unit_test(arguments_that_cannot_be_are_refused),
         cmocka_unit_test(an_operation_destroyed_under_way_is_told),
         cmocka_unit_test(an_abort_is_told),
-        cmocka_unit_test(names_lead_back),
     };
     return cmocka_run_group_tests_name("coll-calls", tests, NULL, NULL);
 }
