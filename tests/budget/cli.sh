@@ -23,21 +23,6 @@ fi
 . "$(dirname "$0")/../support/service.sh"
 export PATH=$bin:$PATH
 
-# budget CODE ARGUMENTS...: runs it, expects this exit code (bad: any but 0); out and err hold what it said.
-budget() {
-    local expected=$1 got=0
-    shift
-    "$bin/budget-service" "$@" >out 2>err </dev/null || got=$?
-    if [ "$expected" = bad ]; then
-        [ "$got" -ne 0 ] || fail "this must not be done: budget-service $*"
-    else
-        [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
-    fi
-    case " $* " in
-    *" --json "*) [ "$(wc -l <out)" -eq 1 ] && grep -q '^{.*}$' out || fail "not one object: $*" ;;
-    esac
-}
-
 echo "== wrong usage"
 : >out && : >err
 budget 2

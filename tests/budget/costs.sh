@@ -13,14 +13,6 @@ done
 . "$(dirname "$0")/../support/service.sh"
 export PATH=$bin:$PATH
 
-# budget CODE ARGUMENTS...: runs it, expects this exit code; out and err hold what it said.
-budget() {
-    local expected=$1 got=0
-    shift
-    "$bin/budget-service" "$@" >out 2>err </dev/null || got=$?
-    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
-}
-
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 later=$(date -u -d "+1 hour" +%Y-%m-%dT%H:%M:%SZ)
 

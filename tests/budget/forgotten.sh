@@ -10,15 +10,6 @@ sources=$(cd "$2" && pwd)
 export PATH=$bin:$PATH
 export BUDGET_SERVICE_DIR=$scratch/service
 
-# budget CODE ARGUMENTS...: runs it, expects this exit code; out and err hold what it said.
-budget() {
-    local expected=$1 got=0
-    shift
-    budget-service "$@" >out 2>err </dev/null || got=$?
-    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
-}
-out_lacks() { ! grep -qF -- "$1" out || fail "out has $1"; }
-
 head -c 24 /dev/urandom | base64 >passphrase
 budget 0 init --passphrase-file passphrase
 

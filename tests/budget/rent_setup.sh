@@ -7,13 +7,6 @@ export BUDGET_SERVICE_DIR=$scratch/service
 export VENDOR=$scratch/vendor
 mkdir "$VENDOR" "$VENDOR/instances"
 
-# budget CODE ARGUMENTS...: runs it, expects this exit code; out and err hold what it said.
-budget() {
-    local expected=$1 got=0
-    shift
-    budget-service "$@" >out 2>err </dev/null || got=$?
-    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
-}
 # wait_for WHAT COMMAND...: until it succeeds.
 wait_for() {
     local what=$1

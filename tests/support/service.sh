@@ -20,6 +20,27 @@ fail() {
 }
 out_has() { for what; do grep -qF -- "$what" out || fail "out has no $what"; done; }
 err_has() { for what; do grep -qF -- "$what" err || fail "err has no $what"; done; }
+out_lacks() { ! grep -qF -- "$1" out || fail "out has $1"; }
+
+# expect CODE COMMAND...: runs it, expects this exit code (bad: any but 0); out and err hold what it said.
+expect() {
+    local expected=$1 got=0
+    shift
+    "$@" >out 2>err </dev/null || got=$?
+    if [ "$expected" = bad ]; then
+        [ "$got" -ne 0 ] || fail "this must not be done: $*"
+    else
+        [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: $*"
+    fi
+}
+
+# budget CODE ARGUMENTS...: the same for budget-service. With --json it says one object.
+budget() {
+    expect "$1" budget-service "${@:2}"
+    case " $* " in
+    *" --json "*) [ "$(wc -l <out)" -eq 1 ] && grep -q '^{.*}$' out || fail "not one object: $*" ;;
+    esac
+}
 
 stop_service() {
     kill "$service"

@@ -20,14 +20,6 @@ trap 'kill "${started[@]}" 2>/dev/null || true; finish' EXIT
 : >out
 : >err
 
-# budget CODE ARGUMENTS...
-budget() {
-    local expected=$1 got=0
-    shift
-    budget-service "$@" >out 2>err </dev/null || got=$?
-    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
-}
-
 moto_server -H 127.0.0.1 -p 0 >moto 2>&1 </dev/null &
 started+=($!)
 cat >prices.py <<'PY'

@@ -23,13 +23,8 @@ export PATH=$scratch/node/bin:$PATH
 has() {
     for what in "${@:2}"; do grep -qE -- "$what" "$1" || fail "$1 has no $what"; done
 }
-# job CODE ARGUMENTS...: runs the launcher, and expects this exit code; out and err hold what it said.
-job() {
-    local expected=$1 got=0
-    shift
-    launcher --no-bind "$@" >out 2>err </dev/null || got=$?
-    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: launcher $*"
-}
+# job CODE ARGUMENTS...: expects this exit code of the launcher; out and err hold what it said.
+job() { expect "$1" launcher --no-bind "${@:2}"; }
 digests() { grep -o '"params_sha256": "[0-9a-f]*"' "$1/manifest.json" | sort -u; }
 same_model() { # all ranks of both have the same bytes
     [ "$(digests "$1" | wc -l)" -eq 1 ] || fail "$1: the ranks' parameters differ"
@@ -318,12 +313,7 @@ for mode in "ddp-nccl --ranks 1 ${train[*]} ${small[*]}" "ddp-nccl --ranks 2 ${t
 done
 
 # bench CODE ARGUMENTS...: the same for coll-bench, with the launcher's flags behind --.
-bench() {
-    local expected=$1 got=0
-    shift
-    coll-bench "$@" --no-bind --cuda-libs "$libraries" --account lab >out 2>err </dev/null || got=$?
-    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: coll-bench $*"
-}
+bench() { expect "$1" coll-bench "${@:2}" --no-bind --cuda-libs "$libraries" --account lab; }
 echo "== coll-bench: the same rows, in device memory, of several kinds"
 bench 0 all_reduce --ranks 2 --transport nccl -b 8 -e 2K -f 16 -n 20 -w 1 -J rows.json --
 out_has "# Transport nccl, algorithm auto, buffers in the GPU's memory" "# Out of bounds values : 0 OK"
