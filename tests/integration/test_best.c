@@ -56,6 +56,7 @@ static int64_t find_lowest(const json_t *manifest, size_t *later)
     size_t index = 0;
     size_t best = 0;
     const json_t *point = NULL;
+    assert_true(json_array_size(curve) > 0);
     json_array_foreach(curve, index, point)
     {
         if (real_of(point, "heldout_loss") < real_of(json_array_get(curve, best), "heldout_loss")) {

@@ -39,6 +39,7 @@ static char *dump(const json_t *results)
         assert_int_equal(json_array_size(logprobs), count);
         assert_int_equal(json_array_append(all, logprobs), 0);
     }
+    assert_true(json_array_size(all) > 0);
     char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(all);
     return text;

@@ -233,8 +233,10 @@ static char *logprobs_of(const char *name)
     {
         json_t *own = json_object_get(prompt, "logprobs");
         assert_non_null(own);
+        assert_true(json_array_size(own) > 0);
         assert_int_equal(json_array_append(all, own), 0);
     }
+    assert_true(json_array_size(all) > 0);
     char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(all);
     json_decref(results);

@@ -219,6 +219,8 @@ static void ranks_wait_for_the_last_one(void **state)
     expect_event(event_of(file, 1, "tokens drawn: 4"), 1.96, 0.04, 1,
                  "{\"accepted\":2,\"drawn\":4,\"step\":9}");
     const json_t *events = json_object_get(file, "traceEvents");
+    int exchanges = 0;
+    int waiting = 0;
     for (size_t i = 0; i < json_array_size(events);
          i++) { /* all exchanges are in their lane as a whole */
         const json_t *event = json_array_get(events, i);
@@ -227,12 +229,16 @@ static void ranks_wait_for_the_last_one(void **state)
         if (json_integer_value(json_object_get(event, "tid")) == 2 && strstr(name, "attention")) {
             const bool late = json_integer_value(json_object_get(event, "pid")) == 2;
             assert_true(json_number_value(json_object_get(event, "dur")) == (late ? 0.2 : 0.5));
+            exchanges++;
         }
         if (json_object_get(event, "cat") != NULL) {
             assert_int_equal(
                 strcmp(json_string_value(json_object_get(event, "cat")), "waiting") == 0, waits);
+            waiting += waits ? 1 : 0;
         }
     }
+    assert_int_equal(exchanges, 2);
+    assert_int_equal(waiting, 2);
     json_decref(file);
 }
 
