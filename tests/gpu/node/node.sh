@@ -1,45 +1,9 @@
 #!/usr/bin/env bash
 # Modes on GPUs from end to end: a real budget-service, launcher, gate and rank, and a plugin that is
 # made of the emulator. Every number of ranks has the bits of the CPU's modes.
-#   node.sh BUILD LIBRARIES NVML    where bin/, share/ and tests/gpu-node/ are; the fakes of CUDA's
-#                                   libraries, and that of NVML
+#   node.sh BUILD LIBRARIES NVML    as common.sh takes them
 set -euo pipefail
-
-build=$(cd "$1" && pwd)
-libraries=$(cd "$2" && pwd)
-nvml=$(cd "$3" && pwd)
-. "$(dirname "$0")/../../support/service.sh"
-unset CUDA_VISIBLE_DEVICES
-export FAKE_NVML=emulated LD_LIBRARY_PATH=$nvml TMPDIR=$scratch BUDGET_SERVICE_DIR=$scratch/budget
-
-# A node as it is installed.
-mkdir -p node/bin node/lib/ringfence
-cp "$build"/bin/{launcher,rank,budget-service,coll-bench,gpu-measure} node/bin
-cp "$build/tests/gpu-node/lib/ringfence/ringfence-cuda.so" node/lib/ringfence
-ln -s "$build/tests/small/share" node/share
-export PATH=$scratch/node/bin:$PATH
-
-# has FILE WHAT...: patterns
-has() {
-    for what in "${@:2}"; do grep -qE -- "$what" "$1" || fail "$1 has no $what"; done
-}
-# job CODE ARGUMENTS...: expects this exit code of the launcher; out and err hold what it said.
-job() { expect "$1" launcher --no-bind "${@:2}"; }
-digests() { grep -o '"params_sha256": "[0-9a-f]*"' "$1/manifest.json" | sort -u; }
-same_model() { # all ranks of both have the same bytes
-    [ "$(digests "$1" | wc -l)" -eq 1 ] || fail "$1: the ranks' parameters differ"
-    [ "$(digests "$1")" = "$(digests "$2")" ] || fail "$1 and $2 have other parameters"
-}
-
-echo "== the service"
-echo "a passphrase of the test's" >passphrase
-budget-service init --passphrase-file passphrase >out 2>err || fail "init"
-start_service --passphrase-file passphrase
-budget-service account create lab --cap 9.00 >out 2>err || fail "account"
-
-gpu=(--cuda-libs "$libraries" --exact --account lab)
-small=(--width 32 --layers 1 --heads 2)
-train=(--steps 2 --batch 1 --no-scaling)
+. "$(dirname "$0")/common.sh"
 
 echo "== refused without a token"
 job 6 --mode ddp-nccl "${gpu[@]}" "${train[@]}" --out none
@@ -271,46 +235,6 @@ job 9 "${two[@]}"
 err_has "built without CUDA"
 mv ringfence-cuda.so node/lib/ringfence
 [ ! -e none/manifest.json ] || fail "a job without GPUs has a record"
-
-echo "== GPUs that stand still and let nothing be aborted, and a rank that is killed"
-NCCL_FAKE_ABORT_HANGS=1 NCCL_FAKE_HANG=1:6 job 1 "${two[@]}" --timeout 5
-err_has "; what the ranks wrote last: " "/none/rank-N.log"
-[ -s none/rank-1.log ] && [ "$(stat -c %s none/rank-1.log)" -le 65536 ] || fail "the ranks' output is not kept"
-err_has "after 5 s" "did not return from aborting its communicator in 5 s"
-# in a replayed graph, which has to go before the abort returns
-NCCL_FAKE_HANG=1:14 job 1 "${nccl[@]}" --out none --timeout 5
-err_has "after 5 s"
-! grep -q "did not return" err || fail "an abort waited for graphs"
-# Each of 336 buckets has two rounds before the first step. There the host waits for the all-reduces
-# that are under way before it enqueues the others.
-NCCL_FAKE_HANG=1:700 job 1 "${two[@]}" --width 64 --bucket-bytes 1024 --timeout 5
-err_has "after 5 s"
-NCCL_FAKE_HANG=1:6 launcher --no-bind "${two[@]}" >out 2>err </dev/null &
-launched=$!
-for ((i = 0; i < 600; i++)); do
-    victim=$(pgrep -P $launched -x rank | tail -1 || true)
-    if [ -n "$victim" ] && grep -q "rank 1: emulated GPU" err; then break; fi
-    sleep 0.1
-done
-kill -9 "$victim"
-got=0
-wait $launched || got=$?
-[ "$got" -eq 137 ] || fail "exit $got after a kill"
-err_has "was ended by SIGKILL"
-[ -z "$(pgrep -f "$scratch/node/bin/rank" || true)" ] || fail "ranks are left"
-
-# The model of 60 layers launches more than the driver's queue holds behind the kernel.
-echo "== a kernel that never ends: the plugin that hangs lies where that node's rank looks for it"
-mkdir -p hang/bin
-cp node/bin/{launcher,rank} hang/bin
-cp -R "$build/tests/gpu-node/hang/lib" hang/lib
-ln -s "$build/tests/small/share" hang/share
-for mode in "ddp-nccl --ranks 1 ${train[*]} ${small[*]}" "ddp-nccl --ranks 2 ${train[*]} ${small[*]}" \
-    "ddp-nccl --ranks 1 ${train[*]} --width 16 --layers 60 --heads 1" "tp-nccl --ranks 1 --checkpoint cpu --prompt hello"; do
-    PATH=$scratch/hang/bin:$PATH job 1 --mode $mode "${gpu[@]}" --authorize local --timeout 5 --out "hung-${mode%%-*}"
-    err_has "rank 0" "after 5 s"
-    [ -z "$(pgrep -f "$scratch/hang/bin/rank" || true)" ] || fail "ranks are left"
-done
 
 # bench CODE ARGUMENTS...: the same for coll-bench, with the launcher's flags behind --.
 bench() { expect "$1" coll-bench "${@:2}" --no-bind --cuda-libs "$libraries" --account lab; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/gpu/run.sh over the emulator: a bundle of this build's own programs, an emulated plugin, and a
 # short reference. Each phase runs its own commands, in small shapes.
-#   emulated.sh BUILD LIBRARIES NVML PHASE...    as tests/gpu/node/node.sh; EMULATED_OUT: keeps results there
+#   emulated.sh BUILD LIBRARIES NVML PHASE...    as tests/gpu/node/common.sh; EMULATED_OUT: keeps results there
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
