@@ -180,7 +180,7 @@ run_examples() { # [GREP...]
         grep -q '^<!-- runs -->$' "$page" || continue
         rm -rf "$scratch/run" && mkdir -p "$scratch/run/build"
         ln -s "$build" "$scratch/run/build/release"
-        echo "trap 'jobs -p | xargs -r kill' EXIT" >"$scratch/script"
+        echo "trap 'jobs -p | xargs -r kill || :' EXIT" >"$scratch/script"
         awk '/^<!-- runs -->$/ { armed = 1; next }
              armed && /^```sh$/ { inside = 1; armed = 0; next }
              inside && /^```$/ { inside = 0; next }
