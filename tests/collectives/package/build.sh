@@ -65,8 +65,8 @@ installs() {
 }
 installs runtime "coll-bench coll-simulate"
 installs libcoll "libcoll.so.N libcoll.so.N"
-installs dev "backend.h coll.h libcoll-static.pc libcoll.a libcoll.pc libcoll.so libcollConfig.cmake\
- libcollConfigVersion.cmake libcollTargets-debug.cmake libcollTargets.cmake status.h tensor_parallel.h tune.h version.h"
+installs dev "backend.h bootstrap.h coll.h libcoll-static.pc libcoll.a libcoll.pc libcoll.so libcollConfig.cmake\
+ libcollConfigVersion.cmake libcollTargets-debug.cmake libcollTargets.cmake status.h tensor_parallel.h tune.h types.h version.h"
 quietly cmake --install "$build" --component libcoll
 quietly cmake --install "$build" --component runtime
 PKG_CONFIG_PATH=$own/lib/pkgconfig LD_LIBRARY_PATH=$own/lib runs "libcoll alone" \
