@@ -373,10 +373,11 @@ static void write_evidence(const char *path, const char *const *instances)
     const time_t now = time(NULL);
     assert_non_null(gmtime_r(&now, &utc));
     (void)strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    size_t used = (size_t)snprintf(text, sizeof text,
-                                   "{\"evidence\":\"ringfence/termination/v1\",\"vendor\":"
-                                   "\"runpod\",\"jti\":\"%s\",\"describe\":[",
-                                   jti);
+    size_t used =
+        (size_t)snprintf(text, sizeof text,
+                         "{\"evidence\":\"ringfence/termination/v1\",\"vendor\":"
+                         "\"runpod\",\"vendor_account\":\"team\",\"jti\":\"%s\",\"describe\":[",
+                         jti);
     for (size_t i = 0; instances[i] != NULL; i++) {
         used += (size_t)snprintf(text + used, sizeof text - used,
                                  "%s{\"at\":\"%s\",\"instance_id\":\"%s\",\"name\":\"rf-%s\","
@@ -396,8 +397,8 @@ static void a_lost_host_stays_reserved(void **state)
     several_make_key("lost");
     const several job = with_token("2", "2", authorize("lost", "2", "2", "2"));
     several_launchers[1] = held_launcher;
-    BUDGET(0, "attach", "lost", "--instance-id", "pod-0");
-    BUDGET(0, "attach", "lost", "--instance-id", "pod-1");
+    BUDGET(0, "attach", "lost", "--instance-id", "pod-0", "--vendor-account", "team");
+    BUDGET(0, "attach", "lost", "--instance-id", "pod-1", "--vendor-account", "team");
     BUDGET(0, "remaining", "phase");
     char before[64];
     (void)snprintf(before, sizeof before, "%s", asked.text[TEST_STDOUT]);
