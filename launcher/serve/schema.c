@@ -10,6 +10,7 @@
 enum {
     NESTED_MAX = 64,
     REFERENCES_MAX = 256, /* different ones */
+    TYPES_MAX = 7,        /* of one value: there are no more */
 };
 
 /* A schema that a $ref names, and the step with which its values begin. */
@@ -143,19 +144,6 @@ static launch_step compile_values(compiler *c, const json_t *schema, const char 
 
 /* ---- objects and lists ---- */
 
-static bool is_required(const json_t *required, const char *name)
-{
-    size_t index = 0;
-    const json_t *one = NULL;
-    json_array_foreach(required, index, one)
-    {
-        if (json_is_string(one) && strcmp(json_string_value(one), name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* A schema that is compiled to be called. */
 static launch_step compile_called(compiler *c, const json_t *schema)
 {
@@ -180,7 +168,7 @@ static launch_step compile_property(compiler *c, const char *name, const json_t 
 
 /* From the last property back. `one` is what must come: this property or, where it may be left out, a later one. `more` is what
  * may follow a property: a comma and one, or the end, if none that is required is left. */
-static launch_step compile_properties(compiler *c, const json_t *properties, const json_t *required,
+static launch_step compile_properties(compiler *c, const json_t *properties, const json_t *needed,
                                       launch_step next)
 {
     launch_grammar *grammar = &c->grammar;
@@ -199,10 +187,10 @@ static launch_step compile_properties(compiler *c, const json_t *properties, con
     bool may_end = true;
     for (size_t i = count; i-- > 0 && grammar->status == BASE_OK;) {
         name = json_string_value(json_array_get(names, i));
-        const bool needed = is_required(required, name);
+        const bool optional = json_object_get(needed, name) == NULL;
         const launch_step own = compile_property(c, name, json_object_get(properties, name), more);
-        one = needed || i + 1 == count ? own : launch_grammar_either(grammar, own, one);
-        may_end = may_end && !needed;
+        one = optional && i + 1 < count ? launch_grammar_either(grammar, own, one) : own;
+        may_end = may_end && optional;
         more = launch_grammar_text(grammar, ",", launch_grammar_blank(grammar, one));
         more = may_end ? launch_grammar_either(grammar, more, last) : more;
     }
@@ -216,22 +204,29 @@ static launch_step compile_object(compiler *c, const json_t *schema, launch_step
     const json_t *properties = json_object_get(schema, "properties");
     const json_t *required = json_object_get(schema, "required");
     const json_t *others = json_object_get(schema, "additionalProperties");
-    const bool lists = json_object_size(properties) > 0;
     size_t index = 0;
     const json_t *one = NULL;
-    if ((properties != NULL && !json_is_object(properties)) ||
-        (required != NULL && !json_is_array(required))) {
-        return refuse(c, properties != NULL ? "properties" : "required", "is no such thing");
+    if (properties != NULL && !json_is_object(properties)) {
+        return refuse(c, "properties", "must be an object");
     }
+    if (required != NULL && !json_is_array(required)) {
+        return refuse(c, "required", "must be a list");
+    }
+    json_t *needed = json_object();
     json_array_foreach(required, index, one)
     {
-        if (!json_is_string(one) || json_object_get(properties, json_string_value(one)) == NULL) {
+        json_t *property = json_object_get(properties, json_string_value(one));
+        if (property == NULL || json_object_set(needed, json_string_value(one), property) != 0) {
+            json_decref(needed);
             return refuse(c, "required", "has a name that is none of the properties");
         }
     }
-    return lists || json_is_false(others)
-               ? compile_properties(c, properties, required, next)
-               : launch_grammar_map(&c->grammar, compile_called(c, others), next);
+    const launch_step begin =
+        json_object_size(properties) > 0 || json_is_false(others)
+            ? compile_properties(c, properties, needed, next)
+            : launch_grammar_map(&c->grammar, compile_called(c, others), next);
+    json_decref(needed);
+    return begin;
 }
 
 static launch_step compile_array(compiler *c, const json_t *schema, launch_step next)
@@ -264,6 +259,9 @@ static launch_step compile_type(compiler *c, const json_t *schema, const char *t
                                 launch_step next)
 {
     launch_grammar *grammar = &c->grammar;
+    if (type == NULL) {
+        return refuse(c, "type", "must be a text, or a list of texts");
+    }
     if (strcmp(type, "object") == 0 || strcmp(type, "array") == 0) {
         return compile_members(c, schema, type[0] == 'o', next);
     }
@@ -324,34 +322,32 @@ static launch_step compile_reference(compiler *c, const json_t *path, launch_ste
     return launch_grammar_call(&c->grammar, c->references[i].begin, next);
 }
 
-/* Each of a list of types, or of schemas. */
+/* One of a list of types, or of schemas. */
 static launch_step compile_each(compiler *c, const json_t *schema, const char *key,
                                 launch_step next)
 {
     const json_t *list = json_object_get(schema, key);
+    const bool types = strcmp(key, "type") == 0;
     launch_step begin = 0;
-    size_t index = 0;
-    const json_t *one = NULL;
-    json_array_foreach(list, index, one)
-    {
-        const launch_step own = json_is_string(one)
-                                    ? compile_type(c, schema, json_string_value(one), next)
-                                    : compile(c, one, next);
-        begin = index == 0 ? own : launch_grammar_either(&c->grammar, begin, own);
+    if (json_array_size(list) == 0) {
+        return refuse(c, key, "must be a list that is not empty");
     }
-    return begin != 0 ? begin : refuse(c, key, "must be a list that is not empty");
+    for (size_t i = json_array_size(list); i-- > 0 && c->grammar.status == BASE_OK;) {
+        const json_t *one = json_array_get(list, i);
+        const launch_step own =
+            types ? compile_type(c, schema, json_string_value(one), next) : compile(c, one, next);
+        begin = begin == 0 ? own : launch_grammar_either(&c->grammar, own, begin);
+    }
+    return begin;
 }
 
-/* What says all that the schema does; NULL: its type does. */
-static const char *find_says_all(const json_t *schema)
+/* The first of the keywords that the schema has; NULL: none. */
+static const char *find_key(const json_t *schema, const char *const *keys)
 {
-    static const char *const keys[] = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (json_object_get(schema, keys[i]) != NULL) {
-            return keys[i];
-        }
+    while (*keys != NULL && json_object_get(schema, *keys) == NULL) {
+        keys++;
     }
-    return NULL;
+    return *keys;
 }
 
 static launch_step call_any(compiler *c, launch_step next)
@@ -361,11 +357,19 @@ static launch_step call_any(compiler *c, launch_step next)
 
 static launch_step compile_keywords(compiler *c, const json_t *schema, launch_step next)
 {
+    /* keywords that say all that the schema does; and those that say a type, where there is none */
+    static const char *const all[] = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const", NULL};
+    static const char *const of_objects[] = {"properties", "required", "additionalProperties",
+                                             NULL};
+    static const char *const of_lists[] = {"items", "minItems", "maxItems", NULL};
     static const char *const lists[] = {"anyOf", "oneOf", NULL};
-    const char *says_all = find_says_all(schema);
+    const char *says_all = find_key(schema, all);
     const json_t *type = json_object_get(schema, "type");
     if (!check_keywords(c, schema, says_all)) {
         return LAUNCH_GRAMMAR_RETURN;
+    }
+    if (json_array_size(type) > TYPES_MAX) {
+        return refuse(c, "type", "a list of more types than there are");
     }
     if (says_all != NULL) {
         const json_t *said = json_object_get(schema, says_all);
@@ -389,10 +393,10 @@ static launch_step compile_keywords(compiler *c, const json_t *schema, launch_st
     if (type != NULL) {
         return compile_each(c, schema, "type", next);
     }
-    const bool is_object = json_object_get(schema, "properties") != NULL;
-    return is_object || json_object_get(schema, "items") != NULL
-               ? compile_members(c, schema, is_object, next)
-               : call_any(c, next);
+    if (find_key(schema, of_objects) != NULL || find_key(schema, of_lists) != NULL) {
+        return compile_members(c, schema, find_key(schema, of_objects) != NULL, next);
+    }
+    return call_any(c, next);
 }
 
 static launch_step compile(compiler *c, const json_t *schema, launch_step next)
