@@ -68,7 +68,7 @@ static launch_step add_byte(launch_grammar *grammar, const char *ranges, launch_
                                                                   .low = (uint8_t)ranges[i],
                                                                   .high = (uint8_t)ranges[i + 1],
                                                                   .next = next});
-        begin = i == 0 ? one : launch_grammar_either(grammar, begin, one);
+        begin = i == 0 ? one : launch_grammar_either(grammar, one, begin);
     }
     return begin;
 }
@@ -174,7 +174,7 @@ static launch_step add_texts(launch_grammar *grammar, char **texts, size_t count
         const char range[] = {byte, byte, '\0'};
         const launch_step one =
             add_byte(grammar, range, add_texts(grammar, texts + at, end - at, offset + 1, next));
-        begin = begin == 0 ? one : launch_grammar_either(grammar, begin, one);
+        begin = begin == 0 ? one : launch_grammar_either(grammar, one, begin);
         at = end;
     }
     return begin;

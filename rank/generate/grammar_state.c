@@ -1,17 +1,23 @@
 /* Runs a grammar. Called by grammar.c for each byte. */
 #include "generate/grammar_state.h"
 
-#include <string.h>
-
 enum {
-    WALK_MAX = 2048, /* steps between two bytes, which bounds the time of any schema */
-    BRANCHES_MAX = RANK_GRAMMAR_THREADS_MAX,
+    /* Steps between two bytes. There are no more before the first that reads one: at each depth all others can be passed. */
+    FIRST_MAX = (PROTO_GRAMMAR_DEPTH_MAX + 1) * PROTO_GRAMMAR_STEPS_MAX,
+    WALK_MAX = 2048, /* when one was found: it bounds the time of any schema */
+    BRANCHES_MAX = 128,
 };
 
 static bool is_same(const rank_grammar_thread *a, const rank_grammar_thread *b)
 {
-    return a->step == b->step && a->depth == b->depth &&
-           memcmp(a->back, b->back, a->depth * sizeof *a->back) == 0;
+    int i = a->depth; /* threads differ at the end most often */
+    if (a->step != b->step || a->depth != b->depth) {
+        return false;
+    }
+    while (i > 0 && a->back[i - 1] == b->back[i - 1]) {
+        i--;
+    }
+    return i == 0;
 }
 
 static bool has(const rank_grammar_state *state, const rank_grammar_thread *thread)
@@ -24,7 +30,14 @@ static bool has(const rank_grammar_state *state, const rank_grammar_thread *thre
     return false;
 }
 
-/* Goes from a step to all steps behind it that read a byte, and adds them. *walk: steps that may still be taken. */
+/* Whether the text can end behind the step, that many calls deep. */
+static bool can_end(const proto_grammar_step *step, uint16_t depth)
+{
+    return depth + step->depth <= PROTO_GRAMMAR_DEPTH_MAX;
+}
+
+/* Goes from a step to all steps behind it that read a byte, and adds them. It goes only where the text can end, so that
+ * it always comes to one. *walk: steps that may still be taken. */
 static void add(const proto_grammar_step *steps, const rank_grammar_thread *from, int *walk,
                 rank_grammar_state *state)
 {
@@ -33,46 +46,51 @@ static void add(const proto_grammar_step *steps, const rank_grammar_thread *from
     int left = 0;
     for (; *walk > 0; --*walk) {
         const proto_grammar_step *step = &steps[at.step];
-        bool goes_on = at.depth + step->depth <= PROTO_GRAMMAR_DEPTH_MAX;
-        if (goes_on && step->kind == PROTO_GRAMMAR_SPLIT) {
-            if (left < BRANCHES_MAX) {
+        if (step->kind == PROTO_GRAMMAR_SPLIT) {
+            const bool first = can_end(&steps[step->next], at.depth);
+            if (first && step->other != step->next && left < BRANCHES_MAX &&
+                can_end(&steps[step->other], at.depth)) {
                 branches[left] = at;
                 branches[left++].step = step->other;
             }
-            at.step = step->next;
-        } else if (goes_on && step->kind == PROTO_GRAMMAR_CALL) {
+            at.step = first ? step->next : step->other;
+        } else if (step->kind == PROTO_GRAMMAR_CALL) {
             at.back[at.depth++] = step->next;
             at.step = step->other;
-        } else if (goes_on && step->kind == PROTO_GRAMMAR_RETURN && at.depth > 0) {
+        } else if (step->kind == PROTO_GRAMMAR_RETURN && at.depth > 0) {
             at.step = at.back[--at.depth];
         } else {
-            state->ends |= goes_on && step->kind == PROTO_GRAMMAR_RETURN;
-            if (goes_on && step->kind != PROTO_GRAMMAR_RETURN &&
-                state->count < RANK_GRAMMAR_THREADS_MAX && !has(state, &at)) {
+            state->work += 1 + state->count;
+            if (step->kind == PROTO_GRAMMAR_RETURN) {
+                state->ends = 1;
+            } else if (state->count < RANK_GRAMMAR_THREADS_MAX && !has(state, &at)) {
                 state->threads[state->count++] = at;
             }
             if (left == 0) {
                 return;
             }
             at = branches[--left];
+            *walk = *walk < WALK_MAX ? *walk : WALK_MAX;
         }
     }
 }
 
 void rank_grammar_begin(const proto_grammar_step *steps, rank_grammar_state *state)
 {
-    int walk = WALK_MAX;
+    int walk = FIRST_MAX;
     state->count = 0;
     state->ends = 0;
+    state->work = 0;
     add(steps, &(rank_grammar_thread){.step = 0}, &walk, state);
 }
 
 bool rank_grammar_take(const proto_grammar_step *steps, const rank_grammar_state *from,
                        uint8_t byte, rank_grammar_state *to)
 {
-    int walk = WALK_MAX;
+    int walk = FIRST_MAX;
     to->count = 0;
     to->ends = 0;
+    to->work = from->count;
     for (int32_t i = 0; i < from->count; i++) {
         const proto_grammar_step *step = &steps[from->threads[i].step];
         if (proto_grammar_takes(step, byte)) {

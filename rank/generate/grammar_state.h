@@ -5,7 +5,7 @@
 #include "proto/grammar.h"
 
 /* Where there are more, the last are left out: what only they lead to is not taken. */
-enum { RANK_GRAMMAR_THREADS_MAX = 128 };
+enum { RANK_GRAMMAR_THREADS_MAX = 256 };
 
 typedef struct rank_grammar_thread {
     uint16_t step;                          /* one that reads a byte */
@@ -16,6 +16,7 @@ typedef struct rank_grammar_thread {
 typedef struct rank_grammar_state {
     int32_t count;
     int32_t ends; /* 1: the text may end here */
+    int32_t work; /* what it took to get here from the state before: threads looked at */
     rank_grammar_thread threads[RANK_GRAMMAR_THREADS_MAX];
 } rank_grammar_state;
 

@@ -241,38 +241,74 @@ static bool draw_one(drawn *d, uint64_t stream, float *logits, int32_t count)
     return true;
 }
 
-static void any_model_answers_in_json(void **state)
+/* Whatever a model draws is JSON when it ends. */
+static void check_answers(uint64_t first_id)
 {
-    (void)state;
     static drawn d;
     const int32_t count = rank_tokenizer_vocab_size(tokenizer) + VOCAB_MORE;
     float *logits = calloc((size_t)count, sizeof *logits);
     assert_non_null(logits);
-    for (size_t i = 0; i <= sizeof cases / sizeof cases[0]; i++) {
-        if (i < sizeof cases / sizeof cases[0]) {
-            read_case(i);
-        } else {
-            assert_ok(read_format("{\"type\":\"json_object\"}"), &error);
+    for (uint64_t answer = 0; answer < ANSWERS; answer++) {
+        json_error_t flaw;
+        make_request(first_id + answer);
+        d.count = PROMPT_TOKENS;
+        d.text[0] = '\0';
+        while (draw_one(&d, (first_id + answer) << 32, logits, count)) {
         }
-        for (uint64_t answer = 0; answer < ANSWERS; answer++) {
-            json_error_t flaw;
-            make_request(1 + i * ANSWERS + answer);
-            d.count = PROMPT_TOKENS;
-            d.text[0] = '\0';
-            while (draw_one(&d, (i * ANSWERS + answer) << 32, logits, count)) {
-            }
-            for (char *at = d.text; *at != '\0';
-                 at++) { /* what is no UTF-8 is replaced when it is sent */
-                *at = (unsigned char)*at < 0x80 ? *at : 'x';
-            }
-            json_t *value = json_loads(d.text, JSON_DECODE_ANY, &flaw);
-            if (value == NULL) {
-                fail_msg("%s: %s", d.text, flaw.text);
-            }
-            json_decref(value);
+        for (char *at = d.text; *at != '\0';
+             at++) { /* what is no UTF-8 is replaced when it is sent */
+            *at = (unsigned char)*at < 0x80 ? *at : 'x';
         }
+        json_t *value = json_loads(d.text, JSON_DECODE_ANY, &flaw);
+        if (value == NULL) {
+            fail_msg("%s: %s", d.text, flaw.text);
+        }
+        json_decref(value);
     }
     free(logits);
+}
+
+static void any_model_answers_in_json(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        read_case(i);
+        check_answers(1 + i * ANSWERS);
+    }
+    assert_ok(read_format("{\"type\":\"json_object\"}"), &error);
+    check_answers(UINT64_C(1) << 20);
+}
+
+/* A schema of `count` alternatives in turn, each with its number between two texts. */
+static void read_alternatives(const char *begin, const char *const each[2], int count,
+                              const char *end)
+{
+    static char text[64 * 1024];
+    size_t used = (size_t)snprintf(text, sizeof text, OPEN "{\"anyOf\":[%s", begin);
+    for (int i = 0; i < count; i++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d%s", each[0], i, each[1]);
+    }
+    (void)snprintf(text + used, sizeof text - used, "%s]}}}", end);
+    assert_ok(read_format(text), &error);
+}
+
+/* Each of many can be had, also within another; and where only one is flat enough, that one can. */
+static void many_alternatives_are_followed(void **state)
+{
+    (void)state;
+    static const char *const objects[] = {"{\"properties\":{\"k\":{\"const\":",
+                                          "},\"x\":{\"$ref\":\"#\"}},\"required\":[\"k\",\"x\"]},"};
+    static const char *const lists[] = {
+        ",{\"title\":\"", "\",\"type\":\"array\",\"items\":{\"$ref\":\"#\"},\"minItems\":1}"};
+    read_alternatives("", objects, 80, "{\"type\":\"null\"}");
+    assert_true(is_whole("null"));
+    assert_true(is_whole("{ \"k\": 0, \"x\": {\"k\": 79, \"x\": null}}"));
+    assert_true(is_whole("{ \"k\": 79, \"x\": {\"k\": 79, \"x\": null}}"));
+    read_alternatives(
+        "{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},\"minItems\":1},{\"type\":\"null\"}", lists,
+        170, "");
+    check_answers(UINT64_C(1) << 21);
+    assert_true(is_whole("[[[[[[[[[[[[[[[null]]]]]]]]]]]]]]]"));
 }
 
 /* A row behind a draft has the mask of the drafted text; where that has left the grammar, nothing is masked. */
@@ -395,6 +431,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schemas_mean_what_they_say),
         cmocka_unit_test(any_model_answers_in_json),
+        cmocka_unit_test(many_alternatives_are_followed),
         cmocka_unit_test(drafts_are_followed),
         cmocka_unit_test(what_is_not_supported_is_named),
         cmocka_unit_test(broken_grammars_are_refused),
