@@ -13,6 +13,10 @@
 enum {
     TOKEN_BYTES_MAX = 64,
     WORD_BITS = 64,
+    WORK_MAX =
+        1
+        << 20, /* of a row (grammar_state.h): some milliseconds, more than sensible schemas need */
+    NO_TOKEN = -1,
 };
 
 /* Where a sequence's text stands, so that each token is followed once. */
@@ -32,13 +36,13 @@ typedef struct token_list {
 
 struct rank_grammars {
     int32_t vocab_size;
-    char *bytes;                /* of all tokens in turn */
-    uint32_t *offsets;          /* (vocab_size + 1) */
-    token_list all;             /* that have bytes, and not too many */
-    token_list others;          /* of them, those that have not only plain bytes of a JSON string */
-    uint64_t *plain;            /* a bit for each token: it has only such bytes */
-    uint64_t *allowed;          /* the same of a row */
-    bool single[UINT8_MAX + 1]; /* there is a token of this byte alone */
+    char *bytes;       /* of all tokens in turn */
+    uint32_t *offsets; /* (vocab_size + 1) */
+    token_list all;    /* that have bytes, and not too many */
+    token_list others; /* of them, those that have not only plain bytes of a JSON string */
+    uint64_t *plain;   /* a bit for each token: it has only such bytes */
+    uint64_t *allowed; /* the same of a row */
+    int32_t single[UINT8_MAX + 1];                /* the token of this byte alone, or NO_TOKEN */
     rank_grammar_state walk[TOKEN_BYTES_MAX + 1]; /* behind so many bytes of a token */
     rank_grammar_state drafted;
     follower *followers; /* (sequences) */
@@ -127,6 +131,9 @@ static void note_shared(const rank_grammars *grammars, token_list *list)
 static void list_tokens(rank_grammars *grammars)
 {
     static const proto_grammar_step plain = {.kind = PROTO_GRAMMAR_PLAIN};
+    for (int byte = 0; byte <= UINT8_MAX; byte++) {
+        grammars->single[byte] = NO_TOKEN;
+    }
     for (int32_t id = 0; id < grammars->vocab_size; id++) {
         const uint32_t size = size_of(grammars, id);
         const uint8_t *bytes = bytes_of(grammars, id);
@@ -140,7 +147,9 @@ static void list_tokens(rank_grammars *grammars)
         if (is_plain) {
             set_bit(grammars->plain, id);
         }
-        grammars->single[bytes[0]] = grammars->single[bytes[0]] || size == 1;
+        if (size == 1) {
+            grammars->single[bytes[0]] = id;
+        }
         grammars->all.ids[grammars->all.count++] = id;
     }
     qsort_r(grammars->all.ids, (size_t)grammars->all.count, sizeof *grammars->all.ids,
@@ -224,7 +233,7 @@ base_status rank_grammars_check(const rank_grammars *grammars, const rank_reques
         const proto_grammar_step *step = &request->grammar[i];
         bool any = step->kind != PROTO_GRAMMAR_RANGE && step->kind != PROTO_GRAMMAR_PLAIN;
         for (int byte = 0; !any && byte <= UINT8_MAX; byte++) {
-            any = grammars->single[byte] && proto_grammar_takes(step, (uint8_t)byte);
+            any = grammars->single[byte] != NO_TOKEN && proto_grammar_takes(step, (uint8_t)byte);
         }
         if (!any) {
             return base_fail(reterr, BASE_ERR_INVALID,
@@ -291,25 +300,37 @@ static int32_t next_other(const token_list *list, int32_t i, uint32_t bytes)
     return i;
 }
 
-/* Sets the bits of the tokens that the grammar takes. What tokens share is walked once. */
+/* Sets the bits of the tokens that the grammar takes. What tokens share is walked once. Where that takes too long, only
+ * those of one byte are left, so that some token always is. */
 static void allow(rank_grammars *grammars, const proto_grammar_step *steps,
                   const rank_grammar_state *state, const token_list *list)
 {
     uint32_t walked = 0; /* bytes of the token before that were taken */
+    int32_t work = 0;
     grammars->walk[0] = *state;
-    for (int32_t i = 0; i < list->count;) {
+    for (int32_t i = 0; i < list->count && work < WORK_MAX;) {
         const int32_t token = list->ids[i];
         const uint32_t size = size_of(grammars, token);
         const uint8_t *bytes = bytes_of(grammars, token);
+        bool taken = true;
         walked = list->shared[i] < walked ? list->shared[i] : walked;
-        while (walked < size && rank_grammar_take(steps, &grammars->walk[walked], bytes[walked],
-                                                  &grammars->walk[walked + 1])) {
-            walked++;
+        while (taken && walked < size) {
+            rank_grammar_state *to = &grammars->walk[walked + 1];
+            taken = rank_grammar_take(steps, &grammars->walk[walked], bytes[walked], to);
+            walked += taken ? 1 : 0;
+            work += to->work;
         }
-        if (walked == size) {
+        if (taken) {
             set_bit(grammars->allowed, token);
         }
-        i = walked == size ? i + 1 : next_other(list, i + 1, walked);
+        i = taken ? i + 1 : next_other(list, i + 1, walked);
+    }
+    for (int byte = 0; work >= WORK_MAX && byte <= UINT8_MAX; byte++) {
+        const int32_t token = grammars->single[byte];
+        if (token != NO_TOKEN && !has_bit(grammars->allowed, token) &&
+            rank_grammar_take(steps, state, (uint8_t)byte, &grammars->walk[1])) {
+            set_bit(grammars->allowed, token);
+        }
     }
 }
 

@@ -6,8 +6,8 @@
  * allowed where the grammar may end. Tokens without bytes, and those of more than TOKEN_BYTES_MAX, are not.
  *
  * Some token is always allowed: a byte is taken only if an end can follow (proto_grammar_check), and the vocabulary must
- * have a token of each single byte that the grammar needs (rank_grammars_check). If a grammar that is as ambiguous as
- * no sensible schema ran into the limits of grammar_state.h, so that nothing could follow, the text would end.
+ * have a token of each single byte that the grammar needs (rank_grammars_check). The time of a row is bounded: where a
+ * schema has so many alternatives that it takes too long to look at all tokens, later ones of several bytes are forbidden.
  *
  * One thread. No allocation after create. */
 #ifndef RANK_GENERATE_GRAMMAR_H
