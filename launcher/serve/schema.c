@@ -17,7 +17,6 @@ enum {
 typedef struct reference {
     const json_t *to;
     launch_step begin;
-    int inside; /* while it is compiled: how many objects and lists it is inside of; else -1 */
 } reference;
 
 typedef struct compiler {
@@ -25,7 +24,6 @@ typedef struct compiler {
     const json_t *root;
     const char *name; /* of the property that is compiled; "": of none */
     int nested;
-    int inside; /* of so many objects and lists */
     int reference_count;
     reference references[REFERENCES_MAX];
 } compiler;
@@ -62,14 +60,15 @@ static bool check_keywords(compiler *c, const json_t *schema, const char *says_a
     static const char *const values[] = {"enum", "const", NULL};
     static const char *const known[] = {"type",  "properties", "required", "additionalProperties",
                                         "items", "minItems",   "maxItems", NULL};
+    const bool typed = says_all != NULL && is_one_of(says_all, values);
     const char *key = NULL;
     json_t *value = NULL;
     json_object_foreach((json_t *)(uintptr_t)schema, key, value)
     {
-        const bool is_says_all = says_all != NULL && strcmp(key, says_all) == 0;
-        const bool fits =
-            says_all == NULL || (strcmp(key, "type") == 0 && is_one_of(says_all, values));
-        if (!is_one_of(key, notes) && !is_says_all && !(fits && is_one_of(key, known))) {
+        if (is_one_of(key, notes) || (typed && strcmp(key, "type") == 0)) {
+            continue;
+        }
+        if (says_all == NULL ? !is_one_of(key, known) : strcmp(key, says_all) != 0) {
             (void)refuse(c, key,
                          is_one_of(key, known)
                              ? "not supported beside enum, const, anyOf, oneOf, allOf or $ref"
@@ -82,42 +81,24 @@ static bool check_keywords(compiler *c, const json_t *schema, const char *says_a
 
 /* ---- values ---- */
 
-static bool has_type(const json_t *value, const char *type)
-{
-    switch (json_typeof(value)) {
-    case JSON_STRING:
-        return strcmp(type, "string") == 0;
-    case JSON_INTEGER:
-        return strcmp(type, "integer") == 0 || strcmp(type, "number") == 0;
-    case JSON_REAL:
-        return strcmp(type, "number") == 0;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return strcmp(type, "boolean") == 0;
-    case JSON_NULL:
-        return strcmp(type, "null") == 0;
-    case JSON_OBJECT:
-    case JSON_ARRAY:
-        break;
-    }
-    return false;
-}
-
-/* Whether a scalar is of the type, or one of the types. */
+/* Whether a scalar is of the type, or of one of a list of types; NULL: it may have any. */
 static bool fits_type(const json_t *value, const json_t *type)
 {
+    static const char *const names[] = {
+        [JSON_STRING] = "string", [JSON_INTEGER] = "integer", [JSON_REAL] = "number",
+        [JSON_TRUE] = "boolean",  [JSON_FALSE] = "boolean",   [JSON_NULL] = "null"};
+    const char *name = json_string_value(type);
     size_t index = 0;
     const json_t *one = NULL;
-    if (json_is_string(type)) {
-        return has_type(value, json_string_value(type));
-    }
     json_array_foreach(type, index, one)
     {
-        if (json_is_string(one) && has_type(value, json_string_value(one))) {
+        if (json_is_string(one) && fits_type(value, one)) {
             return true;
         }
     }
-    return type == NULL;
+    return type == NULL ||
+           (name != NULL && (strcmp(name, names[json_typeof(value)]) == 0 ||
+                             (json_is_integer(value) && strcmp(name, "number") == 0)));
 }
 
 /* An enum, or a const, which is one value. */
@@ -243,16 +224,6 @@ static launch_step compile_array(compiler *c, const json_t *schema, launch_step 
                                least_count, most_count, next);
 }
 
-static launch_step compile_members(compiler *c, const json_t *schema, bool is_object,
-                                   launch_step next)
-{
-    c->inside++;
-    const launch_step begin =
-        is_object ? compile_object(c, schema, next) : compile_array(c, schema, next);
-    c->inside--;
-    return begin;
-}
-
 /* ---- schemas ---- */
 
 static launch_step compile_type(compiler *c, const json_t *schema, const char *type,
@@ -262,8 +233,11 @@ static launch_step compile_type(compiler *c, const json_t *schema, const char *t
     if (type == NULL) {
         return refuse(c, "type", "must be a text, or a list of texts");
     }
-    if (strcmp(type, "object") == 0 || strcmp(type, "array") == 0) {
-        return compile_members(c, schema, type[0] == 'o', next);
+    if (strcmp(type, "object") == 0) {
+        return compile_object(c, schema, next);
+    }
+    if (strcmp(type, "array") == 0) {
+        return compile_array(c, schema, next);
     }
     if (strcmp(type, "string") == 0) {
         return launch_grammar_string(grammar, next);
@@ -283,23 +257,27 @@ static launch_step compile_type(compiler *c, const json_t *schema, const char *t
 static const json_t *find(const json_t *root, const char *path)
 {
     char name[256];
-    const json_t *at = path[0] == '#' ? root : NULL;
-    for (path++; at != NULL && *path == '/';) {
-        const size_t length = strcspn(path + 1, "/");
+    const json_t *at = root;
+    if (*path++ != '#') {
+        return NULL;
+    }
+    while (at != NULL && *path == '/') {
+        const size_t length = strcspn(++path, "/");
         if (length >= sizeof name) {
             return NULL;
         }
-        memcpy(name, path + 1, length);
+        memcpy(name, path, length);
         name[length] = '\0';
         at = json_object_get(at, name);
-        path += 1 + length;
+        path += length;
     }
     return *path == '\0' ? at : NULL;
 }
 
-static launch_step compile_reference(compiler *c, const json_t *path, launch_step next)
+static launch_step compile_reference(compiler *c, const json_t *schema, launch_step next)
 {
-    const json_t *to = json_is_string(path) ? find(c->root, json_string_value(path)) : NULL;
+    const char *path = json_string_value(json_object_get(schema, "$ref"));
+    const json_t *to = path != NULL ? find(c->root, path) : NULL;
     int i = 0;
     if (to == NULL) {
         return refuse(c, "$ref", "must name a schema within this one, as #/$defs/NAME");
@@ -312,12 +290,9 @@ static launch_step compile_reference(compiler *c, const json_t *path, launch_ste
     }
     if (i == c->reference_count) {
         const launch_step begin = launch_grammar_promise(&c->grammar);
-        c->references[c->reference_count++] = (reference){to, begin, c->inside};
+        c->references[c->reference_count++] = (reference){to, begin};
         const launch_step first = compile(c, to, LAUNCH_GRAMMAR_RETURN);
         launch_grammar_keep(&c->grammar, begin, first, first);
-        c->references[i].inside = -1;
-    } else if (c->references[i].inside == c->inside) {
-        return refuse(c, "$ref", "names a schema that is only itself, or begins with itself");
     }
     return launch_grammar_call(&c->grammar, c->references[i].begin, next);
 }
@@ -355,14 +330,32 @@ static launch_step call_any(compiler *c, launch_step next)
     return launch_grammar_call(&c->grammar, launch_grammar_any(&c->grammar), next);
 }
 
+/* A keyword that says all that the schema does. */
+static launch_step compile_said(compiler *c, const json_t *schema, const char *key,
+                                launch_step next)
+{
+    static const char *const values[] = {"enum", "const", NULL};
+    if (strcmp(key, "$ref") == 0) {
+        return compile_reference(c, schema, next);
+    }
+    if (is_one_of(key, values)) {
+        return compile_values(c, schema, key, next);
+    }
+    if (strcmp(key, "oneOf") == 0 && json_object_get(schema, "discriminator") == NULL) {
+        return refuse(c, key, "not supported without a discriminator: see anyOf");
+    }
+    if (strcmp(key, "allOf") == 0 && json_array_size(json_object_get(schema, key)) > 1) {
+        return refuse(c, key, "more than one is not supported");
+    }
+    return compile_each(c, schema, key, next);
+}
+
 static launch_step compile_keywords(compiler *c, const json_t *schema, launch_step next)
 {
-    /* keywords that say all that the schema does; and those that say a type, where there is none */
     static const char *const all[] = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const", NULL};
     static const char *const of_objects[] = {"properties", "required", "additionalProperties",
                                              NULL};
     static const char *const of_lists[] = {"items", "minItems", "maxItems", NULL};
-    static const char *const lists[] = {"anyOf", "oneOf", NULL};
     const char *says_all = find_key(schema, all);
     const json_t *type = json_object_get(schema, "type");
     if (!check_keywords(c, schema, says_all)) {
@@ -372,31 +365,16 @@ static launch_step compile_keywords(compiler *c, const json_t *schema, launch_st
         return refuse(c, "type", "a list of more types than there are");
     }
     if (says_all != NULL) {
-        const json_t *said = json_object_get(schema, says_all);
-        if (strcmp(says_all, "$ref") == 0) {
-            return compile_reference(c, said, next);
-        }
-        if (strcmp(says_all, "allOf") == 0) {
-            return json_array_size(said) == 1
-                       ? compile(c, json_array_get(said, 0), next)
-                       : refuse(c, says_all, "more than one is not supported");
-        }
-        if (strcmp(says_all, "oneOf") == 0 && json_object_get(schema, "discriminator") == NULL) {
-            return refuse(c, says_all, "not supported without a discriminator: see anyOf");
-        }
-        return is_one_of(says_all, lists) ? compile_each(c, schema, says_all, next)
-                                          : compile_values(c, schema, says_all, next);
-    }
-    if (json_is_string(type)) {
-        return compile_type(c, schema, json_string_value(type), next);
+        return compile_said(c, schema, says_all, next);
     }
     if (type != NULL) {
-        return compile_each(c, schema, "type", next);
+        return json_is_string(type) ? compile_type(c, schema, json_string_value(type), next)
+                                    : compile_each(c, schema, "type", next);
     }
-    if (find_key(schema, of_objects) != NULL || find_key(schema, of_lists) != NULL) {
-        return compile_members(c, schema, find_key(schema, of_objects) != NULL, next);
+    if (find_key(schema, of_objects) != NULL) {
+        return compile_object(c, schema, next);
     }
-    return call_any(c, next);
+    return find_key(schema, of_lists) != NULL ? compile_array(c, schema, next) : call_any(c, next);
 }
 
 static launch_step compile(compiler *c, const json_t *schema, launch_step next)
