@@ -44,7 +44,7 @@ static void add(const proto_grammar_step *steps, const rank_grammar_thread *from
     rank_grammar_thread branches[BRANCHES_MAX];
     rank_grammar_thread at = *from;
     int left = 0;
-    for (; *walk > 0; --*walk) {
+    for (; *walk > 0; --*walk, state->work++) {
         const proto_grammar_step *step = &steps[at.step];
         if (step->kind == PROTO_GRAMMAR_SPLIT) {
             const bool first = can_end(&steps[step->next], at.depth);
@@ -60,7 +60,7 @@ static void add(const proto_grammar_step *steps, const rank_grammar_thread *from
         } else if (step->kind == PROTO_GRAMMAR_RETURN && at.depth > 0) {
             at.step = at.back[--at.depth];
         } else {
-            state->work += 1 + state->count;
+            state->work += state->count;
             if (step->kind == PROTO_GRAMMAR_RETURN) {
                 state->ends = 1;
             } else if (state->count < RANK_GRAMMAR_THREADS_MAX && !has(state, &at)) {

@@ -16,7 +16,7 @@ typedef struct rank_grammar_thread {
 typedef struct rank_grammar_state {
     int32_t count;
     int32_t ends; /* 1: the text may end here */
-    int32_t work; /* what it took to get here from the state before: threads looked at */
+    int32_t work; /* from the state before: steps and threads that were looked at */
     rank_grammar_thread threads[RANK_GRAMMAR_THREADS_MAX];
 } rank_grammar_state;
 
