@@ -13,17 +13,14 @@ static uint8_t find_depth(const proto_grammar_step *steps, const proto_grammar_s
 {
     const uint8_t next = steps[step->next].depth;
     const uint8_t other = steps[step->other].depth;
-    switch ((proto_grammar_kind)step->kind) {
-    case PROTO_GRAMMAR_RETURN:
+    if (step->kind == PROTO_GRAMMAR_RETURN) {
         return 0;
-    case PROTO_GRAMMAR_SPLIT:
+    }
+    if (step->kind == PROTO_GRAMMAR_SPLIT) {
         return next < other ? next : other;
-    case PROTO_GRAMMAR_CALL:
+    }
+    if (step->kind == PROTO_GRAMMAR_CALL) {
         return other >= PROTO_GRAMMAR_DEPTH_MAX ? NEVER : deeper(next, (uint8_t)(other + 1));
-    case PROTO_GRAMMAR_RANGE:
-    case PROTO_GRAMMAR_PLAIN:
-    case PROTO_GRAMMAR_KINDS:
-        break;
     }
     return next;
 }
