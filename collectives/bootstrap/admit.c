@@ -114,30 +114,19 @@ static void drop(guest *g)
     *g = (guest){.stage = GUEST_FREE};
 }
 
-/* The place of the oldest guest, who goes, and may come again; NULL: there is none. */
-static guest *drop_oldest(admission *m)
+/* The guest of the least stage, from this one on, and of these the oldest: so who has shown that it
+ * knows the secret makes no room for who has not. NULL: there is none. */
+static guest *find_least(admission *m, guest_stage from)
 {
-    guest *oldest = NULL;
+    guest *least = NULL;
     for (int i = 0; i < GUESTS_MAX; i++) {
         guest *g = &m->guests[i];
-        if (g->stage != GUEST_FREE && (oldest == NULL || g->arrival < oldest->arrival)) {
-            oldest = g;
+        if (g->stage >= from && (least == NULL || g->stage < least->stage ||
+                                 (g->stage == least->stage && g->arrival < least->arrival))) {
+            least = g;
         }
     }
-    if (oldest != NULL) {
-        drop(oldest);
-    }
-    return oldest;
-}
-
-static guest *place_for_guest(admission *m)
-{
-    for (int i = 0; i < GUESTS_MAX; i++) {
-        if (m->guests[i].stage == GUEST_FREE) {
-            return &m->guests[i];
-        }
-    }
-    return drop_oldest(m);
+    return least;
 }
 
 /* A fresh socket takes so few bytes at once, or it is no good. */
@@ -331,7 +320,7 @@ static coll_status look_at_rank(const admission *m, const coll_bootstrap_link *l
 
 /* ---- the loop ---- */
 
-/* Called where a connection waits. Without descriptors the oldest guest goes; without any guest that is
+/* Called where a connection waits. Without descriptors a guest goes; without any guest that is
  * an error. */
 static coll_status accept_all(admission *m, coll_error *reterr)
 {
@@ -344,13 +333,16 @@ static coll_status accept_all(admission *m, coll_error *reterr)
             if (!scarce || i > 0) {
                 return COLL_OK;
             }
-            if (drop_oldest(m) != NULL) {
-                continue;
+            guest *least = find_least(m, GUEST_HELLO);
+            if (least == NULL) {
+                return coll_fail_errno(reterr, error, "rank 0 cannot accept a connection");
             }
-            return coll_fail_errno(reterr, error, "rank 0 cannot accept a connection");
+            drop(least);
+            continue;
         }
-        guest *g = place_for_guest(m);
+        guest *g = find_least(m, GUEST_FREE);
         BASE_ASSERT(g != NULL);
+        drop(g);
         *g = (guest){.stage = GUEST_HELLO, .fd = fd, .arrival = m->accepted++};
         take_hello(m, g);
     }

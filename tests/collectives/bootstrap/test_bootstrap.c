@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bootstrap/frames.h"
 #include "meeting.h"
 #include "ringfence/coll_error.h"
 #include "small_sockets.h"
@@ -242,6 +243,19 @@ static int connect_to(int port)
     return fd;
 }
 
+/* For a rank 0 that may have yet to listen. */
+static int connect_patiently(int port)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(LONG_NS);
+    int fd = connect_to(port);
+    while (fd < 0) {
+        assert_true(base_now_ns() < deadline_ns);
+        (void)poll(NULL, 0, 1);
+        fd = connect_to(port);
+    }
+    return fd;
+}
+
 /* More than rank 0 has places for, all there before the other rank. Those that say nothing stay, those
  * that send rubbish are dropped. */
 static void strangers_hold_up_nobody(void **state)
@@ -249,7 +263,6 @@ static void strangers_hold_up_nobody(void **state)
     enum { STRANGERS = 150 };
     static const char *const texts[] = {"", "GET / HTTP/1.1\r\n\r\n", "RfB", "\x52\x66\x42\x31"};
     const meeting_process ps[] = {process(0, 2), process(1, 2)};
-    const int64_t deadline_ns = base_deadline_after_ns(LONG_NS);
     int fds[STRANGERS];
     meeting m;
     coll_error error;
@@ -257,10 +270,7 @@ static void strangers_hold_up_nobody(void **state)
     meeting_begin(&m, "127.0.0.1");
     (void)meeting_start(&m, &ps[0]);
     for (int i = 0; i < STRANGERS; i++) {
-        for (fds[i] = connect_to(m.port); fds[i] < 0; fds[i] = connect_to(m.port)) {
-            assert_true(base_now_ns() < deadline_ns);
-            (void)poll(NULL, 0, 1); /* rank 0 has yet to listen */
-        }
+        fds[i] = connect_patiently(m.port);
         const char *text = texts[i % 4];
         (void)send(fds[i], text, strlen(text), MSG_NOSIGNAL); /* it may be dropped by now */
     }
@@ -272,6 +282,44 @@ static void strangers_hold_up_nobody(void **state)
     for (int i = 0; i < STRANGERS; i++) {
         assert_int_equal(close(fds[i]), 0);
     }
+    meeting_close(&m);
+}
+
+/* A rank over a long path, whose proof comes after more strangers than rank 0 has places for. */
+static void strangers_take_no_place_of_a_rank(void **state)
+{
+    enum { STRANGERS = 300 };
+    const meeting_process p = process(0, 2);
+    uint8_t key[COLL_JOB_KEY_BYTES];
+    uint8_t opening[COLL_OPENING_BYTES];
+    uint8_t answer[COLL_ANSWER_BYTES];
+    coll_hello hello;
+    int fds[STRANGERS];
+    meeting m;
+    (void)state;
+    assert_true(sodium_init() >= 0);
+    coll_bootstrap_derive(NULL, 0, COLL_BOOTSTRAP_LINK_LABEL, key);
+    coll_bootstrap_hello_make(&hello, 1, 0, 2);
+    memcpy(opening, &hello, sizeof hello);
+    coll_hello_tag(key, &hello, opening + sizeof hello);
+    meeting_begin(&m, "127.0.0.1");
+    (void)meeting_start(&m, &p);
+    const int rank_1 = connect_patiently(m.port);
+    assert_int_equal(send(rank_1, opening, sizeof opening, MSG_NOSIGNAL), sizeof opening);
+    assert_int_equal(recv(rank_1, answer, sizeof answer, MSG_WAITALL), sizeof answer);
+    for (int i = 0; i < STRANGERS; i++) {
+        fds[i] = connect_patiently(m.port);
+    }
+    assert_int_equal(send(fds[STRANGERS - 1], "rubbish", 7, MSG_NOSIGNAL), 7);
+    struct pollfd dropped = {.fd = fds[STRANGERS - 1], .events = POLLIN};
+    assert_int_equal(poll(&dropped, 1, 10000), 1); /* rank 0 has seen them all */
+    struct pollfd waits = {.fd = rank_1, .events = POLLIN};
+    assert_int_equal(poll(&waits, 1, 0), 0);
+    for (int i = 0; i < STRANGERS; i++) {
+        assert_int_equal(close(fds[i]), 0);
+    }
+    assert_int_equal(close(rank_1), 0);
+    meeting_kill(&m, 0);
     meeting_close(&m);
 }
 
@@ -348,6 +396,7 @@ int main(void)
         cmocka_unit_test(ranks_that_give_other_sizes_are_named),
         cmocka_unit_test(a_rank_with_another_secret_is_refused),
         cmocka_unit_test(strangers_hold_up_nobody),
+        cmocka_unit_test(strangers_take_no_place_of_a_rank),
         cmocka_unit_test(what_is_no_rank_0_is_told_from_it),
         cmocka_unit_test(options_that_cannot_be_are_refused),
     };
