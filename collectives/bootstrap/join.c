@@ -17,7 +17,7 @@
 #include "transport/tcp/listen.h"
 
 enum {
-    CONNECT_S = 5,       /* for one address */
+    ADDRESS_S = 5,       /* to connect to one, and for its answer, at most */
     PAUSE_MS = 50,       /* between two tries */
     PAUSE_NAME_MS = 500, /* the same where the name is not known */
     REASON_BYTES = 256,
@@ -26,8 +26,9 @@ enum {
 typedef struct joining {
     coll_bootstrap *bootstrap;
     int64_t deadline_ns;
-    base_question *question;   /* under way; NULL: none */
-    char reason[REASON_BYTES]; /* why the last try failed */
+    int64_t address_deadline_ns; /* of the address that is tried now */
+    base_question *question;     /* under way; NULL: none */
+    char reason[REASON_BYTES];   /* why the last try failed */
 } joining;
 
 typedef enum attempt {
@@ -89,8 +90,7 @@ static attempt finish_connecting(joining *m, int fd)
 {
     int error = 0;
     socklen_t error_bytes = sizeof error;
-    if (!await(fd, POLLOUT,
-               earlier(m->deadline_ns, base_deadline_after_ns(CONNECT_S * BASE_NS_PER_S)))) {
+    if (!await(fd, POLLOUT, m->address_deadline_ns)) {
         return again(m, "no answer to the connection");
     }
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes) != 0 || error != 0) {
@@ -133,7 +133,7 @@ static attempt read_answer(joining *m, int fd, uint8_t answer[COLL_ANSWER_BYTES]
     static const uint32_t magics[] = {COLL_BOOTSTRAP_MAGIC, COLL_BOOTSTRAP_REFUSAL};
     size_t got_bytes = 0;
     while (got_bytes < COLL_ANSWER_BYTES) {
-        if (!await(fd, POLLIN, m->deadline_ns)) {
+        if (!await(fd, POLLIN, m->address_deadline_ns)) {
             return again(m, "it accepts connections, and does not answer");
         }
         const ssize_t got =
@@ -337,6 +337,14 @@ static attempt resolve(joining *m, base_addresses *addresses, coll_error *reterr
     return status == BASE_OK ? ATTEMPT_DONE : again(m, error.message);
 }
 
+/* When to leave this address for the next of `count`: each has its share of the time. */
+static int64_t address_deadline(const joining *m, int count)
+{
+    const int64_t share_ns = (m->deadline_ns - base_now_ns()) / count;
+    return base_deadline_after_ns(earlier(share_ns, ADDRESS_S * BASE_NS_PER_S));
+}
+
+/* What is wrong with one address, as another job's port, ends this only if no other is rank 0's. */
 static attempt try_all(joining *m, coll_error *reterr)
 {
     base_addresses addresses = {.count = 0};
@@ -348,8 +356,13 @@ static attempt try_all(joining *m, coll_error *reterr)
         return result;
     }
     result = ATTEMPT_AGAIN;
-    for (int i = 0; i < addresses.count && result == ATTEMPT_AGAIN; i++) {
-        result = try_address(m, addresses.numeric[i], reterr);
+    for (int i = 0; i < addresses.count; i++) {
+        m->address_deadline_ns = address_deadline(m, addresses.count - i);
+        const attempt one = try_address(m, addresses.numeric[i], reterr);
+        if (one == ATTEMPT_DONE || m->bootstrap->links[0] != NULL) {
+            return one; /* that was rank 0 */
+        }
+        result = one == ATTEMPT_FAILED ? one : result;
     }
     if (result == ATTEMPT_AGAIN) {
         pause_for(m, PAUSE_MS);

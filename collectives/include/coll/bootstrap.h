@@ -46,7 +46,8 @@ typedef struct coll_bootstrap_options {
     int world_size; /* 1 to 64. One rank alone needs neither address nor port */
     /* Rank 0's: a host's name, or a numeric address (IPv4 or IPv6). Rank 0 listens at a numeric
      * address and at "localhost", which is 127.0.0.1; for any other name at all its addresses,
-     * because its own name may be another address on its host than elsewhere. */
+     * because its own name may be another address on its host than elsewhere. The other ranks try
+     * each address of a name. */
     const char *address;
     int port; /* 1 to 65535; 0: COLL_BOOTSTRAP_PORT */
     /* The same bytes on every rank, at best 32 random ones: a word can be guessed from what the

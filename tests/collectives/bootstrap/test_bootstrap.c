@@ -1,4 +1,5 @@
 /* Processes that find each other by a bootstrap, and what they say where they cannot: on one host. */
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -11,6 +12,26 @@
 #include "ringfence/coll_error.h"
 #include "small_sockets.h"
 #include "support.h"
+
+#define TWO_ADDRESSES "two.test" /* 127.0.0.2, and then 127.0.0.1 */
+
+int __real_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **found);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **found);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **found)
+{
+    if (strcmp(node, TWO_ADDRESSES) != 0) {
+        return __real_getaddrinfo(node, service, hints, found);
+    }
+    if ((hints->ai_flags & AI_NUMERICHOST) != 0) {
+        return EAI_NONAME;
+    }
+    const int failed = __real_getaddrinfo("127.0.0.2", service, hints, found);
+    return failed != 0 ? failed
+                       : __real_getaddrinfo("127.0.0.1", service, hints, &(*found)->ai_next);
+}
 
 /* Enough for a rank to find rank 0, which is there, and short enough to wait for its end. */
 #define SHORT_NS BASE_NS_PER_S
@@ -349,6 +370,42 @@ static void what_is_no_rank_0_is_told_from_it(void **state)
     meeting_close(&m);
 }
 
+/* At the first of the two addresses there is another program, which says this; NULL: nothing. */
+static void the_second_address_is_tried(const char *says)
+{
+    meeting_process ps[] = {process(0, 2), process(1, 2)};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+    const int on = 1;
+    const int other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    meeting m;
+    coll_error error;
+    ps[1].options.address = TWO_ADDRESSES;
+    ps[1].options.timeout_ns = 2 * SHORT_NS;
+    meeting_begin(&m, "127.0.0.1");
+    at.sin_port = htons((uint16_t)m.port);
+    assert_int_equal(setsockopt(other, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+    assert_int_equal(bind(other, (const struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(other, 8), 0);
+    (void)meeting_start(&m, &ps[0]);
+    (void)meeting_start(&m, &ps[1]);
+    const int fd = accept(other, NULL, NULL);
+    if (says != NULL) {
+        assert_int_equal(send(fd, says, strlen(says), MSG_NOSIGNAL), strlen(says));
+    }
+    assert_ok(meeting_end(&m, 1, &error), &error);
+    assert_ok(meeting_end(&m, 0, &error), &error);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(close(other), 0);
+    meeting_close(&m);
+}
+
+static void another_program_at_one_address_stops_nobody(void **state)
+{
+    (void)state;
+    the_second_address_is_tried("SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
+    the_second_address_is_tried(NULL);
+}
+
 /* ---- options ---- */
 
 static void options_that_cannot_be_are_refused(void **state)
@@ -398,6 +455,7 @@ int main(void)
         cmocka_unit_test(strangers_hold_up_nobody),
         cmocka_unit_test(strangers_take_no_place_of_a_rank),
         cmocka_unit_test(what_is_no_rank_0_is_told_from_it),
+        cmocka_unit_test(another_program_at_one_address_stops_nobody),
         cmocka_unit_test(options_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
