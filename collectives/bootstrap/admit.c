@@ -15,13 +15,11 @@
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
 #include "transport/socket/options.h"
-#include "transport/socket/silence.h"
 #include "transport/tcp/listen.h"
 
 enum {
     GUESTS_MAX = 2 * COLL_RANKS_MAX, /* connections whose rank has not joined yet */
     BACKLOG = 1024,
-    NOTE_BYTES = 256,
 };
 
 typedef enum guest_stage {
@@ -45,16 +43,15 @@ typedef struct guest {
 typedef struct admission {
     coll_bootstrap *bootstrap;
     int listener;
-    uint64_t missing; /* a bit for each rank that has not come */
+    int64_t deadline_ns;
     uint64_t accepted;
-    char refused[NOTE_BYTES]; /* whom it was that rank 0 has refused last */
     guest guests[GUESTS_MAX];
 } admission;
 
 /* ---- listening ---- */
 
 /* errno says why it is -1. */
-static int listen_at(const struct addrinfo *at, int64_t host_timeout_ns)
+static int listen_at(const struct addrinfo *at)
 {
     const int on = 1;
     const int off = 0;
@@ -62,7 +59,7 @@ static int listen_at(const struct addrinfo *at, int64_t host_timeout_ns)
     if (fd < 0) {
         return -1;
     }
-    coll_tcp_options_fresh(fd, host_timeout_ns);
+    coll_tcp_options_fresh(fd, COLL_BOOTSTRAP_HOST_TIMEOUT_NS);
     if (at->ai_family == AF_INET6) { /* IPv4 comes there, too */
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
@@ -85,7 +82,7 @@ static coll_status open_listener(admission *m, coll_error *reterr)
     for (int i = 0; i < 3 && m->listener < 0; i++) {
         struct addrinfo *at = NULL;
         if (coll_tcp_resolve(places[i], (uint16_t)bootstrap->port, &at, NULL) == COLL_OK) {
-            m->listener = listen_at(at, bootstrap->host_timeout_ns);
+            m->listener = listen_at(at);
             freeaddrinfo(at);
             if (m->listener < 0 && (i == 0 || errno == EADDRINUSE)) {
                 break;
@@ -163,7 +160,7 @@ static void refuse(admission *m, guest *g, coll_bootstrap_reason reason)
                                 .auth = reason};
     char address[COLL_ADDRESS_BYTES];
     coll_bootstrap_end_text(g->fd, true, address, NULL);
-    (void)snprintf(m->refused, sizeof m->refused,
+    (void)snprintf(m->bootstrap->refused, sizeof m->bootstrap->refused,
                    " (refused: a process at %s that calls itself rank %u: it %s)", address,
                    (unsigned)g->theirs.rank, texts[reason]);
     memcpy(answer, &refusal, sizeof refusal);
@@ -236,19 +233,20 @@ static coll_status take_proof(admission *m, guest *g, coll_error *reterr)
 static coll_status tell_roster(admission *m, const coll_bootstrap_link *newest, coll_error *reterr)
 {
     coll_bootstrap *bootstrap = m->bootstrap;
-    coll_bootstrap_roster roster = {.missing = m->missing, .process = bootstrap->process};
+    coll_bootstrap_roster roster = {.missing = m->bootstrap->missing,
+                                    .process = bootstrap->process};
     if (bootstrap->address[0] == '\0' || coll_address_is_loopback(bootstrap->address)) {
         coll_bootstrap_end_text(newest->fd, false, bootstrap->address, NULL);
     }
     (void)snprintf(roster.address, sizeof roster.address, "%s", bootstrap->address);
-    for (int rank = 1; rank < bootstrap->world_size; rank++) {
+    const coll_bootstrap_frame frame = {COLL_BOOTSTRAP_ROSTER, 0, &roster, sizeof roster};
+    coll_status status = COLL_OK;
+    for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
         coll_bootstrap_link *link = bootstrap->links[rank];
-        if (link != NULL &&
-            !coll_bootstrap_link_send(link, COLL_BOOTSTRAP_ROSTER, 0, &roster, sizeof roster)) {
-            return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a frame");
-        }
+        status =
+            link == NULL ? COLL_OK : coll_bootstrap_link_send(link, &frame, m->deadline_ns, reterr);
     }
-    return COLL_OK;
+    return status;
 }
 
 /* Whether the newcomer can be the rank that it says. */
@@ -296,26 +294,8 @@ static coll_status take_join(admission *m, guest *g, coll_error *reterr)
     }
     *g = (guest){.stage = GUEST_FREE};
     m->bootstrap->links[link->rank] = link;
-    m->missing &= ~(UINT64_C(1) << link->rank);
+    m->bootstrap->missing &= ~(UINT64_C(1) << link->rank);
     return tell_roster(m, link, reterr);
-}
-
-/* A rank that has joined says nothing before all have. */
-static coll_status look_at_rank(const admission *m, const coll_bootstrap_link *link, bool has_event,
-                                coll_error *reterr)
-{
-    char name[COLL_BOOTSTRAP_TEXT_BYTES];
-    char missing[COLL_BOOTSTRAP_TEXT_BYTES];
-    const bool is_silent =
-        !has_event && coll_silence_is_over(link->fd, m->bootstrap->host_timeout_ns);
-    if (!has_event && !is_silent) {
-        return COLL_OK;
-    }
-    coll_bootstrap_link_text(link, name, sizeof name);
-    coll_bootstrap_list(m->missing, missing, sizeof missing);
-    return coll_fail(reterr, COLL_ERR_PEER, "%s %s before %s of %d had come to %s port %d%s", name,
-                     is_silent ? "is on a host that answers no more," : "has ended", missing,
-                     m->bootstrap->world_size, m->bootstrap->host, m->bootstrap->port, m->refused);
 }
 
 /* ---- the loop ---- */
@@ -365,7 +345,7 @@ static coll_status advance(admission *m, guest *g, coll_error *reterr)
     return COLL_OK;
 }
 
-static coll_status look(admission *m, int64_t deadline_ns, coll_error *reterr)
+static coll_status look(admission *m, coll_error *reterr)
 {
     struct pollfd items[1 + GUESTS_MAX + COLL_RANKS_MAX] = {{.fd = m->listener, .events = POLLIN}};
     guest *guests[1 + GUESTS_MAX];
@@ -384,11 +364,14 @@ static coll_status look(admission *m, int64_t deadline_ns, coll_error *reterr)
     }
     coll_status status = COLL_OK;
     const bool came =
-        poll(items, count, base_deadline_poll_ms(deadline_ns, COLL_BOOTSTRAP_SLICE_MS)) > 0;
+        poll(items, count, base_deadline_poll_ms(m->deadline_ns, COLL_BOOTSTRAP_SLICE_MS)) > 0;
     for (nfds_t i = guests_end; status == COLL_OK && i < count; i++) {
         const coll_bootstrap_link *link = bootstrap->links[1 + i - guests_end];
-        if (link != NULL) {
-            status = look_at_rank(m, link, came && items[i].revents != 0, reterr);
+        if (came && items[i].revents != 0) { /* it says nothing before all have joined */
+            status = coll_bootstrap_blame(bootstrap, link, "has ended", reterr);
+        } else if (link != NULL && coll_bootstrap_link_is_silent(link)) {
+            status =
+                coll_bootstrap_blame(bootstrap, link, "is on a host that answers no more,", reterr);
         }
     }
     for (nfds_t i = 1; came && status == COLL_OK && i < guests_end; i++) {
@@ -400,10 +383,10 @@ static coll_status look(admission *m, int64_t deadline_ns, coll_error *reterr)
 static coll_status fail_late(const admission *m, coll_error *reterr)
 {
     char missing[COLL_BOOTSTRAP_TEXT_BYTES];
-    coll_bootstrap_list(m->missing, missing, sizeof missing);
+    coll_bootstrap_list(m->bootstrap->missing, missing, sizeof missing);
     return coll_fail(reterr, COLL_ERR_TIMEOUT, "%s of %d did not come to %s port %d in time%s",
                      missing, m->bootstrap->world_size, m->bootstrap->host, m->bootstrap->port,
-                     m->refused);
+                     m->bootstrap->refused);
 }
 
 coll_status coll_bootstrap_admit(coll_bootstrap *bootstrap, int64_t deadline_ns, coll_error *reterr)
@@ -413,12 +396,11 @@ coll_status coll_bootstrap_admit(coll_bootstrap *bootstrap, int64_t deadline_ns,
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for connections");
     }
     m->bootstrap = bootstrap;
-    for (int rank = 1; rank < bootstrap->world_size; rank++) {
-        m->missing |= UINT64_C(1) << rank;
-    }
+    m->deadline_ns = deadline_ns;
+    bootstrap->missing = coll_bootstrap_others(bootstrap);
     coll_status status = open_listener(m, reterr);
-    while (status == COLL_OK && m->missing != 0) {
-        status = base_now_ns() >= deadline_ns ? fail_late(m, reterr) : look(m, deadline_ns, reterr);
+    while (status == COLL_OK && bootstrap->missing != 0) {
+        status = base_now_ns() >= deadline_ns ? fail_late(m, reterr) : look(m, reterr);
     }
     for (int i = 0; i < GUESTS_MAX; i++) {
         drop(&m->guests[i]);

@@ -101,7 +101,6 @@ static coll_bootstrap *make(const coll_bootstrap_options *options)
     made->world_size = options->world_size;
     made->port = options->port != 0 ? options->port : COLL_BOOTSTRAP_PORT;
     made->has_secret = options->secret_bytes > 0;
-    made->host_timeout_ns = COLL_HOST_TIMEOUT_S * BASE_NS_PER_S;
     made->process.pid = (uint32_t)getpid();
     (void)snprintf(made->process.host, sizeof made->process.host, "%.*s",
                    (int)sizeof made->process.host - 1, here.hostname);

@@ -8,11 +8,6 @@
 #include "coll/bootstrap.h"
 #include "ringfence/coll_error.h"
 
-enum {
-    COLL_BOOTSTRAP_SLICE_MS = 500, /* between two looks at hosts that may be silent */
-    COLL_BOOTSTRAP_TEXT_BYTES = 160,
-};
-
 struct coll_bootstrap {
     int rank;
     int world_size;
@@ -21,7 +16,8 @@ struct coll_bootstrap {
     bool has_secret;
     uint8_t link_key[COLL_JOB_KEY_BYTES];
     uint8_t job_key[COLL_JOB_KEY_BYTES];
-    int64_t host_timeout_ns;
+    uint64_t missing;  /* a bit for each rank that has not come, as far as this one knows */
+    char refused[256]; /* whom it was that rank 0 has refused last; empty: nobody */
     coll_bootstrap_process process;
     coll_bootstrap_link *links[COLL_RANKS_MAX]; /* by rank; NULL: there is none */
     char address[COLL_ADDRESS_BYTES];           /* numeric, of rank 0; empty: not known */
@@ -45,12 +41,23 @@ coll_status coll_bootstrap_exchange(void *user, const void *mine, void *all, siz
 void coll_bootstrap_tell(const coll_bootstrap *bootstrap, coll_bootstrap_link *link,
                          const coll_error *error);
 
-/* What rank 0's FAILED frame says. Returns its status; COLL_ERR_PEER where it says nothing. */
-coll_status coll_bootstrap_told(coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
+/* Not rank 0: waits for a frame of this kind from it, and returns the failure that it tells instead. */
+coll_status coll_bootstrap_hear(const coll_bootstrap *bootstrap, coll_bootstrap_kind kind,
+                                coll_bootstrap_frame *frame, int64_t deadline_ns,
                                 coll_error *reterr);
+
+/* COLL_ERR_PEER: "rank 1 (host h, pid 42) has ended in exchange 1", with `what` for "has ended". */
+coll_status coll_bootstrap_blame(const coll_bootstrap *bootstrap, const coll_bootstrap_link *link,
+                                 const char *what, coll_error *reterr);
 
 /* This rank has failed: keeps the error, which every later exchange returns; rank 0 tells all. */
 void coll_bootstrap_fail(coll_bootstrap *bootstrap, const coll_error *error);
+
+/* All but rank 0, a bit each. */
+static inline uint64_t coll_bootstrap_others(const coll_bootstrap *bootstrap)
+{
+    return UINT64_MAX >> (COLL_RANKS_MAX - bootstrap->world_size) & ~UINT64_C(1);
+}
 
 /* "rank 2", "ranks 2, 5-7". */
 void coll_bootstrap_list(uint64_t ranks, char *text, size_t size_bytes);

@@ -1,6 +1,5 @@
 /* The all-gather itself: each rank gives its bytes to rank 0, which gives those of all to each. Called by
  * coll_context_create, as the options' exchange. */
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,38 +7,103 @@
 
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
-#include "transport/socket/silence.h"
+
+/* ---- frames, and what is wrong with them ---- */
+
+coll_status coll_bootstrap_blame(const coll_bootstrap *bootstrap, const coll_bootstrap_link *link,
+                                 const char *what, coll_error *reterr)
+{
+    char name[COLL_BOOTSTRAP_TEXT_BYTES];
+    char missing[COLL_BOOTSTRAP_TEXT_BYTES];
+    coll_bootstrap_link_text(link, name, sizeof name);
+    coll_bootstrap_list(bootstrap->missing, missing, sizeof missing);
+    if (bootstrap->exchanges > 0) {
+        return coll_fail(reterr, COLL_ERR_PEER, "%s %s in exchange %llu", name, what,
+                         (unsigned long long)bootstrap->exchanges);
+    }
+    return bootstrap->missing == 0
+               ? coll_fail(reterr, COLL_ERR_PEER, "%s %s before all ranks had come", name, what)
+               : coll_fail(reterr, COLL_ERR_PEER, "%s %s before %s of %d had come to %s port %d%s",
+                           name, what, missing, bootstrap->world_size, bootstrap->host,
+                           bootstrap->port, bootstrap->refused);
+}
+
+/* What rank 0's last frame says. */
+static coll_status tell_on(coll_bootstrap_link *link, const coll_bootstrap_failure *failure,
+                           coll_error *reterr)
+{
+    char name[COLL_BOOTSTRAP_TEXT_BYTES];
+    link->process = failure->process;
+    coll_bootstrap_link_text(link, name, sizeof name);
+    return coll_fail(reterr, (coll_status)failure->status, "%s says: %.800s", name,
+                     failure->message);
+}
+
+/* The next frame, which must be of this kind. *came: it is there. */
+static coll_status take(const coll_bootstrap *bootstrap, coll_bootstrap_link *link,
+                        coll_bootstrap_kind kind, coll_bootstrap_frame *frame, bool *came,
+                        coll_error *reterr)
+{
+    coll_bootstrap_failure failure;
+    const coll_bootstrap_arrival arrival = coll_bootstrap_link_receive(link, frame);
+    *came = arrival == COLL_BOOTSTRAP_CAME;
+    if (arrival == COLL_BOOTSTRAP_ENDED) {
+        return coll_bootstrap_blame(bootstrap, link, "has ended", reterr);
+    }
+    if (*came && link->rank == 0 && frame->kind == COLL_BOOTSTRAP_FAILED &&
+        coll_bootstrap_failure_read(frame->body, frame->size_bytes, &failure)) {
+        return tell_on(link, &failure, reterr);
+    }
+    if (arrival == COLL_BOOTSTRAP_BROKEN ||
+        (*came && (frame->kind != kind || frame->exchange != bootstrap->exchanges))) {
+        return coll_bootstrap_blame(bootstrap, link, "broke the protocol", reterr);
+    }
+    return COLL_OK;
+}
+
+coll_status coll_bootstrap_hear(const coll_bootstrap *bootstrap, coll_bootstrap_kind kind,
+                                coll_bootstrap_frame *frame, int64_t deadline_ns,
+                                coll_error *reterr)
+{
+    coll_bootstrap_link *link = bootstrap->links[0];
+    struct pollfd item = {.fd = link->fd, .events = POLLIN};
+    bool came = false;
+    coll_status status = take(bootstrap, link, kind, frame, &came, reterr);
+    while (status == COLL_OK && !came) {
+        if (base_now_ns() >= deadline_ns) {
+            char name[COLL_BOOTSTRAP_TEXT_BYTES];
+            char missing[COLL_BOOTSTRAP_TEXT_BYTES];
+            coll_bootstrap_link_text(link, name, sizeof name);
+            coll_bootstrap_list(bootstrap->missing, missing, sizeof missing);
+            return bootstrap->missing == 0
+                       ? coll_fail(reterr, COLL_ERR_TIMEOUT, "%s has not answered in time", name)
+                       : coll_fail(reterr, COLL_ERR_TIMEOUT,
+                                   "%s at %s port %d still waits for %s of %d", name,
+                                   bootstrap->host, bootstrap->port, missing,
+                                   bootstrap->world_size);
+        }
+        if (coll_bootstrap_link_is_silent(link)) {
+            return coll_bootstrap_blame(bootstrap, link, "is on a host that answers no more,",
+                                        reterr);
+        }
+        (void)poll(&item, 1, base_deadline_poll_ms(deadline_ns, COLL_BOOTSTRAP_SLICE_MS));
+        status = take(bootstrap, link, kind, frame, &came, reterr);
+    }
+    return status;
+}
 
 void coll_bootstrap_tell(const coll_bootstrap *bootstrap, coll_bootstrap_link *link,
                          const coll_error *error)
 {
     coll_bootstrap_failure failure = {.status = error->status, .process = bootstrap->process};
     (void)snprintf(failure.message, sizeof failure.message, "%s", error->message);
-    (void)coll_bootstrap_link_send(link, COLL_BOOTSTRAP_FAILED, 0, &failure, sizeof failure);
+    (void)coll_bootstrap_link_send(
+        link, &(coll_bootstrap_frame){COLL_BOOTSTRAP_FAILED, 0, &failure, sizeof failure}, 0, NULL);
     (void)shutdown(link->fd, SHUT_WR);
-}
-
-coll_status coll_bootstrap_told(coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
-                                coll_error *reterr)
-{
-    char name[COLL_BOOTSTRAP_TEXT_BYTES];
-    coll_bootstrap_failure failure;
-    const bool is_good = coll_bootstrap_failure_read(frame->body, frame->size_bytes, &failure);
-    if (is_good) {
-        link->process = failure.process;
-    }
-    coll_bootstrap_link_text(link, name, sizeof name);
-    if (!is_good) {
-        return coll_fail(reterr, COLL_ERR_PEER, "%s broke the protocol", name);
-    }
-    return coll_fail(reterr, (coll_status)failure.status, "%s says: %.800s", name, failure.message);
 }
 
 void coll_bootstrap_fail(coll_bootstrap *bootstrap, const coll_error *error)
 {
-    if (bootstrap->failed.status != COLL_OK) {
-        return;
-    }
     bootstrap->failed = *error;
     for (int rank = 0; rank < bootstrap->world_size; rank++) {
         coll_bootstrap_link *link = bootstrap->links[rank];
@@ -60,32 +124,15 @@ typedef struct turn {
     int64_t deadline_ns;
 } turn;
 
-static coll_status fail_of(const turn *t, const coll_bootstrap_link *link, const char *what,
-                           coll_error *reterr)
-{
-    char name[COLL_BOOTSTRAP_TEXT_BYTES];
-    coll_bootstrap_link_text(link, name, sizeof name);
-    return coll_fail(reterr, COLL_ERR_PEER, "%s %s in exchange %llu", name, what,
-                     (unsigned long long)t->bootstrap->exchanges);
-}
-
 static coll_status take_gift(const turn *t, coll_bootstrap_link *link, uint64_t *missing,
                              coll_error *reterr)
 {
     const coll_bootstrap *bootstrap = t->bootstrap;
     coll_bootstrap_frame frame;
-    switch (coll_bootstrap_link_receive(link, &frame)) {
-    case COLL_BOOTSTRAP_WAITS:
-        return COLL_OK;
-    case COLL_BOOTSTRAP_ENDED:
-        return fail_of(t, link, "has ended", reterr);
-    case COLL_BOOTSTRAP_BROKEN:
-        return fail_of(t, link, "broke the protocol", reterr);
-    case COLL_BOOTSTRAP_CAME:
-        break;
-    }
-    if (frame.kind != COLL_BOOTSTRAP_GIVE || frame.exchange != bootstrap->exchanges) {
-        return fail_of(t, link, "broke the protocol", reterr);
+    bool came = false;
+    const coll_status status = take(bootstrap, link, COLL_BOOTSTRAP_GIVE, &frame, &came, reterr);
+    if (status != COLL_OK || !came) {
+        return status;
     }
     if (frame.size_bytes != t->size_bytes) {
         char name[COLL_BOOTSTRAP_TEXT_BYTES];
@@ -100,160 +147,71 @@ static coll_status take_gift(const turn *t, coll_bootstrap_link *link, uint64_t 
     return COLL_OK;
 }
 
-/* Waits until a link can be read, or is at its end: a bit for each of `reading`. Those of `writing` are
- * flushed. A host that is silent counts as an end. */
-static coll_status await(const turn *t, uint64_t reading, uint64_t watching, uint64_t *ready,
-                         coll_error *reterr)
+/* Rank 0: looks once at each link. A rank that has given may still end, and is watched. */
+static coll_status look(const turn *t, uint64_t *missing, coll_error *reterr)
 {
-    struct pollfd items[COLL_RANKS_MAX];
+    struct pollfd items[COLL_RANKS_MAX] = {{.fd = -1}};
     const coll_bootstrap *bootstrap = t->bootstrap;
-    for (int rank = 0; rank < bootstrap->world_size; rank++) {
-        const coll_bootstrap_link *link = bootstrap->links[rank];
-        const bool is_in = link != NULL && ((reading | watching) >> rank & 1) != 0;
-        const bool owes = link != NULL && coll_bootstrap_link_owes(link);
-        items[rank] =
-            (struct pollfd){.fd = is_in || owes ? link->fd : -1,
-                            .events = (short)((reading >> rank & 1 ? POLLIN : 0) |
-                                              (is_in ? POLLRDHUP : 0) | (owes ? POLLOUT : 0))};
-    }
-    *ready = 0;
-    const int count = poll(items, (nfds_t)bootstrap->world_size,
-                           base_deadline_poll_ms(t->deadline_ns, COLL_BOOTSTRAP_SLICE_MS));
-    for (int rank = 0; rank < bootstrap->world_size; rank++) {
-        coll_bootstrap_link *link = bootstrap->links[rank];
-        if (items[rank].fd < 0 || link == NULL) {
-            continue;
-        }
-        if (count > 0 && items[rank].revents != 0) {
-            coll_bootstrap_link_flush(link);
-            *ready |= (uint64_t)((items[rank].revents & ~POLLOUT) != 0) << rank;
-        } else if (coll_silence_is_over(link->fd, bootstrap->host_timeout_ns)) {
-            return fail_of(t, link, "is on a host that answers no more,", reterr);
-        }
-    }
-    return COLL_OK;
-}
-
-static coll_status fail_late(const turn *t, uint64_t missing, const char *what, coll_error *reterr)
-{
-    char names[COLL_BOOTSTRAP_TEXT_BYTES];
-    coll_bootstrap_list(missing, names, sizeof names);
-    return coll_fail(reterr, COLL_ERR_TIMEOUT, "%s did not %s exchange %llu in time", names, what,
-                     (unsigned long long)t->bootstrap->exchanges);
-}
-
-/* Rank 0: until all have given. One that has given may still end, and is watched. */
-static coll_status gather(const turn *t, coll_error *reterr)
-{
-    const coll_bootstrap *bootstrap = t->bootstrap;
-    uint64_t missing = 0;
     coll_status status = COLL_OK;
     for (int rank = 1; rank < bootstrap->world_size; rank++) {
-        missing |= UINT64_C(1) << rank;
+        items[rank] = (struct pollfd){.fd = bootstrap->links[rank]->fd,
+                                      .events = *missing >> rank & 1 ? POLLIN : POLLRDHUP};
     }
-    const uint64_t all = missing;
-    while (status == COLL_OK && missing != 0) {
-        uint64_t ready = 0;
-        if (base_now_ns() >= t->deadline_ns) {
-            return fail_late(t, missing, "come to", reterr);
-        }
-        status = await(t, missing, all, &ready, reterr);
-        for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
-            if ((ready >> rank & 1) == 0) {
-                continue;
-            }
-            status = (missing >> rank & 1) != 0
-                         ? take_gift(t, bootstrap->links[rank], &missing, reterr)
-                         : fail_of(t, bootstrap->links[rank], "has ended", reterr);
+    const bool came = poll(items, (nfds_t)bootstrap->world_size,
+                           base_deadline_poll_ms(t->deadline_ns, COLL_BOOTSTRAP_SLICE_MS)) > 0;
+    for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
+        coll_bootstrap_link *link = bootstrap->links[rank];
+        if (came && items[rank].revents != 0) {
+            status = (*missing >> rank & 1) != 0
+                         ? take_gift(t, link, missing, reterr)
+                         : coll_bootstrap_blame(bootstrap, link, "has ended", reterr);
+        } else if (coll_bootstrap_link_is_silent(link)) {
+            status =
+                coll_bootstrap_blame(bootstrap, link, "is on a host that answers no more,", reterr);
         }
     }
     return status;
 }
 
-static uint64_t owing(const coll_bootstrap *bootstrap)
-{
-    uint64_t ranks = 0;
-    for (int rank = 0; rank < bootstrap->world_size; rank++) {
-        const coll_bootstrap_link *link = bootstrap->links[rank];
-        ranks |= (uint64_t)(link != NULL && coll_bootstrap_link_owes(link)) << rank;
-    }
-    return ranks;
-}
-
-/* Rank 0: gives to all what all have given. Who has it may go. */
-static coll_status spread(const turn *t, coll_error *reterr)
+/* Rank 0: until all have given; then gives to all what all have given. Who has it may go. */
+static coll_status serve(const turn *t, coll_error *reterr)
 {
     const coll_bootstrap *bootstrap = t->bootstrap;
-    for (int rank = 1; rank < bootstrap->world_size; rank++) {
-        if (!coll_bootstrap_link_send(bootstrap->links[rank], COLL_BOOTSTRAP_ALL,
-                                      bootstrap->exchanges, t->all,
-                                      (size_t)bootstrap->world_size * t->size_bytes)) {
-            return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a frame");
-        }
-    }
-    for (uint64_t left = owing(bootstrap); left != 0; left = owing(bootstrap)) {
-        uint64_t ended = 0;
+    uint64_t missing = coll_bootstrap_others(bootstrap);
+    const coll_bootstrap_frame frame = {COLL_BOOTSTRAP_ALL, bootstrap->exchanges, t->all,
+                                        (size_t)bootstrap->world_size * t->size_bytes};
+    coll_status status = COLL_OK;
+    while (status == COLL_OK && missing != 0) {
         if (base_now_ns() >= t->deadline_ns) {
-            return fail_late(t, left, "take the bytes of", reterr);
+            char names[COLL_BOOTSTRAP_TEXT_BYTES];
+            coll_bootstrap_list(missing, names, sizeof names);
+            return coll_fail(reterr, COLL_ERR_TIMEOUT, "%s did not come to exchange %llu in time",
+                             names, (unsigned long long)bootstrap->exchanges);
         }
-        const coll_status status = await(t, 0, left, &ended, reterr);
-        if (status != COLL_OK) {
-            return status;
-        }
-        if (ended != 0) {
-            return fail_of(t, bootstrap->links[__builtin_ctzll(ended)], "has ended", reterr);
-        }
+        status = look(t, &missing, reterr);
     }
-    return COLL_OK;
-}
-
-static coll_status take_all(const turn *t, coll_bootstrap_link *link, bool *done,
-                            coll_error *reterr)
-{
-    const coll_bootstrap *bootstrap = t->bootstrap;
-    const size_t bytes = (size_t)bootstrap->world_size * t->size_bytes;
-    coll_bootstrap_frame frame;
-    switch (coll_bootstrap_link_receive(link, &frame)) {
-    case COLL_BOOTSTRAP_WAITS:
-        return COLL_OK;
-    case COLL_BOOTSTRAP_ENDED:
-        return fail_of(t, link, "has ended", reterr);
-    case COLL_BOOTSTRAP_BROKEN:
-        return fail_of(t, link, "broke the protocol", reterr);
-    case COLL_BOOTSTRAP_CAME:
-        break;
+    for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
+        status = coll_bootstrap_link_send(bootstrap->links[rank], &frame, t->deadline_ns, reterr);
     }
-    if (frame.kind == COLL_BOOTSTRAP_FAILED) {
-        return coll_bootstrap_told(link, &frame, reterr);
-    }
-    if (frame.kind != COLL_BOOTSTRAP_ALL || frame.exchange != bootstrap->exchanges ||
-        frame.size_bytes != bytes) {
-        return fail_of(t, link, "broke the protocol", reterr);
-    }
-    memcpy(t->all, frame.body, bytes);
-    *done = true;
-    return COLL_OK;
+    return status;
 }
 
 /* The others. */
 static coll_status give(const turn *t, const void *mine, coll_error *reterr)
 {
-    coll_bootstrap_link *link = t->bootstrap->links[0];
-    coll_status status = COLL_OK;
-    bool done = false;
-    if (!coll_bootstrap_link_send(link, COLL_BOOTSTRAP_GIVE, t->bootstrap->exchanges, mine,
-                                  t->size_bytes)) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a frame");
+    const coll_bootstrap *bootstrap = t->bootstrap;
+    const size_t bytes = (size_t)bootstrap->world_size * t->size_bytes;
+    coll_bootstrap_frame frame = {COLL_BOOTSTRAP_GIVE, bootstrap->exchanges, mine, t->size_bytes};
+    coll_status status =
+        coll_bootstrap_link_send(bootstrap->links[0], &frame, t->deadline_ns, reterr);
+    if (status == COLL_OK) {
+        status = coll_bootstrap_hear(bootstrap, COLL_BOOTSTRAP_ALL, &frame, t->deadline_ns, reterr);
     }
-    while (status == COLL_OK && !done) {
-        uint64_t ready = 0;
-        if (base_now_ns() >= t->deadline_ns) {
-            return fail_late(t, 1, "answer in", reterr);
-        }
-        status = await(t, 1, 1, &ready, reterr);
-        if (status == COLL_OK && ready != 0) {
-            status = take_all(t, link, &done, reterr);
-        }
+    if (status == COLL_OK && frame.size_bytes != bytes) {
+        status = coll_bootstrap_blame(bootstrap, bootstrap->links[0], "broke the protocol", reterr);
+    }
+    if (status == COLL_OK) {
+        memcpy(t->all, frame.body, bytes);
     }
     return status;
 }
@@ -275,8 +233,7 @@ coll_status coll_bootstrap_exchange(void *user, const void *mine, void *all, siz
     bootstrap->exchanges++;
     if (bootstrap->rank == 0) {
         memcpy(all, mine, size_bytes);
-        status = gather(&t, &error);
-        status = status == COLL_OK ? spread(&t, &error) : status;
+        status = serve(&t, &error);
     } else {
         status = give(&t, mine, &error);
     }

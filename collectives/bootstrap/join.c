@@ -13,7 +13,6 @@
 #include "base/resolve.h"
 #include "bootstrap/bootstrap.h"
 #include "transport/socket/options.h"
-#include "transport/socket/silence.h"
 #include "transport/tcp/listen.h"
 
 enum {
@@ -114,7 +113,7 @@ static attempt connect_to(joining *m, const char *numeric, int *fd, coll_error *
     } else if (*fd < 0) {
         result = again(m, strerror(errno));
     } else {
-        coll_tcp_options_fresh(*fd, m->bootstrap->host_timeout_ns);
+        coll_tcp_options_fresh(*fd, COLL_BOOTSTRAP_HOST_TIMEOUT_NS);
         result =
             connect(*fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS && errno != EINTR
                 ? again(m, strerror(errno))
@@ -171,7 +170,7 @@ static attempt fail_refused(const joining *m, const coll_hello *refusal, coll_er
     }
 }
 
-/* Makes the link, and says who this is. */
+/* Makes the link. */
 static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
 {
     coll_bootstrap *bootstrap = m->bootstrap;
@@ -205,12 +204,8 @@ static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
     bootstrap->links[0] =
         coll_bootstrap_link_create(*fd, 0, bootstrap->link_key, false, &own, &theirs);
     *fd = -1;
-    if (bootstrap->links[0] == NULL ||
-        !coll_bootstrap_link_send(bootstrap->links[0], COLL_BOOTSTRAP_JOIN, 0, &bootstrap->process,
-                                  sizeof bootstrap->process)) {
-        return fail(m, COLL_ERR_MEMORY, "no memory for a link", reterr);
-    }
-    return ATTEMPT_DONE;
+    return bootstrap->links[0] != NULL ? ATTEMPT_DONE
+                                       : fail(m, COLL_ERR_MEMORY, "no memory for a link", reterr);
 }
 
 /* ---- waiting for the others ---- */
@@ -224,75 +219,28 @@ static void note_address(coll_bootstrap *bootstrap, const coll_bootstrap_roster 
     }
 }
 
-static attempt fail_link(const joining *m, coll_status status, const char *why, coll_error *reterr)
+static coll_status wait_for_all(coll_bootstrap *bootstrap, int64_t deadline_ns, coll_error *reterr)
 {
-    char name[COLL_BOOTSTRAP_TEXT_BYTES];
-    coll_bootstrap_link_text(m->bootstrap->links[0], name, sizeof name);
-    (void)coll_fail(reterr, status, "%s %s", name, why);
-    return ATTEMPT_FAILED;
-}
-
-static attempt fail_late(const joining *m, uint64_t missing, coll_error *reterr)
-{
-    char names[COLL_BOOTSTRAP_TEXT_BYTES];
-    char why[2 * COLL_BOOTSTRAP_TEXT_BYTES];
-    coll_bootstrap_list(missing, names, sizeof names);
-    (void)snprintf(why, sizeof why, "at %s port %d still waits for %s of %d", m->bootstrap->host,
-                   m->bootstrap->port, names, m->bootstrap->world_size);
-    return fail_link(m, COLL_ERR_TIMEOUT, missing != 0 ? why : "has not answered in time", reterr);
-}
-
-/* After a frame of rank 0's. AGAIN: others are missing. */
-static attempt take_frame(joining *m, coll_bootstrap_roster *roster, coll_error *reterr)
-{
-    coll_bootstrap_link *link = m->bootstrap->links[0];
-    coll_bootstrap_frame frame;
-    switch (coll_bootstrap_link_receive(link, &frame)) {
-    case COLL_BOOTSTRAP_WAITS:
-        return ATTEMPT_AGAIN;
-    case COLL_BOOTSTRAP_ENDED:
-        return fail_link(m, COLL_ERR_PEER, "has ended before all ranks had come", reterr);
-    case COLL_BOOTSTRAP_BROKEN:
-        return fail_link(m, COLL_ERR_PEER, "broke the protocol", reterr);
-    case COLL_BOOTSTRAP_CAME:
-        break;
-    }
-    if (frame.kind == COLL_BOOTSTRAP_FAILED) {
-        (void)coll_bootstrap_told(link, &frame, reterr);
-        return ATTEMPT_FAILED;
-    }
-    if (frame.kind != COLL_BOOTSTRAP_ROSTER ||
-        !coll_bootstrap_roster_read(frame.body, frame.size_bytes, roster)) {
-        return fail_link(m, COLL_ERR_PEER, "broke the protocol", reterr);
-    }
-    link->process = roster->process;
-    return roster->missing != 0 ? ATTEMPT_AGAIN : ATTEMPT_DONE;
-}
-
-static attempt wait_for_all(joining *m, coll_error *reterr)
-{
-    coll_bootstrap *bootstrap = m->bootstrap;
     coll_bootstrap_link *link = bootstrap->links[0];
-    coll_bootstrap_roster roster = {.missing = 0};
-    attempt result = ATTEMPT_AGAIN;
-    while (result == ATTEMPT_AGAIN) {
-        if (base_now_ns() >= m->deadline_ns) {
-            return fail_late(m, roster.missing, reterr);
+    coll_bootstrap_roster roster = {.missing = 1};
+    coll_bootstrap_frame frame = {COLL_BOOTSTRAP_JOIN, 0, &bootstrap->process,
+                                  sizeof bootstrap->process};
+    coll_status status = coll_bootstrap_link_send(link, &frame, deadline_ns, reterr);
+    while (status == COLL_OK && roster.missing != 0) {
+        status = coll_bootstrap_hear(bootstrap, COLL_BOOTSTRAP_ROSTER, &frame, deadline_ns, reterr);
+        if (status == COLL_OK &&
+            !coll_bootstrap_roster_read(frame.body, frame.size_bytes, &roster)) {
+            status = coll_bootstrap_blame(bootstrap, link, "broke the protocol", reterr);
         }
-        if (coll_silence_is_over(link->fd, bootstrap->host_timeout_ns)) {
-            return fail_link(m, COLL_ERR_PEER, "is on a host that answers no more", reterr);
-        }
-        if (await(link->fd, POLLIN,
-                  earlier(m->deadline_ns,
-                          base_deadline_after_ns(COLL_BOOTSTRAP_SLICE_MS * BASE_NS_PER_MS)))) {
-            coll_bootstrap_link_flush(link);
-            result = take_frame(m, &roster, reterr);
+        if (status == COLL_OK) {
+            link->process = roster.process;
+            bootstrap->missing = roster.missing;
         }
     }
-    if (result == ATTEMPT_DONE) {
+    if (status == COLL_OK) {
         note_address(bootstrap, &roster);
     }
-    return result;
+    return status;
 }
 
 /* ---- all of it ---- */
@@ -307,7 +255,7 @@ static attempt try_address(joining *m, const char *numeric, coll_error *reterr)
     if (fd >= 0) {
         (void)close(fd);
     }
-    return result == ATTEMPT_DONE ? wait_for_all(m, reterr) : result;
+    return result;
 }
 
 /* The addresses of rank 0's host, as the system knows them now: its name may come later than this rank. */
@@ -359,8 +307,8 @@ static attempt try_all(joining *m, coll_error *reterr)
     for (int i = 0; i < addresses.count; i++) {
         m->address_deadline_ns = address_deadline(m, addresses.count - i);
         const attempt one = try_address(m, addresses.numeric[i], reterr);
-        if (one == ATTEMPT_DONE || m->bootstrap->links[0] != NULL) {
-            return one; /* that was rank 0 */
+        if (one == ATTEMPT_DONE) {
+            return one;
         }
         result = one == ATTEMPT_FAILED ? one : result;
     }
@@ -383,5 +331,5 @@ coll_status coll_bootstrap_join(coll_bootstrap *bootstrap, int64_t deadline_ns, 
                          "rank %d did not find rank 0 at %s port %d in time: %s", bootstrap->rank,
                          bootstrap->host, bootstrap->port, m.reason);
     }
-    return result == ATTEMPT_DONE ? COLL_OK : reterr->status;
+    return result == ATTEMPT_DONE ? wait_for_all(bootstrap, deadline_ns, reterr) : reterr->status;
 }

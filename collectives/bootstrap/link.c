@@ -2,11 +2,14 @@
 #include "bootstrap/link.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "transport/socket/silence.h"
 
 coll_bootstrap_link *coll_bootstrap_link_create(int fd, int rank,
                                                 const uint8_t key[COLL_JOB_KEY_BYTES],
@@ -40,65 +43,63 @@ void coll_bootstrap_link_destroy(coll_bootstrap_link *link)
         coll_seal_wipe(&link->in);
         coll_seal_wipe(&link->out);
         free(link->input);
-        free(link->output);
         free(link);
     }
 }
 
-void coll_bootstrap_link_flush(coll_bootstrap_link *link)
+bool coll_bootstrap_link_is_silent(const coll_bootstrap_link *link)
 {
-    while (coll_bootstrap_link_owes(link)) {
+    return coll_silence_is_over(link->fd, COLL_BOOTSTRAP_HOST_TIMEOUT_NS);
+}
+
+static coll_status send_all(const coll_bootstrap_link *link, const uint8_t *data, size_t size_bytes,
+                            int64_t deadline_ns, coll_error *reterr)
+{
+    struct pollfd item = {.fd = link->fd, .events = POLLOUT};
+    size_t gone = 0;
+    while (gone < size_bytes) {
         const ssize_t sent =
-            send(link->fd, link->output + link->output_begin, link->output_end - link->output_begin,
-                 MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) {
-            continue;
+            send(link->fd, data + gone, size_bytes - gone, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent >= 0) {
+            gone += (size_t)sent;
+        } else if (errno == EAGAIN) {
+            char name[COLL_BOOTSTRAP_TEXT_BYTES];
+            coll_bootstrap_link_text(link, name, sizeof name);
+            if (base_now_ns() >= deadline_ns) {
+                return coll_fail(reterr, COLL_ERR_TIMEOUT, "%s did not take its bytes in time",
+                                 name);
+            }
+            if (coll_bootstrap_link_is_silent(link)) {
+                return coll_fail(reterr, COLL_ERR_PEER, "%s is on a host that answers no more",
+                                 name);
+            }
+            (void)poll(&item, 1, base_deadline_poll_ms(deadline_ns, COLL_BOOTSTRAP_SLICE_MS));
+        } else if (errno != EINTR) {
+            return COLL_OK; /* nobody is there to take it */
         }
-        if (sent < 0 && errno != EAGAIN) {
-            link->output_begin = link->output_end; /* nobody is there to take it */
-        }
-        if (sent <= 0) {
-            return;
-        }
-        link->output_begin += (size_t)sent;
     }
+    return COLL_OK;
 }
 
-/* Makes room behind what waits. */
-static uint8_t *grow(coll_bootstrap_link *link, size_t size_bytes)
-{
-    const size_t kept = link->output_end - link->output_begin;
-    uint8_t *larger = malloc(kept + size_bytes);
-    if (larger == NULL) {
-        return NULL;
-    }
-    if (kept > 0) {
-        memcpy(larger, link->output + link->output_begin, kept);
-    }
-    free(link->output);
-    link->output = larger;
-    link->output_begin = 0;
-    link->output_end = kept + size_bytes;
-    return larger + kept;
-}
-
-bool coll_bootstrap_link_send(coll_bootstrap_link *link, coll_bootstrap_kind kind,
-                              uint64_t exchange, const void *body, size_t size_bytes)
+coll_status coll_bootstrap_link_send(coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
+                                     int64_t deadline_ns, coll_error *reterr)
 {
     const coll_frame_head head = {.magic = COLL_BOOTSTRAP_MAGIC,
-                                  .kind = kind,
-                                  .comm_id = exchange,
-                                  .number = link->sent,
-                                  .body_bytes = (uint32_t)size_bytes};
-    uint8_t *at = grow(link, sizeof head + size_bytes + COLL_BOOTSTRAP_TAG_BYTES);
-    if (at == NULL) {
-        return false;
+                                  .kind = frame->kind,
+                                  .comm_id = frame->exchange,
+                                  .number = link->sent++,
+                                  .body_bytes = (uint32_t)frame->size_bytes};
+    const size_t whole_bytes = sizeof head + frame->size_bytes + COLL_BOOTSTRAP_TAG_BYTES;
+    uint8_t *whole = malloc(whole_bytes);
+    if (whole == NULL) {
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a frame");
     }
-    memcpy(at, &head, sizeof head);
-    (void)coll_seal_close(&link->out, &head, body, at + sizeof head, at + sizeof head + size_bytes);
-    link->sent++;
-    coll_bootstrap_link_flush(link);
-    return true;
+    uint8_t *body = whole + sizeof head;
+    memcpy(whole, &head, sizeof head);
+    (void)coll_seal_close(&link->out, &head, frame->body, body, body + frame->size_bytes);
+    const coll_status status = send_all(link, whole, whole_bytes, deadline_ns, reterr);
+    free(whole);
+    return status;
 }
 
 /* Reads until `wanted` bytes are there. */

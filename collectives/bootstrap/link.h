@@ -1,9 +1,16 @@
-/* One connection of a bootstrap after the handshake: sends and receives sealed frames. A frame that
- * the socket does not take waits in the link, and leaves with a flush. Never blocks. One thread. */
+/* One connection of a bootstrap after the handshake: sends and receives sealed frames. One thread. */
 #ifndef COLL_SRC_BOOTSTRAP_LINK_H
 #define COLL_SRC_BOOTSTRAP_LINK_H
 
+#include "base/clock.h"
 #include "bootstrap/frames.h"
+#include "ringfence/coll_error.h"
+
+enum {
+    COLL_BOOTSTRAP_SLICE_MS = 500, /* between two looks at hosts that may be silent */
+    COLL_BOOTSTRAP_TEXT_BYTES = 160,
+};
+#define COLL_BOOTSTRAP_HOST_TIMEOUT_NS (COLL_HOST_TIMEOUT_S * BASE_NS_PER_S)
 
 typedef struct coll_bootstrap_link {
     int fd;
@@ -16,12 +23,9 @@ typedef struct coll_bootstrap_link {
     size_t bytes_max; /* of a body that may come */
     size_t input_bytes;
     uint8_t *input; /* a frame as it comes */
-    uint8_t *output;
-    size_t output_begin;
-    size_t output_end;
 } coll_bootstrap_link;
 
-/* A frame that has come. Its body stays until the next receive. */
+/* The body of one that has come stays until the next receive. */
 typedef struct coll_bootstrap_frame {
     coll_bootstrap_kind kind;
     uint64_t exchange; /* of GIVE and ALL: its number, from 1 */
@@ -44,18 +48,17 @@ coll_bootstrap_link *coll_bootstrap_link_create(int fd, int rank,
                                                 const coll_hello *listener_hello);
 void coll_bootstrap_link_destroy(coll_bootstrap_link *link);
 
-/* Sends a frame, or keeps it. False: there is no memory for it. An end is found by receive. */
-bool coll_bootstrap_link_send(coll_bootstrap_link *link, coll_bootstrap_kind kind,
-                              uint64_t exchange, const void *body, size_t size_bytes);
-void coll_bootstrap_link_flush(coll_bootstrap_link *link);
+/* Sends a whole frame. Where the socket is full it waits until the deadline: COLL_ERR_TIMEOUT. An end is
+ * found by receive. */
+coll_status coll_bootstrap_link_send(coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
+                                     int64_t deadline_ns, coll_error *reterr);
 
-static inline bool coll_bootstrap_link_owes(const coll_bootstrap_link *link)
-{
-    return link->output_begin < link->output_end;
-}
-
+/* Never blocks. */
 coll_bootstrap_arrival coll_bootstrap_link_receive(coll_bootstrap_link *link,
                                                    coll_bootstrap_frame *frame);
+
+/* Whether the host at the other end answers no more. */
+bool coll_bootstrap_link_is_silent(const coll_bootstrap_link *link);
 
 /* "rank 1 (host h, pid 42)"; "rank 1" where it has not said who it is. */
 void coll_bootstrap_link_text(const coll_bootstrap_link *link, char *text, size_t size_bytes);
