@@ -144,25 +144,24 @@ static int receive_part(guest *g, size_t wanted)
     return got == 0 ? -1 : g->received_bytes == wanted;
 }
 
-static void refuse(admission *m, guest *g, coll_bootstrap_reason reason)
+static void refuse(admission *m, guest *g)
 {
-    static const char *const texts[] = {
-        [COLL_BOOTSTRAP_OTHER_VERSION] = "speaks another version of the bootstrap",
-        [COLL_BOOTSTRAP_OTHER_SECRET] = "has another secret",
-        [COLL_BOOTSTRAP_NO_SECRET] = "has no secret, which rank 0 has",
-        [COLL_BOOTSTRAP_SECRET_UNKNOWN] = "has a secret, which rank 0 has not",
-    };
+    coll_bootstrap *bootstrap = m->bootstrap;
     uint8_t answer[COLL_ANSWER_BYTES] = {0};
     const coll_hello refusal = {.magic = COLL_BOOTSTRAP_REFUSAL,
                                 .version = COLL_BOOTSTRAP_VERSION,
                                 .peer = g->theirs.rank,
-                                .world_size = (uint32_t)m->bootstrap->world_size,
-                                .auth = reason};
+                                .world_size = (uint32_t)bootstrap->world_size,
+                                .auth = bootstrap->has_secret};
     char address[COLL_ADDRESS_BYTES];
     coll_bootstrap_end_text(g->fd, true, address, NULL);
-    (void)snprintf(m->bootstrap->refused, sizeof m->bootstrap->refused,
+    (void)snprintf(bootstrap->refused, sizeof bootstrap->refused,
                    " (refused: a process at %s that calls itself rank %u: it %s)", address,
-                   (unsigned)g->theirs.rank, texts[reason]);
+                   (unsigned)g->theirs.rank,
+                   g->theirs.version != COLL_BOOTSTRAP_VERSION
+                       ? "speaks another version of the bootstrap"
+                   : bootstrap->has_secret ? "has another secret, or none"
+                                           : "has a secret, which rank 0 has not");
     memcpy(answer, &refusal, sizeof refusal);
     (void)send_all(g->fd, answer, sizeof answer);
     drop(g);
@@ -172,7 +171,6 @@ static void take_hello(admission *m, guest *g)
 {
     const coll_bootstrap *bootstrap = m->bootstrap;
     const uint32_t magic = COLL_BOOTSTRAP_MAGIC;
-    coll_bootstrap_reason reason = COLL_BOOTSTRAP_OTHER_VERSION;
     uint8_t answer[COLL_ANSWER_BYTES];
     const int got = receive_part(g, COLL_OPENING_BYTES);
     if (got < 0 ||
@@ -183,12 +181,11 @@ static void take_hello(admission *m, guest *g)
     if (got == 0) {
         return;
     }
-    switch (coll_bootstrap_judge(bootstrap->link_key, bootstrap->has_secret, g->received,
-                                 &g->theirs, &reason)) {
+    switch (coll_bootstrap_judge(bootstrap->link_key, g->received, &g->theirs)) {
     case COLL_BOOTSTRAP_ADMIT:
         break;
     case COLL_BOOTSTRAP_REFUSE:
-        refuse(m, g, reason);
+        refuse(m, g);
         return;
     case COLL_BOOTSTRAP_DROP:
         drop(g);
@@ -233,18 +230,16 @@ static coll_status take_proof(admission *m, guest *g, coll_error *reterr)
 static coll_status tell_roster(admission *m, const coll_bootstrap_link *newest, coll_error *reterr)
 {
     coll_bootstrap *bootstrap = m->bootstrap;
-    coll_bootstrap_roster roster = {.missing = m->bootstrap->missing,
-                                    .process = bootstrap->process};
+    coll_bootstrap_note note = {.missing = bootstrap->missing, .process = bootstrap->process};
     if (bootstrap->address[0] == '\0' || coll_address_is_loopback(bootstrap->address)) {
         coll_bootstrap_end_text(newest->fd, false, bootstrap->address, NULL);
     }
-    (void)snprintf(roster.address, sizeof roster.address, "%s", bootstrap->address);
-    const coll_bootstrap_frame frame = {COLL_BOOTSTRAP_ROSTER, 0, &roster, sizeof roster};
+    (void)snprintf(note.address, sizeof note.address, "%s", bootstrap->address);
     coll_status status = COLL_OK;
     for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
         coll_bootstrap_link *link = bootstrap->links[rank];
         status =
-            link == NULL ? COLL_OK : coll_bootstrap_link_send(link, &frame, m->deadline_ns, reterr);
+            link == NULL ? COLL_OK : coll_bootstrap_link_note(link, &note, m->deadline_ns, reterr);
     }
     return status;
 }
@@ -277,16 +272,18 @@ static coll_status check_rank(const admission *m, const guest *g, coll_error *re
 static coll_status take_join(admission *m, guest *g, coll_error *reterr)
 {
     coll_bootstrap_frame frame;
+    coll_bootstrap_note note;
     const coll_bootstrap_arrival arrival = coll_bootstrap_link_receive(g->link, &frame);
     if (arrival == COLL_BOOTSTRAP_WAITS) {
         return COLL_OK;
     }
-    if (arrival != COLL_BOOTSTRAP_CAME || frame.kind != COLL_BOOTSTRAP_JOIN ||
-        !coll_bootstrap_process_read(frame.body, frame.size_bytes, &g->link->process)) {
+    if (arrival != COLL_BOOTSTRAP_CAME || frame.kind != COLL_BOOTSTRAP_NOTE ||
+        !coll_bootstrap_note_read(frame.body, frame.size_bytes, &note)) {
         drop(g);
         return COLL_OK;
     }
     coll_bootstrap_link *link = g->link;
+    link->process = note.process;
     const coll_status status = check_rank(m, g, reterr);
     if (status != COLL_OK) {
         coll_bootstrap_tell(m->bootstrap, link, reterr);

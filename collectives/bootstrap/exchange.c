@@ -29,14 +29,13 @@ coll_status coll_bootstrap_blame(const coll_bootstrap *bootstrap, const coll_boo
 }
 
 /* What rank 0's last frame says. */
-static coll_status tell_on(coll_bootstrap_link *link, const coll_bootstrap_failure *failure,
+static coll_status tell_on(coll_bootstrap_link *link, const coll_bootstrap_note *note,
                            coll_error *reterr)
 {
     char name[COLL_BOOTSTRAP_TEXT_BYTES];
-    link->process = failure->process;
+    link->process = note->process;
     coll_bootstrap_link_text(link, name, sizeof name);
-    return coll_fail(reterr, (coll_status)failure->status, "%s says: %.800s", name,
-                     failure->message);
+    return coll_fail(reterr, (coll_status)note->status, "%s says: %.800s", name, note->message);
 }
 
 /* The next frame, which must be of this kind. *came: it is there. */
@@ -44,15 +43,15 @@ static coll_status take(const coll_bootstrap *bootstrap, coll_bootstrap_link *li
                         coll_bootstrap_kind kind, coll_bootstrap_frame *frame, bool *came,
                         coll_error *reterr)
 {
-    coll_bootstrap_failure failure;
+    coll_bootstrap_note note;
     const coll_bootstrap_arrival arrival = coll_bootstrap_link_receive(link, frame);
     *came = arrival == COLL_BOOTSTRAP_CAME;
     if (arrival == COLL_BOOTSTRAP_ENDED) {
         return coll_bootstrap_blame(bootstrap, link, "has ended", reterr);
     }
-    if (*came && link->rank == 0 && frame->kind == COLL_BOOTSTRAP_FAILED &&
-        coll_bootstrap_failure_read(frame->body, frame->size_bytes, &failure)) {
-        return tell_on(link, &failure, reterr);
+    if (*came && link->rank == 0 && frame->kind == COLL_BOOTSTRAP_NOTE &&
+        coll_bootstrap_note_read(frame->body, frame->size_bytes, &note) && note.status != COLL_OK) {
+        return tell_on(link, &note, reterr);
     }
     if (arrival == COLL_BOOTSTRAP_BROKEN ||
         (*came && (frame->kind != kind || frame->exchange != bootstrap->exchanges))) {
@@ -95,10 +94,9 @@ coll_status coll_bootstrap_hear(const coll_bootstrap *bootstrap, coll_bootstrap_
 void coll_bootstrap_tell(const coll_bootstrap *bootstrap, coll_bootstrap_link *link,
                          const coll_error *error)
 {
-    coll_bootstrap_failure failure = {.status = error->status, .process = bootstrap->process};
-    (void)snprintf(failure.message, sizeof failure.message, "%s", error->message);
-    (void)coll_bootstrap_link_send(
-        link, &(coll_bootstrap_frame){COLL_BOOTSTRAP_FAILED, 0, &failure, sizeof failure}, 0, NULL);
+    coll_bootstrap_note note = {.status = error->status, .process = bootstrap->process};
+    (void)snprintf(note.message, sizeof note.message, "%s", error->message);
+    (void)coll_bootstrap_link_note(link, &note, 0, NULL);
     (void)shutdown(link->fd, SHUT_WR);
 }
 
@@ -130,7 +128,7 @@ static coll_status take_gift(const turn *t, coll_bootstrap_link *link, uint64_t 
     const coll_bootstrap *bootstrap = t->bootstrap;
     coll_bootstrap_frame frame;
     bool came = false;
-    const coll_status status = take(bootstrap, link, COLL_BOOTSTRAP_GIVE, &frame, &came, reterr);
+    const coll_status status = take(bootstrap, link, COLL_BOOTSTRAP_BYTES, &frame, &came, reterr);
     if (status != COLL_OK || !came) {
         return status;
     }
@@ -178,7 +176,7 @@ static coll_status serve(const turn *t, coll_error *reterr)
 {
     const coll_bootstrap *bootstrap = t->bootstrap;
     uint64_t missing = coll_bootstrap_others(bootstrap);
-    const coll_bootstrap_frame frame = {COLL_BOOTSTRAP_ALL, bootstrap->exchanges, t->all,
+    const coll_bootstrap_frame frame = {COLL_BOOTSTRAP_BYTES, bootstrap->exchanges, t->all,
                                         (size_t)bootstrap->world_size * t->size_bytes};
     coll_status status = COLL_OK;
     while (status == COLL_OK && missing != 0) {
@@ -201,11 +199,12 @@ static coll_status give(const turn *t, const void *mine, coll_error *reterr)
 {
     const coll_bootstrap *bootstrap = t->bootstrap;
     const size_t bytes = (size_t)bootstrap->world_size * t->size_bytes;
-    coll_bootstrap_frame frame = {COLL_BOOTSTRAP_GIVE, bootstrap->exchanges, mine, t->size_bytes};
+    coll_bootstrap_frame frame = {COLL_BOOTSTRAP_BYTES, bootstrap->exchanges, mine, t->size_bytes};
     coll_status status =
         coll_bootstrap_link_send(bootstrap->links[0], &frame, t->deadline_ns, reterr);
     if (status == COLL_OK) {
-        status = coll_bootstrap_hear(bootstrap, COLL_BOOTSTRAP_ALL, &frame, t->deadline_ns, reterr);
+        status =
+            coll_bootstrap_hear(bootstrap, COLL_BOOTSTRAP_BYTES, &frame, t->deadline_ns, reterr);
     }
     if (status == COLL_OK && frame.size_bytes != bytes) {
         status = coll_bootstrap_blame(bootstrap, bootstrap->links[0], "broke the protocol", reterr);

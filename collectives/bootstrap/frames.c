@@ -3,6 +3,7 @@
 #include "bootstrap/frames.h"
 
 #include <sodium.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "core/text.h"
@@ -27,30 +28,16 @@ void coll_bootstrap_hello_make(coll_hello *hello, int rank, int peer, int world_
     hello->version = COLL_BOOTSTRAP_VERSION;
 }
 
-static bool fits_without_secret(const coll_hello *theirs, const uint8_t tag[COLL_PROOF_BYTES])
-{
-    uint8_t key[COLL_JOB_KEY_BYTES];
-    coll_bootstrap_derive(NULL, 0, COLL_BOOTSTRAP_LINK_LABEL, key);
-    return coll_hello_tag_fits(key, theirs, tag);
-}
-
-coll_bootstrap_verdict coll_bootstrap_judge(const uint8_t key[COLL_JOB_KEY_BYTES], bool has_secret,
+coll_bootstrap_verdict coll_bootstrap_judge(const uint8_t key[COLL_JOB_KEY_BYTES],
                                             const uint8_t opening[COLL_OPENING_BYTES],
-                                            coll_hello *theirs, coll_bootstrap_reason *reason)
+                                            coll_hello *theirs)
 {
-    const uint8_t *tag = opening + sizeof *theirs;
     memcpy(theirs, opening, sizeof *theirs);
     if (theirs->magic != COLL_BOOTSTRAP_MAGIC) {
         return COLL_BOOTSTRAP_DROP;
     }
-    if (theirs->version != COLL_BOOTSTRAP_VERSION) {
-        *reason = COLL_BOOTSTRAP_OTHER_VERSION;
-        return COLL_BOOTSTRAP_REFUSE;
-    }
-    if (!coll_hello_tag_fits(key, theirs, tag)) {
-        *reason = !has_secret                        ? COLL_BOOTSTRAP_SECRET_UNKNOWN
-                  : fits_without_secret(theirs, tag) ? COLL_BOOTSTRAP_NO_SECRET
-                                                     : COLL_BOOTSTRAP_OTHER_SECRET;
+    if (theirs->version != COLL_BOOTSTRAP_VERSION ||
+        !coll_hello_tag_fits(key, theirs, opening + sizeof *theirs)) {
         return COLL_BOOTSTRAP_REFUSE;
     }
     return theirs->rank > 0 && theirs->rank < COLL_RANKS_MAX && theirs->peer == 0 &&
@@ -62,45 +49,27 @@ coll_bootstrap_verdict coll_bootstrap_judge(const uint8_t key[COLL_JOB_KEY_BYTES
 bool coll_bootstrap_head_is_sound(const coll_frame_head *head, uint64_t number, size_t bytes_max)
 {
     return head->magic == COLL_BOOTSTRAP_MAGIC && head->number == number &&
-           head->kind >= COLL_BOOTSTRAP_JOIN && head->kind <= COLL_BOOTSTRAP_FAILED &&
+           (head->kind == COLL_BOOTSTRAP_NOTE || head->kind == COLL_BOOTSTRAP_BYTES) &&
            head->body_bytes <= bytes_max;
 }
 
-bool coll_bootstrap_process_read(const void *body, size_t size_bytes,
-                                 coll_bootstrap_process *process)
+size_t coll_bootstrap_note_bytes(const coll_bootstrap_note *note)
 {
-    if (size_bytes != sizeof *process) {
-        return false;
-    }
-    memcpy(process, body, sizeof *process);
-    process->host[sizeof process->host - 1] = '\0';
-    coll_text_clean(process->host);
-    return true;
+    return offsetof(coll_bootstrap_note, message) + strlen(note->message) + 1;
 }
 
-bool coll_bootstrap_roster_read(const void *body, size_t size_bytes, coll_bootstrap_roster *roster)
+bool coll_bootstrap_note_read(const void *body, size_t size_bytes, coll_bootstrap_note *note)
 {
-    if (size_bytes != sizeof *roster) {
+    if (size_bytes <= offsetof(coll_bootstrap_note, message) || size_bytes > sizeof *note) {
         return false;
     }
-    memcpy(roster, body, sizeof *roster);
-    roster->process.host[sizeof roster->process.host - 1] = '\0';
-    roster->address[sizeof roster->address - 1] = '\0';
-    coll_text_clean(roster->process.host);
-    coll_text_clean(roster->address);
-    return true;
-}
-
-bool coll_bootstrap_failure_read(const void *body, size_t size_bytes,
-                                 coll_bootstrap_failure *failure)
-{
-    if (size_bytes != sizeof *failure) {
-        return false;
-    }
-    memcpy(failure, body, sizeof *failure);
-    failure->process.host[sizeof failure->process.host - 1] = '\0';
-    failure->message[sizeof failure->message - 1] = '\0';
-    coll_text_clean(failure->process.host);
-    coll_text_clean(failure->message);
-    return failure->status < COLL_OK && failure->status >= COLL_ERR_NOTFOUND;
+    memset(note, 0, sizeof *note);
+    memcpy(note, body, size_bytes);
+    note->process.host[sizeof note->process.host - 1] = '\0';
+    note->address[sizeof note->address - 1] = '\0';
+    note->message[sizeof note->message - 1] = '\0';
+    coll_text_clean(note->process.host);
+    coll_text_clean(note->address);
+    coll_text_clean(note->message);
+    return note->status <= COLL_OK && note->status >= COLL_ERR_NOTFOUND;
 }

@@ -21,12 +21,8 @@ enum {
 };
 
 typedef enum coll_bootstrap_kind {
-    COLL_BOOTSTRAP_JOIN = 1, /* to rank 0, the first: a coll_bootstrap_process */
-    COLL_BOOTSTRAP_ROSTER =
-        2,                   /* from rank 0: a coll_bootstrap_roster; again when a rank has come */
-    COLL_BOOTSTRAP_GIVE = 3, /* to rank 0: this rank's bytes of an exchange */
-    COLL_BOOTSTRAP_ALL = 4,  /* from rank 0: those of all ranks */
-    COLL_BOOTSTRAP_FAILED = 5, /* from rank 0, the last: a coll_bootstrap_failure */
+    COLL_BOOTSTRAP_NOTE = 1,  /* a coll_bootstrap_note */
+    COLL_BOOTSTRAP_BYTES = 2, /* of an exchange: to rank 0 its sender's, from it those of all */
 } coll_bootstrap_kind;
 
 /* Bytes of a body, at most: to rank 0, and from it. */
@@ -40,36 +36,22 @@ typedef struct coll_bootstrap_process {
     char host[COLL_HOST_BYTES];
 } coll_bootstrap_process;
 
-typedef struct coll_bootstrap_roster {
+/* To rank 0 the first frame, which says who the sender is. From rank 0 whenever a rank has come, and the
+ * last frame if it fails. */
+typedef struct coll_bootstrap_note {
     uint64_t missing; /* a bit for each rank that has not come; 0: the exchanges begin */
+    int32_t status;   /* COLL_OK, or how rank 0 has failed */
     coll_bootstrap_process process;
     char address[COLL_ADDRESS_BYTES]; /* by which other hosts have reached rank 0, or 127.0.0.1 */
-    uint8_t zero[4];
-} coll_bootstrap_roster;
+    char message[COLL_ERROR_MESSAGE_BYTES]; /* of a failure; the body ends behind its '\0' */
+} coll_bootstrap_note;
 
-typedef struct coll_bootstrap_failure {
-    int32_t status;
-    coll_bootstrap_process process; /* rank 0 */
-    char message[COLL_ERROR_MESSAGE_BYTES];
-} coll_bootstrap_failure;
-
-_Static_assert(sizeof(coll_bootstrap_roster) == 8 + 4 + COLL_HOST_BYTES + COLL_ADDRESS_BYTES + 4 &&
-                   sizeof(coll_bootstrap_process) == 4 + COLL_HOST_BYTES &&
-                   sizeof(coll_bootstrap_failure) ==
-                       4 + sizeof(coll_bootstrap_process) + COLL_ERROR_MESSAGE_BYTES,
-               "bodies have no padding");
-_Static_assert(sizeof(coll_bootstrap_failure) <= COLL_BOOTSTRAP_GIVE_BYTES_MAX,
-               "the small ones fit");
+_Static_assert(sizeof(coll_bootstrap_note) == 8 + 4 + sizeof(coll_bootstrap_process) +
+                                                  COLL_ADDRESS_BYTES + COLL_ERROR_MESSAGE_BYTES,
+               "a note has no padding");
+_Static_assert(sizeof(coll_bootstrap_note) <= COLL_BOOTSTRAP_GIVE_BYTES_MAX, "a note fits");
 _Static_assert((int)COLL_BOOTSTRAP_ALL_BYTES_MAX <= (int)COLL_FRAME_BODY_BYTES_MAX,
                "a seal's most");
-
-/* Why rank 0 refuses a hello: `auth` of a refusal. */
-typedef enum coll_bootstrap_reason {
-    COLL_BOOTSTRAP_OTHER_VERSION = 1, /* `version` has rank 0's */
-    COLL_BOOTSTRAP_OTHER_SECRET = 2,
-    COLL_BOOTSTRAP_NO_SECRET = 3,      /* the other side has none, and rank 0 has one */
-    COLL_BOOTSTRAP_SECRET_UNKNOWN = 4, /* rank 0 has none */
-} coll_bootstrap_reason;
 
 /* The keys: of connections, and for coll_context_options.job_key. */
 void coll_bootstrap_derive(const void *secret, size_t secret_bytes, const char *label,
@@ -84,20 +66,19 @@ void coll_bootstrap_hello_make(coll_hello *hello, int rank, int peer, int world_
 typedef enum coll_bootstrap_verdict {
     COLL_BOOTSTRAP_ADMIT = 0,
     COLL_BOOTSTRAP_DROP,   /* a stranger's */
-    COLL_BOOTSTRAP_REFUSE, /* *reason says why */
+    COLL_BOOTSTRAP_REFUSE, /* of another version or secret: a refusal has rank 0's version, and in
+                            * `auth` whether it has a secret */
 } coll_bootstrap_verdict;
-coll_bootstrap_verdict coll_bootstrap_judge(const uint8_t key[COLL_JOB_KEY_BYTES], bool has_secret,
+coll_bootstrap_verdict coll_bootstrap_judge(const uint8_t key[COLL_JOB_KEY_BYTES],
                                             const uint8_t opening[COLL_OPENING_BYTES],
-                                            coll_hello *theirs, coll_bootstrap_reason *reason);
+                                            coll_hello *theirs);
 
 /* Whether a head can be one of a frame with this number, of at most bytes_max. */
 bool coll_bootstrap_head_is_sound(const coll_frame_head *head, uint64_t number, size_t bytes_max);
 
-/* Reads bodies. False: it is none. Texts are ended, and clean. */
-bool coll_bootstrap_process_read(const void *body, size_t size_bytes,
-                                 coll_bootstrap_process *process);
-bool coll_bootstrap_roster_read(const void *body, size_t size_bytes, coll_bootstrap_roster *roster);
-bool coll_bootstrap_failure_read(const void *body, size_t size_bytes,
-                                 coll_bootstrap_failure *failure);
+size_t coll_bootstrap_note_bytes(const coll_bootstrap_note *note);
+
+/* False: the body is none. Texts are ended, and clean. */
+bool coll_bootstrap_note_read(const void *body, size_t size_bytes, coll_bootstrap_note *note);
 
 #endif

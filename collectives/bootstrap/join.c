@@ -155,19 +155,17 @@ static attempt read_answer(joining *m, int fd, uint8_t answer[COLL_ANSWER_BYTES]
 static attempt fail_refused(const joining *m, const coll_hello *refusal, coll_error *reterr)
 {
     char text[REASON_BYTES];
-    switch (refusal->auth) {
-    case COLL_BOOTSTRAP_OTHER_VERSION:
+    if (refusal->version != COLL_BOOTSTRAP_VERSION) {
         (void)snprintf(text, sizeof text,
                        "rank 0 speaks version %u of the bootstrap, and this libcoll version %d",
                        (unsigned)refusal->version, COLL_BOOTSTRAP_VERSION);
         return fail(m, COLL_ERR_UNSUPPORTED, text, reterr);
-    case COLL_BOOTSTRAP_NO_SECRET:
-        return fail(m, COLL_ERR_AUTH, "rank 0 has a secret, and this rank has none", reterr);
-    case COLL_BOOTSTRAP_SECRET_UNKNOWN:
-        return fail(m, COLL_ERR_AUTH, "rank 0 has no secret, and this rank has one", reterr);
-    default:
-        return fail(m, COLL_ERR_AUTH, "rank 0 has another secret: is it another job's?", reterr);
     }
+    return fail(m, COLL_ERR_AUTH,
+                refusal->auth == 0          ? "rank 0 has no secret, and this rank has one"
+                : !m->bootstrap->has_secret ? "rank 0 has a secret, and this rank has none"
+                                            : "rank 0 has another secret: is it another job's?",
+                reterr);
 }
 
 /* Makes the link. */
@@ -211,34 +209,32 @@ static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
 /* ---- waiting for the others ---- */
 
 /* One that other hosts can reach too, if rank 0 has it. */
-static void note_address(coll_bootstrap *bootstrap, const coll_bootstrap_roster *roster)
+static void note_address(coll_bootstrap *bootstrap, const coll_bootstrap_note *note)
 {
     coll_bootstrap_end_text(bootstrap->links[0]->fd, true, bootstrap->address, NULL);
     if (coll_address_is_loopback(bootstrap->address)) {
-        (void)snprintf(bootstrap->address, sizeof bootstrap->address, "%s", roster->address);
+        (void)snprintf(bootstrap->address, sizeof bootstrap->address, "%s", note->address);
     }
 }
 
 static coll_status wait_for_all(coll_bootstrap *bootstrap, int64_t deadline_ns, coll_error *reterr)
 {
     coll_bootstrap_link *link = bootstrap->links[0];
-    coll_bootstrap_roster roster = {.missing = 1};
-    coll_bootstrap_frame frame = {COLL_BOOTSTRAP_JOIN, 0, &bootstrap->process,
-                                  sizeof bootstrap->process};
-    coll_status status = coll_bootstrap_link_send(link, &frame, deadline_ns, reterr);
-    while (status == COLL_OK && roster.missing != 0) {
-        status = coll_bootstrap_hear(bootstrap, COLL_BOOTSTRAP_ROSTER, &frame, deadline_ns, reterr);
-        if (status == COLL_OK &&
-            !coll_bootstrap_roster_read(frame.body, frame.size_bytes, &roster)) {
+    coll_bootstrap_note note = {.missing = 1, .process = bootstrap->process};
+    coll_bootstrap_frame frame;
+    coll_status status = coll_bootstrap_link_note(link, &note, deadline_ns, reterr);
+    while (status == COLL_OK && note.missing != 0) {
+        status = coll_bootstrap_hear(bootstrap, COLL_BOOTSTRAP_NOTE, &frame, deadline_ns, reterr);
+        if (status == COLL_OK && !coll_bootstrap_note_read(frame.body, frame.size_bytes, &note)) {
             status = coll_bootstrap_blame(bootstrap, link, "broke the protocol", reterr);
         }
         if (status == COLL_OK) {
-            link->process = roster.process;
-            bootstrap->missing = roster.missing;
+            link->process = note.process;
+            bootstrap->missing = note.missing;
         }
     }
     if (status == COLL_OK) {
-        note_address(bootstrap, &roster);
+        note_address(bootstrap, &note);
     }
     return status;
 }

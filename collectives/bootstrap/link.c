@@ -102,6 +102,14 @@ coll_status coll_bootstrap_link_send(coll_bootstrap_link *link, const coll_boots
     return status;
 }
 
+coll_status coll_bootstrap_link_note(coll_bootstrap_link *link, const coll_bootstrap_note *note,
+                                     int64_t deadline_ns, coll_error *reterr)
+{
+    const coll_bootstrap_frame frame = {
+        .kind = COLL_BOOTSTRAP_NOTE, .body = note, .size_bytes = coll_bootstrap_note_bytes(note)};
+    return coll_bootstrap_link_send(link, &frame, deadline_ns, reterr);
+}
+
 /* Reads until `wanted` bytes are there. */
 static coll_bootstrap_arrival read_up_to(coll_bootstrap_link *link, size_t wanted)
 {

@@ -28,7 +28,7 @@ typedef struct coll_bootstrap_link {
 /* The body of one that has come stays until the next receive. */
 typedef struct coll_bootstrap_frame {
     coll_bootstrap_kind kind;
-    uint64_t exchange; /* of GIVE and ALL: its number, from 1 */
+    uint64_t exchange; /* of BYTES: its number, from 1 */
     const void *body;
     size_t size_bytes;
 } coll_bootstrap_frame;
@@ -51,6 +51,9 @@ void coll_bootstrap_link_destroy(coll_bootstrap_link *link);
 /* Sends a whole frame. Where the socket is full it waits until the deadline: COLL_ERR_TIMEOUT. An end is
  * found by receive. */
 coll_status coll_bootstrap_link_send(coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
+                                     int64_t deadline_ns, coll_error *reterr);
+
+coll_status coll_bootstrap_link_note(coll_bootstrap_link *link, const coll_bootstrap_note *note,
                                      int64_t deadline_ns, coll_error *reterr);
 
 /* Never blocks. */

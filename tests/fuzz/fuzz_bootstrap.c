@@ -12,12 +12,8 @@ static void check_opening(const uint8_t *data, size_t size_bytes)
     static const uint8_t key[COLL_JOB_KEY_BYTES] = {5};
     uint8_t opening[COLL_OPENING_BYTES] = {0};
     coll_hello theirs;
-    coll_bootstrap_reason reason = (coll_bootstrap_reason)0;
     memcpy(opening, data, size_bytes < sizeof opening ? size_bytes : sizeof opening);
-    const coll_bootstrap_verdict verdict =
-        coll_bootstrap_judge(key, true, opening, &theirs, &reason);
-    BASE_ASSERT(verdict != COLL_BOOTSTRAP_ADMIT);
-    BASE_ASSERT((verdict == COLL_BOOTSTRAP_REFUSE) == (reason != 0));
+    BASE_ASSERT(coll_bootstrap_judge(key, opening, &theirs) != COLL_BOOTSTRAP_ADMIT);
 }
 
 static void check_head(const uint8_t *data, size_t size_bytes)
@@ -31,22 +27,15 @@ static void check_head(const uint8_t *data, size_t size_bytes)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-    coll_bootstrap_process process;
-    coll_bootstrap_roster roster;
-    coll_bootstrap_failure failure;
+    coll_bootstrap_note note;
     BASE_ASSERT(sodium_init() >= 0);
     check_opening(data, size_bytes);
     check_head(data, size_bytes);
-    if (coll_bootstrap_process_read(data, size_bytes, &process)) {
-        BASE_ASSERT(strlen(process.host) < sizeof process.host);
-    }
-    if (coll_bootstrap_roster_read(data, size_bytes, &roster)) {
-        BASE_ASSERT(strlen(roster.process.host) < sizeof roster.process.host);
-        BASE_ASSERT(strlen(roster.address) < sizeof roster.address);
-    }
-    if (coll_bootstrap_failure_read(data, size_bytes, &failure)) {
-        BASE_ASSERT(failure.status < 0 && strlen(failure.message) < sizeof failure.message);
-        BASE_ASSERT(strlen(failure.process.host) < sizeof failure.process.host);
+    if (coll_bootstrap_note_read(data, size_bytes, &note)) {
+        BASE_ASSERT(note.status <= 0 && strlen(note.message) < sizeof note.message);
+        BASE_ASSERT(strlen(note.process.host) < sizeof note.process.host);
+        BASE_ASSERT(strlen(note.address) < sizeof note.address);
+        BASE_ASSERT(coll_bootstrap_note_bytes(&note) <= sizeof note);
     }
     return 0;
 }
