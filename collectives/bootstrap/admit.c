@@ -154,7 +154,7 @@ static void refuse(admission *m, guest *g)
                                 .world_size = (uint32_t)bootstrap->world_size,
                                 .auth = bootstrap->has_secret};
     char address[COLL_ADDRESS_BYTES];
-    coll_bootstrap_end_text(g->fd, true, address, NULL);
+    coll_bootstrap_end_text(g->fd, true, address);
     (void)snprintf(bootstrap->refused, sizeof bootstrap->refused,
                    " (refused: a process at %s that calls itself rank %u: it %s)", address,
                    (unsigned)g->theirs.rank,
@@ -232,7 +232,7 @@ static coll_status tell_roster(admission *m, const coll_bootstrap_link *newest, 
     coll_bootstrap *bootstrap = m->bootstrap;
     coll_bootstrap_note note = {.missing = bootstrap->missing, .process = bootstrap->process};
     if (bootstrap->address[0] == '\0' || coll_address_is_loopback(bootstrap->address)) {
-        coll_bootstrap_end_text(newest->fd, false, bootstrap->address, NULL);
+        coll_bootstrap_end_text(newest->fd, false, bootstrap->address);
     }
     (void)snprintf(note.address, sizeof note.address, "%s", bootstrap->address);
     coll_status status = COLL_OK;

@@ -20,26 +20,21 @@ enum {
     PORT_MAX = 65535,
 };
 
-void coll_bootstrap_end_text(int fd, bool peer, char address[COLL_ADDRESS_BYTES], int *port)
+void coll_bootstrap_end_text(int fd, bool peer, char address[COLL_ADDRESS_BYTES])
 {
     struct sockaddr_in6 end = {.sin6_family = AF_UNSPEC};
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     socklen_t length = sizeof end;
     struct sockaddr *at = (struct sockaddr *)&end;
-    char service[8] = "0";
     const int failed = peer ? getpeername(fd, at, &length) : getsockname(fd, at, &length);
     if (failed == 0 && end.sin6_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&end.sin6_addr)) {
         memcpy(&v4.sin_addr, &end.sin6_addr.s6_addr[12], sizeof v4.sin_addr);
-        v4.sin_port = end.sin6_port;
         at = (struct sockaddr *)&v4;
         length = sizeof v4;
     }
-    if (failed != 0 || getnameinfo(at, length, address, COLL_ADDRESS_BYTES, service, sizeof service,
-                                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    if (failed != 0 ||
+        getnameinfo(at, length, address, COLL_ADDRESS_BYTES, NULL, 0, NI_NUMERICHOST) != 0) {
         (void)snprintf(address, COLL_ADDRESS_BYTES, "?");
-    }
-    if (port != NULL) {
-        *port = (int)strtol(service, NULL, 10);
     }
 }
 

@@ -63,7 +63,7 @@ static inline uint64_t coll_bootstrap_others(const coll_bootstrap *bootstrap)
 void coll_bootstrap_list(uint64_t ranks, char *text, size_t size_bytes);
 
 /* The numeric address of an end of a connection, IPv4 written as IPv4; "?" where the system does not
- * say. port may be NULL. */
-void coll_bootstrap_end_text(int fd, bool peer, char address[COLL_ADDRESS_BYTES], int *port);
+ * say. */
+void coll_bootstrap_end_text(int fd, bool peer, char address[COLL_ADDRESS_BYTES]);
 
 #endif

@@ -73,18 +73,6 @@ static attempt fail(const joining *m, coll_status status, const char *why, coll_
 
 /* ---- connecting ---- */
 
-/* A socket that connects to a port of its own host, where nobody listens, may by chance have that port itself. */
-static bool is_own_end(int fd)
-{
-    char here[COLL_ADDRESS_BYTES];
-    char there[COLL_ADDRESS_BYTES];
-    int port_here = 0;
-    int port_there = 0;
-    coll_bootstrap_end_text(fd, false, here, &port_here);
-    coll_bootstrap_end_text(fd, true, there, &port_there);
-    return port_here == port_there && strcmp(here, there) == 0;
-}
-
 static attempt finish_connecting(joining *m, int fd)
 {
     int error = 0;
@@ -95,7 +83,7 @@ static attempt finish_connecting(joining *m, int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes) != 0 || error != 0) {
         return again(m, strerror(error != 0 ? error : errno));
     }
-    return is_own_end(fd) ? again(m, strerror(ECONNREFUSED)) : ATTEMPT_DONE;
+    return ATTEMPT_DONE;
 }
 
 /* *fd is the caller's to close, if it is not negative. */
@@ -187,6 +175,10 @@ static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
     if (result != ATTEMPT_DONE) {
         return result;
     }
+    if (memcmp(answer, opening, sizeof opening) == 0) {
+        /* A socket that connects to its own host, where nobody listens, may have got that port itself. */
+        return again(m, strerror(ECONNREFUSED));
+    }
     memcpy(&theirs, answer, sizeof theirs);
     if (theirs.magic == COLL_BOOTSTRAP_REFUSAL) {
         return fail_refused(m, &theirs, reterr);
@@ -211,7 +203,7 @@ static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
 /* One that other hosts can reach too, if rank 0 has it. */
 static void note_address(coll_bootstrap *bootstrap, const coll_bootstrap_note *note)
 {
-    coll_bootstrap_end_text(bootstrap->links[0]->fd, true, bootstrap->address, NULL);
+    coll_bootstrap_end_text(bootstrap->links[0]->fd, true, bootstrap->address);
     if (coll_address_is_loopback(bootstrap->address)) {
         (void)snprintf(bootstrap->address, sizeof bootstrap->address, "%s", note->address);
     }
@@ -258,27 +250,27 @@ static attempt try_address(joining *m, const char *numeric, coll_error *reterr)
 static attempt resolve(joining *m, base_addresses *addresses, coll_error *reterr)
 {
     struct addrinfo *to = NULL;
+    base_question *question = NULL;
     base_error error;
-    const char *host = m->bootstrap->host;
-    if (coll_tcp_resolve(host, 0, &to, NULL) == COLL_OK) {
+    if (coll_tcp_resolve(m->bootstrap->host, 0, &to, NULL) == COLL_OK) { /* it is numeric */
         freeaddrinfo(to);
         addresses->count = 1;
         (void)snprintf(addresses->numeric[0], sizeof addresses->numeric[0], "%.*s",
-                       BASE_NUMERIC_BYTES - 1, host);
+                       BASE_NUMERIC_BYTES - 1, m->bootstrap->host);
         return ATTEMPT_DONE;
     }
-    base_status status =
-        m->question == NULL ? base_question_ask(host, &m->question, &error) : BASE_OK;
+    const base_status status = base_question_ask(m->bootstrap->host, &question, &error);
     if (status != BASE_OK) {
         return fail(m, (coll_status)status, error.message, reterr);
     }
-    if (!await(base_question_fd(m->question), POLLIN, m->deadline_ns)) {
-        return again(m, "no name server has answered");
+    attempt result = ATTEMPT_DONE;
+    if (!await(base_question_fd(question), POLLIN, m->deadline_ns)) {
+        result = again(m, "no name server has answered");
+    } else if (base_question_answer(question, addresses, &error) != BASE_OK) {
+        result = again(m, error.message);
     }
-    status = base_question_answer(m->question, addresses, &error);
-    base_question_drop(m->question);
-    m->question = NULL;
-    return status == BASE_OK ? ATTEMPT_DONE : again(m, error.message);
+    base_question_drop(question);
+    return result;
 }
 
 /* When to leave this address for the next of `count`: each has its share of the time. */
@@ -321,11 +313,13 @@ coll_status coll_bootstrap_join(coll_bootstrap *bootstrap, int64_t deadline_ns, 
     while (result == ATTEMPT_AGAIN && base_now_ns() < deadline_ns) {
         result = try_all(&m, reterr);
     }
-    base_question_drop(m.question);
     if (result == ATTEMPT_AGAIN) {
         return coll_fail(reterr, COLL_ERR_TIMEOUT,
-                         "rank %d did not find rank 0 at %s port %d in time: %s", bootstrap->rank,
-                         bootstrap->host, bootstrap->port, m.reason);
+                         "rank %d did not find rank 0 at %s port %d in time: %s%s", bootstrap->rank,
+                         bootstrap->host, bootstrap->port, m.reason,
+                         coll_address_is_loopback(bootstrap->host)
+                             ? " (that address is this host itself: is rank 0 on another?)"
+                             : "");
     }
     return result == ATTEMPT_DONE ? wait_for_all(bootstrap, deadline_ns, reterr) : reterr->status;
 }

@@ -142,7 +142,7 @@ static void rank_0_that_does_not_come_is_named(void **state)
     p.options.timeout_ns = 100 * BASE_NS_PER_MS;
     all_fail(&p, 1, COLL_ERR_TIMEOUT,
              (const char *const[]){"rank 1 did not find rank 0 at 127.0.0.1 port",
-                                   "in time: Connection refused"});
+                                   "in time: Connection refused (that address is this host"});
 }
 
 static void ranks_that_disagree_on_the_world_size_are_named(void **state)
@@ -344,11 +344,13 @@ static void strangers_take_no_place_of_a_rank(void **state)
     meeting_close(&m);
 }
 
-/* What stands in rank 0's place: another program, and one that hangs up. */
+/* What stands in rank 0's place: one that hangs up, one that sends back what comes, as a socket does that
+ * is connected to itself, and another program. */
 static void what_is_no_rank_0_is_told_from_it(void **state)
 {
     static const char banner[] = "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n";
     meeting_process p = process(1, 2);
+    uint8_t opening[COLL_OPENING_BYTES];
     meeting m;
     coll_error error;
     (void)state;
@@ -358,10 +360,15 @@ static void what_is_no_rank_0_is_told_from_it(void **state)
     int fd = accept(m.held, NULL, NULL);
     assert_int_equal(close(fd), 0); /* it comes again */
     fd = accept(m.held, NULL, NULL);
+    assert_int_equal(recv(fd, opening, sizeof opening, MSG_WAITALL), sizeof opening);
+    assert_int_equal(send(fd, opening, sizeof opening, MSG_NOSIGNAL), sizeof opening);
+    const int echo = fd;
+    fd = accept(m.held, NULL, NULL);
     assert_int_equal(send(fd, banner, strlen(banner), MSG_NOSIGNAL), strlen(banner));
     assert_status(meeting_end(&m, 0, &error), COLL_ERR_PEER);
     assert_has(error.message, "what listens there is no rank 0 of libcoll");
     assert_int_equal(close(fd), 0);
+    assert_int_equal(close(echo), 0);
     p = process(0, 2);
     (void)meeting_start(&m, &p);
     assert_status(meeting_end(&m, 1, &error), COLL_ERR_IO);
