@@ -1,5 +1,5 @@
 /* libcoll with neither MPI nor a launcher of ours: each process finds its place in its environment, and
- * the others through rank 0. In two terminals, or on two hosts:
+ * the others through rank 0. In two terminals, or on two hosts with the name of the first as MASTER_ADDR:
  *
  *   cc sum_env.c $(pkg-config --cflags --libs libcoll) -o sum_env
  *   RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./sum_env
