@@ -280,30 +280,33 @@ static int64_t address_deadline(const joining *m, int count)
     return base_deadline_after_ns(earlier(share_ns, ADDRESS_S * BASE_NS_PER_S));
 }
 
-/* What is wrong with one address, as another job's port, ends this only if no other is rank 0's. */
+/* Another program at one address ends this only if there is one at each: rank 0 may be yet to come to another. */
 static attempt try_all(joining *m, coll_error *reterr)
 {
     base_addresses addresses = {.count = 0};
-    attempt result = resolve(m, &addresses, reterr);
-    if (result != ATTEMPT_DONE) {
-        if (result == ATTEMPT_AGAIN) {
+    int failed = 0;
+    bool refused = false; /* by a rank 0, of this job or another */
+    const attempt resolved = resolve(m, &addresses, reterr);
+    if (resolved != ATTEMPT_DONE) {
+        if (resolved == ATTEMPT_AGAIN) {
             pause_for(m, PAUSE_NAME_MS);
         }
-        return result;
+        return resolved;
     }
-    result = ATTEMPT_AGAIN;
     for (int i = 0; i < addresses.count; i++) {
         m->address_deadline_ns = address_deadline(m, addresses.count - i);
         const attempt one = try_address(m, addresses.numeric[i], reterr);
         if (one == ATTEMPT_DONE) {
             return one;
         }
-        result = one == ATTEMPT_FAILED ? one : result;
+        failed += one == ATTEMPT_FAILED;
+        refused = refused || (one == ATTEMPT_FAILED && reterr->status != COLL_ERR_PEER);
     }
-    if (result == ATTEMPT_AGAIN) {
-        pause_for(m, PAUSE_MS);
+    if (refused || (failed > 0 && failed == addresses.count)) {
+        return ATTEMPT_FAILED;
     }
-    return result;
+    pause_for(m, PAUSE_MS);
+    return ATTEMPT_AGAIN;
 }
 
 coll_status coll_bootstrap_join(coll_bootstrap *bootstrap, int64_t deadline_ns, coll_error *reterr)
