@@ -126,24 +126,6 @@ static guest *find_least(admission *m, guest_stage from)
     return least;
 }
 
-/* A fresh socket takes so few bytes at once, or it is no good. */
-static bool send_all(int fd, const void *data, size_t size_bytes)
-{
-    return send(fd, data, size_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size_bytes;
-}
-
-/* Reads up to `wanted` bytes in all; 1 whole, 0 not yet, -1 the end. */
-static int receive_part(guest *g, size_t wanted)
-{
-    const ssize_t got =
-        recv(g->fd, g->received + g->received_bytes, wanted - g->received_bytes, MSG_DONTWAIT);
-    if (got < 0) {
-        return errno == EAGAIN || errno == EINTR ? 0 : -1;
-    }
-    g->received_bytes += (size_t)got;
-    return got == 0 ? -1 : g->received_bytes == wanted;
-}
-
 static void refuse(admission *m, guest *g)
 {
     coll_bootstrap *bootstrap = m->bootstrap;
@@ -163,7 +145,7 @@ static void refuse(admission *m, guest *g)
                    : bootstrap->has_secret ? "has another secret, or none"
                                            : "has a secret, which rank 0 has not");
     memcpy(answer, &refusal, sizeof refusal);
-    (void)send_all(g->fd, answer, sizeof answer);
+    (void)coll_handshake_send(g->fd, answer, sizeof answer);
     drop(g);
 }
 
@@ -172,7 +154,8 @@ static void take_hello(admission *m, guest *g)
     const coll_bootstrap *bootstrap = m->bootstrap;
     const uint32_t magic = COLL_BOOTSTRAP_MAGIC;
     uint8_t answer[COLL_ANSWER_BYTES];
-    const int got = receive_part(g, COLL_OPENING_BYTES);
+    const int got =
+        coll_handshake_receive(g->fd, g->received, &g->received_bytes, COLL_OPENING_BYTES);
     if (got < 0 ||
         (g->received_bytes >= sizeof magic && memcmp(g->received, &magic, sizeof magic) != 0)) {
         drop(g);
@@ -194,7 +177,7 @@ static void take_hello(admission *m, guest *g)
     coll_bootstrap_hello_make(&g->own, 0, (int)g->theirs.rank, bootstrap->world_size);
     memcpy(answer, &g->own, sizeof g->own);
     coll_proof_make(bootstrap->link_key, true, &g->theirs, &g->own, answer + sizeof g->own);
-    if (!send_all(g->fd, answer, sizeof answer)) {
+    if (!coll_handshake_send(g->fd, answer, sizeof answer)) {
         drop(g);
         return;
     }
@@ -204,7 +187,8 @@ static void take_hello(admission *m, guest *g)
 
 static coll_status take_proof(admission *m, guest *g, coll_error *reterr)
 {
-    const int got = receive_part(g, COLL_PROOF_BYTES);
+    const int got =
+        coll_handshake_receive(g->fd, g->received, &g->received_bytes, COLL_PROOF_BYTES);
     if (got == 0) {
         return COLL_OK;
     }

@@ -168,7 +168,7 @@ static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
     coll_bootstrap_hello_make(&own, bootstrap->rank, 0, bootstrap->world_size);
     memcpy(opening, &own, sizeof own);
     coll_hello_tag(bootstrap->link_key, &own, opening + sizeof own);
-    if (send(*fd, opening, sizeof opening, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof opening) {
+    if (!coll_handshake_send(*fd, opening, sizeof opening)) {
         return again(m, strerror(errno));
     }
     const attempt result = read_answer(m, *fd, answer, reterr);
@@ -188,7 +188,7 @@ static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
         return fail(m, COLL_ERR_AUTH, "what listens there does not know the secret", reterr);
     }
     coll_proof_make(bootstrap->link_key, false, &own, &theirs, proof);
-    if (send(*fd, proof, sizeof proof, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof proof) {
+    if (!coll_handshake_send(*fd, proof, sizeof proof)) {
         return again(m, strerror(errno));
     }
     bootstrap->links[0] =

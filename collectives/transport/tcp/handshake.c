@@ -1,8 +1,10 @@
 /* Makes and checks the hellos and proofs of a fresh connection, and derives its keys. Called by
- * links.c. */
+ * links.c, and by bootstrap/. */
 #include "transport/tcp/handshake.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 void coll_hello_make(coll_hello *hello, int rank, int peer, int world_size, coll_tcp_auth auth)
 {
@@ -90,4 +92,20 @@ void coll_handshake_seals(const uint8_t job_key[COLL_JOB_KEY_BYTES], bool listen
     derive(job_key, "ringfence tcp 1: listener's frames", connector_hello, listener_hello, key);
     coll_seal_init(listener ? out : in, auth, aes, key);
     sodium_memzero(key, sizeof key);
+}
+
+bool coll_handshake_send(int fd, const void *data, size_t size_bytes)
+{
+    return send(fd, data, size_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size_bytes;
+}
+
+int coll_handshake_receive(int fd, uint8_t *received, size_t *received_bytes, size_t wanted)
+{
+    const ssize_t got =
+        recv(fd, received + *received_bytes, wanted - *received_bytes, MSG_DONTWAIT);
+    if (got < 0) {
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    }
+    *received_bytes += (size_t)got;
+    return got == 0 ? -1 : *received_bytes == wanted;
 }

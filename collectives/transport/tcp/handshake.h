@@ -12,7 +12,7 @@
  * key, and is good for this connection only. The frames' keys, one per direction, come from the same
  * hellos under another label. Whoever does not know the job's key learns nothing here.
  *
- * Pure but for the nonce's randomness; any thread. */
+ * Pure but for the nonce's randomness and the last two functions; any thread. */
 #ifndef COLL_SRC_TCP_HANDSHAKE_H
 #define COLL_SRC_TCP_HANDSHAKE_H
 
@@ -75,5 +75,10 @@ bool coll_proof_fits(const uint8_t job_key[COLL_JOB_KEY_BYTES], bool listener,
 void coll_handshake_seals(const uint8_t job_key[COLL_JOB_KEY_BYTES], bool listener,
                           const coll_hello *connector_hello, const coll_hello *listener_hello,
                           coll_seal *in, coll_seal *out);
+
+/* Of a fresh socket, without waiting. It takes one of these messages at once, or it is no good: false. */
+bool coll_handshake_send(int fd, const void *data, size_t size_bytes);
+/* Reads on in `received`, which has *received_bytes, up to `wanted` in all: 1 whole, 0 not yet, -1 the end. */
+int coll_handshake_receive(int fd, uint8_t *received, size_t *received_bytes, size_t wanted);
 
 #endif

@@ -177,24 +177,6 @@ static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_
     return status;
 }
 
-/* A fresh socket takes a few dozen bytes at once, or it is no good. */
-static bool send_all(int fd, const void *data, size_t size_bytes)
-{
-    return send(fd, data, size_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size_bytes;
-}
-
-/* Reads up to `wanted` bytes of the handshake in all; 1 whole, 0 not yet, -1 the end. */
-static int receive_part(handshake *g, size_t wanted)
-{
-    const ssize_t got =
-        recv(g->fd, g->received + g->received_bytes, wanted - g->received_bytes, MSG_DONTWAIT);
-    if (got < 0) {
-        return errno == EAGAIN || errno == EINTR ? 0 : -1;
-    }
-    g->received_bytes += (size_t)got;
-    return got == 0 ? -1 : g->received_bytes == wanted;
-}
-
 /* The handshake is done: the socket becomes the connection. */
 static coll_status finish(connecting *m, handshake *g, bool listener, coll_error *reterr)
 {
@@ -226,7 +208,7 @@ static coll_status connector_hello(connecting *m, handshake *g, coll_error *rete
     g->own.attempt = ++m->attempts[g->peer];
     memcpy(opening, &g->own, sizeof g->own);
     coll_hello_tag(m->job_key, &g->own, opening + sizeof g->own);
-    if (!send_all(g->fd, opening, sizeof opening)) {
+    if (!coll_handshake_send(g->fd, opening, sizeof opening)) {
         return connector_fail(m, g, errno, reterr);
     }
     g->stage = HANDSHAKE_ANSWER;
@@ -236,7 +218,8 @@ static coll_status connector_hello(connecting *m, handshake *g, coll_error *rete
 static coll_status connector_proof(connecting *m, handshake *g, coll_error *reterr)
 {
     uint8_t proof[COLL_PROOF_BYTES];
-    const int got = receive_part(g, COLL_ANSWER_BYTES);
+    const int got =
+        coll_handshake_receive(g->fd, g->received, &g->received_bytes, COLL_ANSWER_BYTES);
     if (got == 0) {
         return COLL_OK;
     }
@@ -250,7 +233,7 @@ static coll_status connector_proof(connecting *m, handshake *g, coll_error *rete
                             reterr);
     }
     coll_proof_make(m->job_key, false, &g->own, &g->theirs, proof);
-    if (!send_all(g->fd, proof, sizeof proof)) {
+    if (!coll_handshake_send(g->fd, proof, sizeof proof)) {
         return connect_fail(m, g->peer, strerror(errno), reterr);
     }
     return finish(m, g, false, reterr);
@@ -260,7 +243,8 @@ static coll_status connector_proof(connecting *m, handshake *g, coll_error *rete
 static void listener_hello(connecting *m, handshake *g)
 {
     uint8_t answer[COLL_ANSWER_BYTES];
-    const int got = receive_part(g, COLL_OPENING_BYTES);
+    const int got =
+        coll_handshake_receive(g->fd, g->received, &g->received_bytes, COLL_OPENING_BYTES);
     if (got == 0) {
         return;
     }
@@ -277,7 +261,7 @@ static void listener_hello(connecting *m, handshake *g)
     coll_hello_make(&g->own, m->context->rank, g->peer, m->context->size, m->auth);
     memcpy(answer, &g->own, sizeof g->own);
     coll_proof_make(m->job_key, true, &g->theirs, &g->own, answer + sizeof g->own);
-    if (!send_all(g->fd, answer, sizeof answer)) {
+    if (!coll_handshake_send(g->fd, answer, sizeof answer)) {
         drop(g);
         return;
     }
@@ -287,7 +271,8 @@ static void listener_hello(connecting *m, handshake *g)
 
 static coll_status listener_proof(connecting *m, handshake *g, coll_error *reterr)
 {
-    const int got = receive_part(g, COLL_PROOF_BYTES);
+    const int got =
+        coll_handshake_receive(g->fd, g->received, &g->received_bytes, COLL_PROOF_BYTES);
     if (got == 0) {
         return COLL_OK;
     }
