@@ -299,7 +299,8 @@ check_launched "$scratch/project/build/by-cmake-static"
 check_forked "$scratch/project/build/fork-by-cmake"
 check_forked "$scratch/project/build/fork-by-cmake-static"
 
-# The commands of the page, in this prefix instead of /usr/local. Without an MPI, those for MPI are left out.
+# The commands of the page, in this prefix instead of /usr/local, but for those of another host, node0. Without an MPI,
+# those for MPI are left out.
 # Where Debian has several, mpicc and mpirun may be of different ones, and openmpi-bin alone has an mpicc
 # without mpi.h: so MPICH's are taken. tests/engines runs sum_pmi where an engine is.
 mkdir "$scratch/mpi"
@@ -310,14 +311,14 @@ for tool in mpicc mpirun; do
     fi
 done
 PATH=$scratch/mpi:$PATH
-others='^\(mpirun\|srun\) .*sum_pmi$\|^torchrun \| srun '
+others='^\(mpirun\|srun\) .*sum_pmi$\|^torchrun \| srun \|=node0 '
 if echo '#include <mpi.h>' | mpicc -fsyntax-only -xc - 2>/dev/null && command -v mpirun >/dev/null; then
     # Open MPI wants to be told of these; MPICH just does it.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 else
     echo "skipped: no MPI (Debian: packages mpich and libmpich-dev)"
     skipped=77
-    others='^\(mpi\|srun\|torchrun\)\| srun \| mpirun '
+    others='^\(mpi\|srun\|torchrun\)\| srun \| mpirun \|=node0 '
 fi
 mkdir "$scratch/page"
 awk '/^## / { install = /Install/ } /^```/ { shell = $0 == "```sh"; next } shell && !install' "$page" |
