@@ -1,5 +1,6 @@
 /* What becomes of a completion and its choices. Called by the HTTP thread (routes.c, stream.c) and by the
  * job's (events.c, server.c). */
+#include <jansson.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ static void free_completion(launch_completion *one)
         free(one->requests[i]);
     }
     base_buffer_fini(&one->out);
+    json_decref(one->tools);
     free(one);
 }
 
@@ -48,6 +50,7 @@ launch_completion *launch_completion_add(launch_server *server, launch_completio
     one->connection = connection;
     one->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     one->stops = body->stops;
+    one->tools = json_incref(body->tools.list);
     one->seeded = body->seeded;
     one->echo = body->request.echo;
     one->silent = body->silent;
@@ -126,6 +129,24 @@ void launch_completion_wake(launch_completion *one)
         one->suspended = false;
         MHD_resume_connection(one->connection);
     }
+}
+
+json_t *launch_choice_take_calls(const launch_completion *one, launch_choice *choice)
+{
+    base_buffer *text = &choice->text;
+    size_t content_bytes = 0;
+    json_t *calls =
+        one->tools != NULL && text->data != NULL
+            ? launch_tools_calls(one->tools, text->data, text->length_bytes, choice->worded,
+                                 one->head.id + (uint64_t)choice->index, &content_bytes)
+            : NULL;
+    if (calls != NULL) {
+        text->length_bytes = content_bytes;
+        text->data[content_bytes] = '\0';
+        choice->finish_reason =
+            strcmp(choice->finish_reason, "stop") == 0 ? "tool_calls" : choice->finish_reason;
+    }
+    return calls;
 }
 
 bool launch_choice_is_over(const launch_choice *choice)

@@ -10,6 +10,7 @@
 #include "serve/other_fields.h"
 #include "serve/request_key.h"
 #include "serve/schema.h"
+#include "serve/tools.h"
 
 enum { COMPLETION_LOGPROBS_MAX = 5 }; /* as OpenAI limits them */
 
@@ -193,6 +194,10 @@ static base_status read_field(const char *key, const json_t *value, const char *
     if (strcmp(key, "stream_options") == 0) {
         return read_stream_options(value, &body->include_usage, reterr);
     }
+    if (body->chat &&
+        (strcmp(key, LAUNCH_TOOLS_KEY) == 0 || strcmp(key, LAUNCH_TOOL_CHOICE_KEY) == 0)) {
+        return BASE_OK; /* read_tools reads both together */
+    }
     if (is_sampling(key)) {
         return read_sampling(key, value, request, reterr);
     }
@@ -229,6 +234,19 @@ static base_status read_prompt(const json_t *value, proto_request *request, base
                                 : launch_request_key("prompt", value, request, reterr);
 }
 
+static base_status add_tools(const launch_tools *tools, proto_request *request, base_error *reterr)
+{
+    if (tools->list == NULL) {
+        return BASE_OK;
+    }
+    char *text = json_dumps(tools->list, JSON_COMPACT);
+    const base_status status = text != NULL
+                                   ? proto_request_add_json(request, PROTO_CHAT_TOOLS, text, reterr)
+                                   : base_fail(reterr, BASE_ERR_MEMORY, "no memory for tools");
+    free(text);
+    return status;
+}
+
 /* Adds a request with the prompt, or the messages. */
 static base_status add_request(const char *key, const json_t *value, launch_completion_body *body,
                                base_error *reterr)
@@ -238,8 +256,11 @@ static base_status add_request(const char *key, const json_t *value, launch_comp
     request->text_bytes = 0;
     request->token_count = 0;
     request->grammar_count = 0;
-    base_status status = body->chat ? launch_request_key(key, value, request, reterr)
-                                    : read_prompt(value, request, reterr);
+    base_status status = add_tools(&body->tools, request, reterr);
+    if (status == BASE_OK) {
+        status = body->chat ? launch_request_key(key, value, request, reterr)
+                            : read_prompt(value, request, reterr);
+    }
     if (status == BASE_OK) {
         status = proto_request_check(request, reterr);
     }
@@ -284,6 +305,36 @@ static base_status read_input(const char *key, const json_t *value, launch_compl
         }
     }
     return BASE_OK;
+}
+
+/* A null counts as left out. */
+static const json_t *given(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+/* The tools of a chat, and the grammar of a call, if the answer must be one. */
+static base_status read_tools(const json_t *object, launch_completion_body *body,
+                              const char **field, base_error *reterr)
+{
+    if (!body->chat) {
+        return BASE_OK;
+    }
+    base_status status =
+        launch_tools_read(given(object, LAUNCH_TOOLS_KEY), given(object, LAUNCH_TOOL_CHOICE_KEY),
+                          &body->tools, field, reterr);
+    if (status != BASE_OK || body->tools.schema == NULL) {
+        return status;
+    }
+    if (body->grammar_count > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         LAUNCH_TOOL_CHOICE_KEY
+                         ": an answer that must be a call has no " PROTO_FORMAT_KEY);
+    }
+    *field = LAUNCH_TOOLS_KEY;
+    status = launch_schema_compile(body->tools.schema, body->grammar, &body->grammar_count, reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, LAUNCH_TOOLS_KEY);
 }
 
 /* Fields that go together. *field: that which is wrong. */
@@ -352,6 +403,9 @@ static base_status read_object(const json_t *object, const char *model,
         body->request.no_thinking = body->effort == LAUNCH_EFFORT_NONE;
     }
     if (status == BASE_OK) {
+        status = read_tools(object, body, field, reterr);
+    }
+    if (status == BASE_OK) {
         *field = input;
         body->request.logprob_count = body->logprobs ? 1 + body->logprobs_best : 0;
         status = read_input(input, json_object_get(object, input), body, reterr);
@@ -393,4 +447,5 @@ void launch_completion_body_fini(launch_completion_body *body)
         body->requests[i] = NULL;
     }
     body->prompt_count = 0;
+    launch_tools_fini(&body->tools);
 }

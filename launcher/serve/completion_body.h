@@ -12,6 +12,7 @@
 #include "proto/request.h"
 #include "serve/limits.h"
 #include "serve/stop_texts.h"
+#include "serve/tools.h"
 
 enum { LAUNCH_FIELD_BYTES = 64 };
 
@@ -36,8 +37,9 @@ typedef struct launch_completion_body {
     int choices_each;
     int best_of; /* 0: it says nothing */
     launch_stop_texts stops;
+    launch_tools tools;
     uint32_t grammar_count;
-    proto_grammar_step grammar[PROTO_GRAMMAR_STEPS_MAX]; /* of the response_format */
+    proto_grammar_step grammar[PROTO_GRAMMAR_STEPS_MAX]; /* of the response_format, or of a call */
     bool chat;    /* before: it has messages, and no prompt */
     bool limited; /* it says max_tokens */
     bool silent;  /* which is 0: only its prompt is sent back. One token is drawn, and dropped */

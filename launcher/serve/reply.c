@@ -105,9 +105,9 @@ char *launch_reply_completion(const launch_reply_head *head, const launch_reply_
     json_t *object = begin(head, false);
     json_t *list = json_array();
     for (int i = 0; i < count; i++) {
-        json_t *value =
-            head->chat ? json_pack("{s:s, s:s}", "role", "assistant", "content", choices[i].text)
-                       : json_string(choices[i].text);
+        json_t *value = head->chat ? json_pack("{s:s, s:s?, s:o*}", "role", "assistant", "content",
+                                               choices[i].text, "tool_calls", choices[i].calls)
+                                   : json_string(choices[i].text);
         add_choice(head, false, &choices[i], value, list);
     }
     (void)json_object_set_new(object, "choices", list);
@@ -137,6 +137,17 @@ char *launch_reply_chunk(const launch_reply_head *head, const launch_reply_choic
                     : choice->text[0] != '\0' ? json_pack("{s:s}", "content", choice->text)
                                               : json_object();
     return dump_piece(head, choice, value);
+}
+
+char *launch_reply_calls(const launch_reply_head *head, const launch_reply_choice *choice)
+{
+    size_t index = 0;
+    json_t *call = NULL;
+    json_array_foreach(choice->calls, index, call)
+    {
+        (void)json_object_set_new(call, "index", json_integer((json_int_t)index));
+    }
+    return dump_piece(head, choice, json_pack("{s:o}", "tool_calls", choice->calls));
 }
 
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage)

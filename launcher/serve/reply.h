@@ -28,7 +28,8 @@ char *launch_reply_error(int status, const char *field, const char *message);
 /* One of its texts, or a piece of one. */
 typedef struct launch_reply_choice {
     int index;
-    const char *text;
+    const char *text;          /* NULL: the message has calls alone */
+    struct json_t *calls;      /* of tools, with which it ends; NULL: none. They are taken */
     const char *finish_reason; /* of a stream: NULL until the last piece */
     launch_logprobs *logprobs; /* NULL: none. Those that are kept are taken */
 } launch_reply_choice;
@@ -42,6 +43,9 @@ char *launch_reply_role(const launch_reply_head *head, int index);
 
 /* A piece of one choice. */
 char *launch_reply_chunk(const launch_reply_head *head, const launch_reply_choice *choice);
+
+/* The calls of one choice, as a piece. */
+char *launch_reply_calls(const launch_reply_head *head, const launch_reply_choice *choice);
 
 /* The usage, after the last piece. */
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "serve/tools.h"
 
 void launch_request_defaults(const proto_job *job, proto_request *request)
 {
@@ -123,7 +124,8 @@ static bool is_taken(const char *key, const char *role)
 {
     const bool thoughts = strcmp(key, "reasoning_content") == 0 || strcmp(key, "reasoning") == 0;
     return strcmp(key, "role") == 0 || strcmp(key, "content") == 0 || strcmp(key, "name") == 0 ||
-           (thoughts && strcmp(role, "assistant") == 0);
+           (strcmp(key, "tool_call_id") == 0 && strcmp(role, "tool") == 0) ||
+           ((thoughts || strcmp(key, "tool_calls") == 0) && strcmp(role, "assistant") == 0);
 }
 
 /* Other keys must say nothing: clients send back what they got, with keys that are null. */
@@ -160,6 +162,10 @@ static base_status add_message(const json_t *message, proto_request *request, ba
             base_fail(reterr, BASE_ERR_INVALID, "its content must be a text, or a list of texts");
     } else if (text.failed) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for it");
+    } else if (strcmp(role, "tool") == 0 ||
+               json_array_size(json_object_get(message, "tool_calls")) > 0) {
+        status =
+            launch_tools_add_message(message, text.data != NULL ? text.data : "", request, reterr);
     } else {
         /* OpenAI's newer name of it */
         role = strcmp(role, "developer") == 0 ? "system" : role;

@@ -185,7 +185,8 @@ static const char *field_of(const launch_completion *one)
     if (one->trouble != LAUNCH_TROUBLE_REQUEST) {
         return one->trouble == LAUNCH_TROUBLE_LARGE ? "max_tokens" : NULL;
     }
-    static const char *const keys[] = {PROTO_STOPS_KEY, PROTO_BIAS_KEY, PROTO_FORMAT_KEY};
+    static const char *const keys[] = {PROTO_STOPS_KEY, PROTO_BIAS_KEY, PROTO_FORMAT_KEY,
+                                       LAUNCH_TOOLS_KEY};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (strncmp(one->reason.message, keys[i], strlen(keys[i])) == 0) {
             return keys[i];
@@ -201,11 +202,15 @@ static char *write_answer(launch_completion *one)
     const launch_usage usage = launch_completion_usage(one);
     for (int i = 0; i < one->choice_count; i++) {
         launch_choice *choice = &one->choices[i];
-        choices[i] =
-            (launch_reply_choice){.index = i,
-                                  .text = choice->text.data != NULL ? choice->text.data : "",
-                                  .finish_reason = choice->finish_reason,
-                                  .logprobs = &choice->logprobs};
+        struct json_t *calls = launch_choice_take_calls(one, choice);
+        const bool wordless = calls != NULL && choice->text.length_bytes == 0;
+        choices[i] = (launch_reply_choice){.index = i,
+                                           .text = wordless                    ? NULL
+                                                   : choice->text.data != NULL ? choice->text.data
+                                                                               : "",
+                                           .calls = calls,
+                                           .finish_reason = choice->finish_reason,
+                                           .logprobs = &choice->logprobs};
     }
     char *answer = launch_reply_completion(&one->head, choices, one->choice_count, &usage);
     one->answer_bytes = answer != NULL ? strlen(answer) : 0;

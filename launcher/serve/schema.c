@@ -421,21 +421,10 @@ static bool find_schema(const json_t *value, const json_t **schema)
                : named == NULL && (strcmp(type, "text") == 0 || strcmp(type, "json_object") == 0);
 }
 
-base_status launch_schema_read(const json_t *value, proto_grammar_step *steps, uint32_t *count,
-                               base_error *reterr)
+base_status launch_schema_compile(const json_t *schema, proto_grammar_step *steps, uint32_t *count,
+                                  base_error *reterr)
 {
-    compiler c = {.name = ""};
-    *count = 0;
-    if (!find_schema(value, &c.root)) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            PROTO_FORMAT_KEY
-            ": must be {\"type\": \"text\"}, {\"type\": \"json_object\"}, or {\"type\": "
-            "\"json_schema\", \"json_schema\": {\"name\": ..., \"schema\": ...}}");
-    }
-    if (strcmp(json_string_value(json_object_get(value, "type")), "text") == 0) {
-        return BASE_OK;
-    }
+    compiler c = {.name = "", .root = schema};
     launch_grammar *grammar = &c.grammar;
     launch_grammar_init(grammar, steps, reterr);
     launch_step begin = c.root != NULL ? compile(&c, c.root, LAUNCH_GRAMMAR_RETURN)
@@ -448,5 +437,24 @@ base_status launch_schema_read(const json_t *value, proto_grammar_step *steps, u
         status = proto_grammar_check(grammar->steps, grammar->count, reterr);
     }
     *count = status == BASE_OK ? grammar->count : 0;
+    return status;
+}
+
+base_status launch_schema_read(const json_t *value, proto_grammar_step *steps, uint32_t *count,
+                               base_error *reterr)
+{
+    const json_t *schema = NULL;
+    *count = 0;
+    if (!find_schema(value, &schema)) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            PROTO_FORMAT_KEY
+            ": must be {\"type\": \"text\"}, {\"type\": \"json_object\"}, or {\"type\": "
+            "\"json_schema\", \"json_schema\": {\"name\": ..., \"schema\": ...}}");
+    }
+    if (strcmp(json_string_value(json_object_get(value, "type")), "text") == 0) {
+        return BASE_OK;
+    }
+    const base_status status = launch_schema_compile(schema, steps, count, reterr);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, PROTO_FORMAT_KEY);
 }

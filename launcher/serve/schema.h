@@ -12,6 +12,12 @@
 
 struct json_t;
 
+/* Of a schema; NULL: any object. steps: (PROTO_GRAMMAR_STEPS_MAX); *count: so many are made. BASE_ERR_INVALID or
+ * BASE_ERR_LIMIT says what is wrong or not supported. */
+BASE_MUST_CHECK base_status launch_schema_compile(const struct json_t *schema,
+                                                  proto_grammar_step *steps, uint32_t *count,
+                                                  base_error *reterr);
+
 /* {"type": "text"}, "json_object" or "json_schema". steps: (PROTO_GRAMMAR_STEPS_MAX); *count: so many are made; 0: the
  * answer may be any. BASE_ERR_INVALID or BASE_ERR_LIMIT says what is wrong or not supported. */
 BASE_MUST_CHECK base_status launch_schema_read(const struct json_t *value,

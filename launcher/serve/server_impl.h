@@ -47,7 +47,8 @@ typedef struct launch_choice {
     bool cancel_due;
     bool cancel_sent;
     bool stopped;             /* by one of the stops; rank 0 may not know it yet */
-    bool began;               /* the stream has said whose message it is */
+    bool began;               /* the stream has said whose message it is, */
+    bool worded;              /* and words of it */
     bool ended;               /* the stream has said how it ends */
     base_buffer text;         /* what was not taken yet */
     size_t held_bytes;        /* the last of them may begin a stop */
@@ -66,6 +67,7 @@ typedef struct launch_completion {
     launch_trouble trouble;
     base_error reason;
     launch_stop_texts stops;
+    struct json_t *tools; /* that may be called; NULL: none */
     int64_t came_ns;
     /* its connection */
     struct MHD_Connection *connection; /* NULL: let go */
@@ -159,6 +161,9 @@ void launch_completion_drop(launch_completion *one);
 
 /* Frees all, at the server's end. */
 void launch_completions_free(launch_server *server);
+
+/* Takes the calls of tools off the end of a choice's text, which is over. NULL: there are none. */
+struct json_t *launch_choice_take_calls(const launch_completion *one, launch_choice *choice);
 
 bool launch_choice_is_over(const launch_choice *choice);
 bool launch_completion_is_over(const launch_completion *one);     /* or in trouble */

@@ -29,40 +29,54 @@ static void put_end(launch_completion *one)
     base_buffer_put(&one->out, "data: [DONE]\n\n");
 }
 
-/* The event of the text that may be sent, and of all tokens that have come. Text that is held stays.
- * NULL: no memory. */
-static char *take_text(const launch_reply_head *head, launch_choice *choice)
+/* Of the text, the bytes that may be sent: none that may begin a stop, or be a call. */
+static size_t ready_bytes(const launch_completion *one, const launch_choice *choice)
+{
+    const size_t bytes = choice->text.length_bytes - choice->held_bytes;
+    return one->tools == NULL || bytes == 0 || launch_choice_is_over(choice)
+               ? bytes
+               : launch_tools_plain(choice->text.data, bytes, choice->worded);
+}
+
+/* The event of so much of the text, and of all tokens that have come. The rest stays. NULL: no memory. */
+static char *take_text(const launch_reply_head *head, launch_choice *choice, size_t taken)
 {
     char *data = choice->text.data;
     launch_reply_choice piece = {.index = choice->index, .text = "", .logprobs = &choice->logprobs};
     if (data == NULL) { /* not one token had text */
         return launch_reply_chunk(head, &piece);
     }
-    const size_t taken = choice->text.length_bytes - choice->held_bytes;
     const char behind = data[taken];
     data[taken] = '\0';
     piece.text = data;
     char *event = launch_reply_chunk(head, &piece);
     data[taken] = behind;
-    memmove(data, data + taken, choice->held_bytes + 1);
-    choice->text.length_bytes = choice->held_bytes;
+    memmove(data, data + taken, choice->text.length_bytes - taken + 1);
+    choice->text.length_bytes -= taken;
+    choice->worded = choice->worded || taken > 0;
     return event;
 }
 
 static void put_choice(launch_completion *one, launch_choice *choice)
 {
+    const bool ends =
+        !choice->ended && launch_choice_is_over(choice) && one->trouble == LAUNCH_TROUBLE_NONE;
+    launch_reply_choice piece = {.index = choice->index, .text = ""};
     if (one->head.chat && !choice->began) {
         put_event(one, launch_reply_role(&one->head, choice->index));
         choice->began = true;
     }
-    if (choice->text.length_bytes > choice->held_bytes || choice->logprobs.count > 0) {
-        put_event(one, take_text(&one->head, choice));
+    piece.calls = ends ? launch_choice_take_calls(one, choice) : NULL;
+    const size_t ready = ready_bytes(one, choice);
+    if (ready > 0 || choice->logprobs.count > 0) {
+        put_event(one, take_text(&one->head, choice, ready));
     }
-    if (!choice->ended && launch_choice_is_over(choice) && one->trouble == LAUNCH_TROUBLE_NONE) {
-        put_event(one, launch_reply_chunk(&one->head, &(launch_reply_choice){
-                                                          .index = choice->index,
-                                                          .text = "",
-                                                          .finish_reason = choice->finish_reason}));
+    if (piece.calls != NULL) {
+        put_event(one, launch_reply_calls(&one->head, &piece));
+    }
+    if (ends) {
+        piece.finish_reason = choice->finish_reason;
+        put_event(one, launch_reply_chunk(&one->head, &piece));
         choice->ended = true;
     }
 }

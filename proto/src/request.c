@@ -103,6 +103,11 @@ static bool is_role(const char *text)
            strcmp(text, "assistant") == 0;
 }
 
+static bool is_json(const char *role)
+{
+    return strcmp(role, PROTO_CHAT_MESSAGE) == 0 || strcmp(role, PROTO_CHAT_TOOLS) == 0;
+}
+
 _Static_assert((int)PROTO_PROMPT_BYTES_MAX <
                    (int)PROTO_LAUNCHER_MESSAGE_BYTES_MAX - 10 * (int)PROTO_CHAT_TEXTS_MAX,
                "a message holds the longest chat, with a head for each text");
@@ -125,7 +130,8 @@ static bool is_whole(const proto_request *request)
     const uint32_t texts = request->message_count > 0 ? 2 * request->message_count : 1;
     for (uint32_t i = 0; i < texts; i++) {
         const char *nul = memchr(at, '\0', (size_t)(end - at));
-        if (nul == NULL || (request->message_count > 0 && i % 2 == 0 && !is_role(at))) {
+        if (nul == NULL ||
+            (request->message_count > 0 && i % 2 == 0 && !is_role(at) && !is_json(at))) {
             return false;
         }
         at = nul + 1;
@@ -159,14 +165,12 @@ static base_status check_prompt(const proto_request *request, base_error *reterr
                            "a prompt that is not UTF-8, or has a NUL or no such role");
 }
 
-base_status proto_request_add_message(proto_request *request, const char *role, const char *content,
-                                      size_t content_bytes, base_error *reterr)
+static base_status add(proto_request *request, const char *role, const char *content,
+                       size_t content_bytes, base_error *reterr)
 {
     const size_t used = request->message_count > 0 ? request->text_bytes + 1U : 0;
-    if (!is_role(role) || memchr(content, '\0', content_bytes) != NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s",
-                         is_role(role) ? "a NUL in it"
-                                       : "its role must be system, user or assistant");
+    if (memchr(content, '\0', content_bytes) != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a NUL in it");
     }
     const size_t bytes = strlen(role) + 1 + content_bytes;
     if (request->message_count == PROTO_CHAT_MESSAGES_MAX || bytes > PROTO_PROMPT_BYTES_MAX ||
@@ -182,6 +186,20 @@ base_status proto_request_add_message(proto_request *request, const char *role, 
     request->token_count = 0;
     request->message_count++;
     return BASE_OK;
+}
+
+base_status proto_request_add_message(proto_request *request, const char *role, const char *content,
+                                      size_t content_bytes, base_error *reterr)
+{
+    return is_role(role) ? add(request, role, content, content_bytes, reterr)
+                         : base_fail(reterr, BASE_ERR_INVALID,
+                                     "its role must be system, user, assistant or tool");
+}
+
+base_status proto_request_add_json(proto_request *request, const char *kind, const char *json,
+                                   base_error *reterr)
+{
+    return add(request, kind, json, strlen(json), reterr);
 }
 
 _Static_assert(offsetof(proto_request, room) % sizeof(proto_grammar_step) == 0,
@@ -260,9 +278,11 @@ static base_status copy_chat(const Ringfence__Control__Request *message, proto_r
                              ? BASE_OK
                              : base_fail(reterr, BASE_ERR_INVALID, "a role without its content");
     for (size_t i = 0; status == BASE_OK && i < message->n_chat; i += 2) {
+        const char *role = message->chat[i];
         const char *content = message->chat[i + 1];
-        status =
-            proto_request_add_message(request, message->chat[i], content, strlen(content), reterr);
+        status = is_json(role)
+                     ? proto_request_add_json(request, role, content, reterr)
+                     : proto_request_add_message(request, role, content, strlen(content), reterr);
     }
     return status;
 }

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "proto/request.h"
 
 static const char MESSAGES[] = "messages";
+static const char TOOLS[] = "tools"; /* of a template */
 static const char THINKING[] = "enable_thinking";
 
 bool rank_chat_is_role(const char *role)
@@ -19,37 +21,51 @@ bool rank_chat_is_role(const char *role)
 
 /* ---- running the template ---- */
 
-/* The messages as a list; NULL: there is no memory. */
-static json_t *make_list(const rank_chat_messages *messages)
+/* The message of a role and a content; NULL: there is no memory, or what is to be JSON is none. */
+static json_t *make_message(const char *role, const char *content)
+{
+    json_t *message =
+        strcmp(role, PROTO_CHAT_MESSAGE) == 0 ? json_loads(content, 0, NULL) : json_object();
+    if (strcmp(role, PROTO_CHAT_MESSAGE) != 0 &&
+        (json_object_set_new(message, "role", json_string_nocheck(role)) != 0 ||
+         json_object_set_new(message, "content", json_string_nocheck(content)) != 0)) {
+        json_decref(message);
+        return NULL;
+    }
+    return message;
+}
+
+/* Whether the texts begin with a list of tools. */
+static bool has_tools(const rank_chat_messages *messages)
+{
+    return strcmp(messages->texts, PROTO_CHAT_TOOLS) == 0;
+}
+
+/* The messages as a list, and the tools, a null if there are none. False: as make_message. */
+static bool set_messages(json_t *variables, const rank_chat_messages *messages)
 {
     json_t *list = json_array();
     const char *at = messages->texts;
-    for (uint32_t i = 0; i < messages->count && list != NULL; i++) {
+    bool made = json_object_set_new(variables, MESSAGES, list) == 0 &&
+                json_object_set_new(variables, TOOLS, json_null()) == 0;
+    for (uint32_t i = 0; i < messages->count && made; i++) {
         const char *content = at + strlen(at) + 1;
-        json_t *message = json_object();
-        const bool made =
-            json_object_set_new(message, "role", json_string_nocheck(at)) == 0 &&
-            json_object_set_new(message, "content", json_string_nocheck(content)) == 0 &&
-            json_array_append(list, message) == 0;
-        json_decref(message);
-        if (!made) {
-            json_decref(list);
-            return NULL;
-        }
+        made = i == 0 && has_tools(messages)
+                   ? json_object_set_new(variables, TOOLS, json_loads(content, 0, NULL)) == 0
+                   : json_array_append_new(list, make_message(at, content)) == 0;
         at = content + strlen(content) + 1;
     }
-    return list;
+    return made;
 }
 
-/* What a template sees, as transformers gives it; NULL: there is no memory. */
+/* What a template sees, as transformers gives it; NULL: as make_message. */
 static json_t *make_variables(const rank_chat *chat, const rank_chat_messages *messages,
                               bool begins_answer)
 {
     json_t *made = json_object();
     bool ok =
-        made != NULL && json_object_set_new(made, MESSAGES, make_list(messages)) == 0 &&
+        made != NULL && set_messages(made, messages) &&
         json_object_set_new(made, "add_generation_prompt", json_boolean(begins_answer)) == 0 &&
-        json_object_set_new(made, "tools", json_null()) == 0 &&
         json_object_set_new(made, "documents", json_null()) == 0;
     if (ok && chat->begin_token[0] != '\0') {
         ok = json_object_set_new(made, "bos_token", json_string_nocheck(chat->begin_token)) == 0;
@@ -72,10 +88,11 @@ static base_status render(const rank_chat *chat, const rank_chat_messages *messa
 {
     json_t *variables = make_variables(chat, messages, begins_answer);
     if (variables == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat");
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat, or no JSON in it");
     }
+    static const char *const traced[] = {MESSAGES, TOOLS, NULL};
     const rank_jinja_given given = {
-        .variables = variables, .traced = MESSAGES, .now = chat->dated ? &chat->now : NULL};
+        .variables = variables, .traced = traced, .now = chat->dated ? &chat->now : NULL};
     const base_status status = rank_jinja_render(chat->program, &given, text, reterr);
     json_decref(variables);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "the chat template");
@@ -276,6 +293,10 @@ base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
     rank_jinja_text text = {.at = NULL};
     ids->count = 0;
     base_status status = check_program(chat, ": send a whole prompt", reterr);
+    if (status == BASE_OK && has_tools(messages) && !rank_jinja_reads(chat->program, TOOLS)) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "tools: this model's chat template writes none");
+    }
     status = status == BASE_OK ? render(chat, messages, true, &text, reterr) : status;
     if (status == BASE_OK) {
         status = rank_tokenizer_encode_text(

@@ -47,7 +47,7 @@ void rank_chat_fini(rank_chat *chat);
 bool rank_chat_is_role(const char *role);
 
 typedef struct rank_chat_messages {
-    const char *texts; /* the role and the content of each in turn, each with a NUL behind it */
+    const char *texts; /* the role and the content of each in turn, as in a proto_request */
     uint32_t count;
     /* The template is told so (enable_thinking is false), if it has a switch for it. */
     bool no_thinking;

@@ -50,9 +50,9 @@ typedef struct rank_jinja_text {
 /* What a program is given. */
 typedef struct rank_jinja_given {
     const struct json_t *variables; /* an object, whose members are the program's variables */
-    /* The name of the one that is a list to be traced, as "messages": strings in its element i have the origin i + 1,
-     * but for members "role", which are words that the caller has checked. NULL: none. */
-    const char *traced;
+    /* The names of those that are lists to be traced, as "messages", and behind them a NULL: strings in element i of
+     * one have the origin i + 1, but for members "role", which are words that the caller has checked. NULL: none. */
+    const char *const *traced;
     const struct tm *now; /* what strftime_now formats; NULL: that is not defined */
 } rank_jinja_given;
 

@@ -79,13 +79,21 @@ static jinja_value traced_list(jinja_work *work, const json_t *json)
     return jinja_list_of(work, items, count, JINJA_FORM_LIST);
 }
 
-void jinja_set_variables(jinja_run *run, const json_t *variables, const char *traced)
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (names != NULL && *names != NULL && strcmp(*names, name) != 0) {
+        names++;
+    }
+    return names != NULL && *names != NULL;
+}
+
+void jinja_set_variables(jinja_run *run, const json_t *variables, const char *const *traced)
 {
     const char *name = NULL;
     json_t *member = NULL;
     json_object_foreach((json_t *)variables, name, member)
     {
-        const bool is_traced = traced != NULL && strcmp(name, traced) == 0 && json_is_array(member);
+        const bool is_traced = json_is_array(member) && is_one_of(name, traced);
         jinja_set_variable(
             run, name, is_traced ? traced_list(run->work, member) : value_of(run->work, member, 0));
     }

@@ -6,8 +6,8 @@
 
 struct json_t;
 
-/* Sets a variable for each member. Strings in element i of the list `traced` have the origin i + 1. The JSON is read
+/* Sets a variable for each member. Strings in element i of a list that is `traced` (jinja.h) have the origin i + 1. The JSON is read
  * only now, and its strings are the variables': it must stay until the run ends. */
-void jinja_set_variables(jinja_run *run, const struct json_t *variables, const char *traced);
+void jinja_set_variables(jinja_run *run, const struct json_t *variables, const char *const *traced);
 
 #endif

@@ -73,7 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     }
     source[size_bytes] = '\0';
     const struct tm now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 30, .tm_wday = 1};
-    const rank_jinja_given given = {.variables = chat, .traced = "messages", .now = &now};
+    const rank_jinja_given given = {
+        .variables = chat, .traced = (const char *const[]){"messages", "tools", NULL}, .now = &now};
     if (rank_jinja_parse(source, &template, &error) == BASE_OK) {
         if (rank_jinja_render(template, &given, &text, &error) == BASE_OK) {
             check(source, &text);

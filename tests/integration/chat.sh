@@ -114,7 +114,7 @@ request_refused 'must be a list of messages' '{"messages": "a"}'
 request_refused 'a chat has messages' '{"prompt": "a"}'
 request_refused 'v1/chat/completions takes them' "{$messages}" completions
 request_refused 'message 0: it has no role' '{"messages": [{"content": "a"}]}'
-request_refused 'message 1: its role must be' '{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "a"}]}'
+request_refused 'message 1: its role must be' '{"messages": [{"role": "user", "content": "a"}, {"role": "tools", "content": "[]"}]}'
 request_refused 'message 0: its content' '{"messages": [{"role": "user"}]}'
 request_refused 'message 0: its content' '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
 request_refused 'message 0: audio: this is not supported' '{"messages": [{"role": "user", "content": "a", "audio": {"id": "b"}}]}'

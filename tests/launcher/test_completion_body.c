@@ -88,6 +88,10 @@ static void clients_defaults_are_taken(void **state)
     }
 }
 
+#define TOOLS(parameters)                                                                          \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{" parameters   \
+    "}}}]"
+
 static void what_cannot_be_done_is_named(void **state)
 {
     (void)state;
@@ -96,9 +100,17 @@ static void what_cannot_be_done_is_named(void **state)
         const char *member;
         const char *says;
     } wrong[] = {
-        {true, "\"tools\":[{}]", "tools: no tools can be called"},
-        {true, "\"tool_choice\":\"required\"", "tool_choice: must be none or auto"},
-        {true, "\"functions\":[{}]", "functions: no functions"},
+        {true, "\"tools\":[{}]", "tools: entry 0 must be"},
+        {true, "\"tool_choice\":\"required\"", "tool_choice: must be none, auto, required or"},
+        {true,
+         "\"tool_choice\":\"required\",\"response_format\":{\"type\":\"json_object\"}," TOOLS(
+             "\"type\":\"object\""),
+         "tool_choice: an answer that must be a call has no"},
+        {true, "\"tool_choice\":\"required\"," TOOLS("\"pattern\":\"a\""),
+         "tools: \"pattern\" of \"arguments\": not supported in a schema"},
+        {false, "\"tools\":[{}]", "tools: a chat may have them"},
+        {false, "\"tool_choice\":\"required\"", "tool_choice: must be none or auto"},
+        {true, "\"functions\":[{}]", "functions: the older form of tools"},
         {true, "\"response_format\":{\"type\":\"json\"}", "response_format: must be"},
         {true, "\"modalities\":[\"text\",\"audio\"]", "modalities: must be"},
         {true, "\"audio\":{\"voice\":\"a\"}", "audio: answers are texts"},
@@ -131,7 +143,7 @@ static void what_cannot_be_done_is_named(void **state)
         {false, "\"warmth\":1", "warmth: a completion has no such field"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        char text[256];
+        char text[512];
         (void)snprintf(text, sizeof text, "{%s,%s}", wrong[i].member,
                        wrong[i].chat ? "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
                                      : "\"prompt\":\"a\"");
@@ -169,6 +181,42 @@ static void an_assistant_may_have_said_nothing(void **state)
         assert_status(read_body(text, true), BASE_ERR_INVALID);
         assert_non_null(strstr(error.message, wrong[i][1]));
     }
+}
+
+/* The list comes before the messages, wherever it stands, and an answer that must be a call has a grammar. */
+static void a_chat_may_have_tools(void **state)
+{
+    (void)state;
+    static const char list[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]";
+    static const char messages[] = "user\0a\0message\0{\"role\":\"tool\"";
+    static const char *const others[] = {"\"n\":1", "\"tool_choice\":\"required\"",
+                                         "\"tool_choice\":\"none\""};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char text[512];
+        const bool has = i < 2;
+        (void)snprintf(text, sizeof text,
+                       "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"tool\","
+                       "\"content\":\"b\"}],%s,\"tools\":%s}",
+                       others[i], list);
+        assert_ok(read_body(text, true), &error);
+        const proto_request *request = body.requests[0];
+        const char *at = request->prompt.text;
+        assert_int_equal(request->message_count, has ? 3 : 2);
+        assert_int_equal(request->grammar_count > 0, i == 1);
+        if (has) {
+            assert_string_equal(at, PROTO_CHAT_TOOLS);
+            assert_string_equal(at + sizeof PROTO_CHAT_TOOLS, list);
+            at += sizeof PROTO_CHAT_TOOLS + sizeof list;
+        }
+        assert_memory_equal(at, messages, sizeof messages - 1);
+    }
+    launch_completion_body_fini(&body);
+    /* nobody but the launcher writes these roles */
+    assert_status(read_body("{\"messages\":[{\"role\":\"message\",\"content\":\"{}\"}]}", true),
+                  BASE_ERR_INVALID);
+    assert_status(read_body("{\"messages\":[{\"role\":\"tools\",\"content\":\"[]\"}]}", true),
+                  BASE_ERR_INVALID);
 }
 
 /* Each request has all options, wherever these stand, and its own prompt. */
@@ -283,6 +331,7 @@ int main(void)
         cmocka_unit_test(clients_defaults_are_taken),
         cmocka_unit_test(what_cannot_be_done_is_named),
         cmocka_unit_test(an_assistant_may_have_said_nothing),
+        cmocka_unit_test(a_chat_may_have_tools),
         cmocka_unit_test(prompts_have_the_same_options),
         cmocka_unit_test(what_would_be_too_large_is_refused),
         cmocka_unit_test(an_effort_is_the_switch),

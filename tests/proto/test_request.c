@@ -122,6 +122,13 @@ static void a_chat_survives_its_message(void **state)
                         request.text_bytes + 1);
     check_round_trip();
     make("");
+    assert_ok(proto_request_add_json(&request, PROTO_CHAT_TOOLS, "[]", &error), &error);
+    assert_ok(add("user", "a", &error), &error);
+    assert_ok(proto_request_add_json(&request, PROTO_CHAT_MESSAGE, "{}", &error), &error);
+    assert_memory_equal(request.prompt.text, "tools\0[]\0user\0a\0message\0{}",
+                        request.text_bytes + 1);
+    check_round_trip();
+    make("");
     for (int i = 0; i < PROTO_CHAT_MESSAGES_MAX; i++) {
         assert_ok(add("user", "", &error), &error);
     }

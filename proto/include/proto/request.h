@@ -21,13 +21,17 @@ struct Ringfence__Control__Request;
 
 #define PROTO_FORMAT_KEY "response_format" /* of which the launcher makes the grammar */
 
+#define PROTO_CHAT_MESSAGE "message"
+#define PROTO_CHAT_TOOLS   "tools"
+
 /* And with which one begins of a prompt that has no room in the context. */
 #define PROTO_LONG_PROMPT "a prompt must have 1 to "
 
 /* Either text_bytes or token_count is above 0, or both are 0: an empty prompt.
  *
  * A chat's text is the role and the content of each message in turn, each with a NUL behind it. A role
- * is "system", "user" or "assistant"; a content may be empty. */
+ * is "system", "user" or "assistant"; a content may be empty. What has more to say is in JSON: a whole message behind
+ * PROTO_CHAT_MESSAGE, and, before all messages, the list of tools behind PROTO_CHAT_TOOLS. */
 typedef struct proto_request {
     uint64_t id; /* from 1 on, and rising */
     uint64_t seed;
@@ -82,6 +86,10 @@ BASE_MUST_CHECK base_status proto_request_check_sampling(const proto_request *re
 BASE_MUST_CHECK base_status proto_request_add_message(proto_request *request, const char *role,
                                                       const char *content, size_t content_bytes,
                                                       base_error *reterr);
+
+/* The same of a text in JSON. kind: PROTO_CHAT_MESSAGE or PROTO_CHAT_TOOLS. */
+BASE_MUST_CHECK base_status proto_request_add_json(proto_request *request, const char *kind,
+                                                   const char *json, base_error *reterr);
 
 /* Fills in a message that points into the request and into texts, which must outlive it. */
 void proto_request_to_message(const proto_request *request,

@@ -71,7 +71,8 @@ static void test_origins(void **state)
     (void)state;
     assert_non_null(variables);
     const struct tm now = {.tm_year = 126, .tm_mday = 1};
-    const rank_jinja_given given = {.variables = variables, .traced = "messages", .now = &now};
+    const rank_jinja_given given = {
+        .variables = variables, .traced = (const char *const[]){"messages", NULL}, .now = &now};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         rank_jinja *template = NULL;
         rank_jinja_text text;
@@ -94,7 +95,7 @@ static void test_origins(void **state)
 /* Without a list to trace, or where the variable is none, all is the template's. */
 static void test_untraced(void **state)
 {
-    static const char *const traced[] = {NULL, "other", "none"};
+    static const char *const traced[][2] = {{NULL}, {"other"}, {"none"}};
     base_error error;
     rank_jinja *template = NULL;
     json_t *variables = json_pack("{s:[{s:s}], s:s}", "messages", "c", "text", "other", "O");
