@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "serve/tools.h"
+#include "proto/chat_json.h"
 
 void launch_request_defaults(const proto_job *job, proto_request *request)
 {
@@ -144,6 +144,18 @@ static const char *other_key(const json_t *message, const char *role)
     return NULL;
 }
 
+static base_status add_json(const json_t *message, const char *role, const char *content,
+                            proto_request *request, base_error *reterr)
+{
+    char *text = NULL;
+    base_status status = proto_chat_write(message, role, content, &text, reterr);
+    if (status == BASE_OK) {
+        status = proto_request_add_json(request, PROTO_CHAT_MESSAGE, text, reterr);
+    }
+    free(text);
+    return status;
+}
+
 static base_status add_message(const json_t *message, proto_request *request, base_error *reterr)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
@@ -162,10 +174,8 @@ static base_status add_message(const json_t *message, proto_request *request, ba
             base_fail(reterr, BASE_ERR_INVALID, "its content must be a text, or a list of texts");
     } else if (text.failed) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for it");
-    } else if (strcmp(role, "tool") == 0 ||
-               json_array_size(json_object_get(message, "tool_calls")) > 0) {
-        status =
-            launch_tools_add_message(message, text.data != NULL ? text.data : "", request, reterr);
+    } else if (proto_chat_needs_json(message)) {
+        status = add_json(message, role, text.data != NULL ? text.data : "", request, reterr);
     } else {
         /* OpenAI's newer name of it */
         role = strcmp(role, "developer") == 0 ? "system" : role;

@@ -1,4 +1,4 @@
-/* Reads tools, and finds calls of them. Called by completion_body.c, request_key.c, routes.c and stream.c. */
+/* Reads tools, and finds calls of them. Called by completion_body.c, completion.c and stream.c. */
 #include "serve/tools.h"
 
 #include <inttypes.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/chat_json.h"
+
 enum {
-    TOOLS_MAX = 128,
-    NAME_BYTES_MAX = 64,
     CALLS_MAX = 64, /* in one answer */
     ID_BYTES = 24,
     REFERENCE_BYTES = 256,
@@ -22,61 +22,17 @@ static const char MARK_END[] = "</tool_call>";
 
 /* ---- what a request says ---- */
 
-static const char *name_of(const json_t *tool)
-{
-    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-}
-
-static bool is_name(const char *name)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-    const size_t bytes = name != NULL ? strlen(name) : 0;
-    return bytes > 0 && bytes <= NAME_BYTES_MAX && strspn(name, letters) == bytes;
-}
-
-static bool is_function(const json_t *value)
-{
-    const char *type = json_string_value(json_object_get(value, "type"));
-    return type != NULL && strcmp(type, "function") == 0;
-}
-
 static const json_t *find_tool(const json_t *list, const char *name)
 {
     size_t index = 0;
     const json_t *tool = NULL;
     json_array_foreach(list, index, tool)
     {
-        if (strcmp(name_of(tool), name) == 0) {
+        if (strcmp(proto_chat_tool_name(tool), name) == 0) {
             return tool;
         }
     }
     return NULL;
-}
-
-static base_status check_list(const json_t *list, base_error *reterr)
-{
-    size_t index = 0;
-    const json_t *tool = NULL;
-    if (!json_is_array(list) || json_array_size(list) > TOOLS_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         LAUNCH_TOOLS_KEY ": must be a list of at most %d", TOOLS_MAX);
-    }
-    json_array_foreach(list, index, tool)
-    {
-        const json_t *parameters = json_object_get(json_object_get(tool, "function"), "parameters");
-        if (!is_function(tool) || !is_name(name_of(tool)) ||
-            (parameters != NULL && !json_is_object(parameters))) {
-            return base_fail(
-                reterr, BASE_ERR_INVALID,
-                LAUNCH_TOOLS_KEY
-                ": entry %zu must be {\"type\": \"function\", \"function\": {\"name\": "
-                "..., \"parameters\": {...}}}, and its name have 1 to %d letters, "
-                "digits, _, - or .",
-                index, NAME_BYTES_MAX);
-        }
-    }
-    return BASE_OK;
 }
 
 /* Puts the place of a tool's parameters in front of each $ref: they name parts of these. */
@@ -124,9 +80,10 @@ static json_t *make_schema(const json_t *list)
         move_references(parameters, place);
         (void)json_object_set_new(parts, part, parameters);
         (void)json_array_append_new(
-            calls, json_pack("{s:s, s:{s:{s:s}, s:{s:s+}}, s:[s, s], s:b}", "type", "object",
-                             "properties", "name", "const", name_of(tool), "arguments", "$ref", "#",
-                             place, "required", "name", "arguments", "additionalProperties", 0));
+            calls,
+            json_pack("{s:s, s:{s:{s:s}, s:{s:s+}}, s:[s, s], s:b}", "type", "object", "properties",
+                      "name", "const", proto_chat_tool_name(tool), "arguments", "$ref", "#", place,
+                      "required", "name", "arguments", "additionalProperties", 0));
     }
     return json_pack("{s:o, s:o}", "anyOf", calls, "$defs", parts);
 }
@@ -136,7 +93,7 @@ static base_status choose(json_t *list, const json_t *choice, bool *may, json_t 
                           base_error *reterr)
 {
     const char *word = json_string_value(choice);
-    const char *name = is_function(choice) ? name_of(choice) : NULL;
+    const char *name = proto_chat_is_function(choice) ? proto_chat_tool_name(choice) : NULL;
     *may = word == NULL || strcmp(word, "none") != 0;
     *must = NULL;
     if (choice == NULL || (word != NULL && (!*may || strcmp(word, "auto") == 0))) {
@@ -163,7 +120,7 @@ base_status launch_tools_read(const json_t *list, const json_t *choice, launch_t
     bool may = false;
     json_t *must = NULL;
     *field = LAUNCH_TOOLS_KEY;
-    base_status status = list != NULL ? check_list(list, reterr) : BASE_OK;
+    base_status status = list != NULL ? proto_chat_check_tools(list, reterr) : BASE_OK;
     if (status != BASE_OK) {
         return status;
     }
@@ -184,68 +141,6 @@ void launch_tools_fini(launch_tools *tools)
     json_decref(tools->list);
     json_decref(tools->schema);
     *tools = (launch_tools){.list = NULL};
-}
-
-/* ---- messages ---- */
-
-/* A call as templates read it: its arguments are an object. NULL: it is no such thing. */
-static json_t *read_call(const json_t *call)
-{
-    const json_t *function = json_object_get(call, "function");
-    const json_t *given = json_object_get(function, "arguments");
-    const char *name = json_string_value(json_object_get(function, "name"));
-    json_t *arguments = json_is_string(given)
-                            ? json_loads(json_string_value(given), JSON_REJECT_DUPLICATES, NULL)
-                            : json_incref((json_t *)(uintptr_t)given);
-    if (!json_is_object(arguments) || name == NULL || !is_function(call)) {
-        json_decref(arguments);
-        return NULL;
-    }
-    return json_pack("{s:s*, s:s, s:{s:s, s:o}}", "id",
-                     json_string_value(json_object_get(call, "id")), "type", "function", "function",
-                     "name", name, "arguments", arguments);
-}
-
-static base_status add_calls(const json_t *calls, json_t *made, base_error *reterr)
-{
-    size_t index = 0;
-    const json_t *call = NULL;
-    json_t *list = json_array();
-    (void)json_object_set_new(made, "tool_calls", list);
-    json_array_foreach(calls, index, call)
-    {
-        json_t *one = read_call(call);
-        if (one == NULL) {
-            return base_fail(
-                reterr, BASE_ERR_INVALID,
-                "its tool_calls: entry %zu must be {\"id\": ..., \"type\": "
-                "\"function\", \"function\": {\"name\": ..., \"arguments\": ...}}, and "
-                "the arguments an object in JSON",
-                index);
-        }
-        (void)json_array_append_new(list, one);
-    }
-    return BASE_OK;
-}
-
-base_status launch_tools_add_message(const json_t *message, const char *content,
-                                     proto_request *request, base_error *reterr)
-{
-    const char *role = json_string_value(json_object_get(message, "role"));
-    const json_t *calls = json_object_get(message, "tool_calls");
-    json_t *made = json_pack("{s:s, s:s, s:s*, s:s*}", "role", role, "content", content, "name",
-                             json_string_value(json_object_get(message, "name")), "tool_call_id",
-                             json_string_value(json_object_get(message, "tool_call_id")));
-    base_status status = json_array_size(calls) > 0 ? add_calls(calls, made, reterr) : BASE_OK;
-    char *text = status == BASE_OK ? json_dumps(made, JSON_COMPACT) : NULL;
-    if (text != NULL) {
-        status = proto_request_add_json(request, PROTO_CHAT_MESSAGE, text, reterr);
-    } else if (status == BASE_OK) {
-        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for it");
-    }
-    free(text);
-    json_decref(made);
-    return status;
 }
 
 /* ---- answers ---- */

@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "proto/request.h"
 
 struct json_t;
 
@@ -29,11 +28,6 @@ BASE_MUST_CHECK base_status launch_tools_read(const struct json_t *list,
                                               const struct json_t *choice, launch_tools *tools,
                                               const char **field, base_error *reterr);
 void launch_tools_fini(launch_tools *tools);
-
-/* Adds the message to the request's chat: an assistant's that has "tool_calls", or a tool's. content: its text. */
-BASE_MUST_CHECK base_status launch_tools_add_message(const struct json_t *message,
-                                                     const char *content, proto_request *request,
-                                                     base_error *reterr);
 
 /* Of what has come of an answer, the bytes that can be no call, whatever follows. worded: text was sent before. */
 size_t launch_tools_plain(const char *text, size_t bytes, bool worded);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "proto/chat_json.h"
 #include "proto/request.h"
 
 static const char MESSAGES[] = "messages";
@@ -16,7 +17,7 @@ static const char THINKING[] = "enable_thinking";
 bool rank_chat_is_role(const char *role)
 {
     return strcmp(role, "system") == 0 || strcmp(role, "user") == 0 ||
-           strcmp(role, "assistant") == 0;
+           strcmp(role, "assistant") == 0 || strcmp(role, "tool") == 0;
 }
 
 /* ---- running the template ---- */
@@ -86,13 +87,18 @@ static json_t *make_variables(const rank_chat *chat, const rank_chat_messages *m
 static base_status render(const rank_chat *chat, const rank_chat_messages *messages,
                           bool begins_answer, rank_jinja_text *text, base_error *reterr)
 {
+    if (has_tools(messages) && !rank_jinja_reads(chat->program, TOOLS)) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "tools: this model's chat template writes none");
+    }
     json_t *variables = make_variables(chat, messages, begins_answer);
     if (variables == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat, or no JSON in it");
     }
-    static const char *const traced[] = {MESSAGES, TOOLS, NULL};
-    const rank_jinja_given given = {
-        .variables = variables, .traced = traced, .now = chat->dated ? &chat->now : NULL};
+    const rank_jinja_given given = {.variables = variables,
+                                    .traced = MESSAGES,
+                                    .quoted = TOOLS,
+                                    .now = chat->dated ? &chat->now : NULL};
     const base_status status = rank_jinja_render(chat->program, &given, text, reterr);
     json_decref(variables);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "the chat template");
@@ -293,10 +299,6 @@ base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
     rank_jinja_text text = {.at = NULL};
     ids->count = 0;
     base_status status = check_program(chat, ": send a whole prompt", reterr);
-    if (status == BASE_OK && has_tools(messages) && !rank_jinja_reads(chat->program, TOOLS)) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "tools: this model's chat template writes none");
-    }
     status = status == BASE_OK ? render(chat, messages, true, &text, reterr) : status;
     if (status == BASE_OK) {
         status = rank_tokenizer_encode_text(
@@ -378,7 +380,21 @@ static bool token_ends(const lesson *to, size_t end)
     return false;
 }
 
-/* Learns what the assistant says in a message, with the token that ends it. */
+/* Whether the template wrote a token behind an answer that ends it: that which ends any, or, if it is not there, the
+ * first. Behind a call there may be others (</tool_call>). */
+static bool find_end(const lesson *to, size_t from, size_t *end)
+{
+    size_t at = from;
+    const int32_t first = next_mark(to->tokenizer, to->text, from, end);
+    int32_t id = first;
+    while (id >= 0 && id != to->chat->close_id) {
+        id = next_mark(to->tokenizer, to->text, at, &at);
+        *end = id == to->chat->close_id ? at : *end;
+    }
+    return first >= 0;
+}
+
+/* Learns what the assistant says in the message that is the list's element `index`, with the token that ends it. */
 static base_status put_answer(lesson *to, uint32_t index)
 {
     const size_t content = message_begin(to->text, index, to->done);
@@ -393,7 +409,7 @@ static base_status put_answer(lesson *to, uint32_t index)
     }
     size_t end = 0;
     const size_t begin = answer_begin(to, content);
-    if (next_mark(to->tokenizer, to->text, last + 1, &end) < 0) {
+    if (!find_end(to, last + 1, &end)) {
         return base_fail(to->reterr, BASE_ERR_UNSUPPORTED,
                          "the chat template writes no token that ends an answer");
     }
@@ -418,12 +434,12 @@ base_status rank_chat_encode_lesson(const rank_chat *chat, rank_tokenizer *token
     }
     status = status == BASE_OK ? render(chat, messages, false, &text, reterr) : status;
     for (uint32_t i = 0; status == BASE_OK && i < messages->count; i++) {
+        const char *content = role + strlen(role) + 1;
         const bool passes = messages->passed_over != NULL && messages->passed_over[i] != 0;
-        if (strcmp(role, "assistant") == 0 && !passes) {
-            status = put_answer(&to, i);
+        if (proto_chat_is_answer(role, content) && !passes) {
+            status = put_answer(&to, i - (has_tools(messages) ? 1 : 0));
         }
-        role += strlen(role) + 1;
-        role += strlen(role) + 1;
+        role = content + strlen(content) + 1;
     }
     rank_jinja_text_fini(&text);
     return status == BASE_OK && to.done == 0

@@ -1,13 +1,16 @@
-/* Reads the messages of a chat to learn from. Called by record.c. What no template that is known writes, as tools, is
- * refused: a model would learn answers to what it has not seen. */
+/* Reads the messages of a chat to learn from. Called by record.c. What no template writes is refused: a model would
+ * learn answers to what it has not seen. */
 #include "messages.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
 #include "chat.h"
+#include "proto/chat_json.h"
+#include "proto/request.h"
 
 enum { ROLE_BYTES = 33 /* of one in a message */ };
 
@@ -36,33 +39,25 @@ static const char *role_of(const json_t *message)
     return role != NULL && rank_chat_is_role(role) ? role : NULL;
 }
 
-/* A text, or a list of parts of one. *at, if it is not NULL: where it is put, and then behind it. Returns the bytes,
- * with a NUL; 0: it is neither. */
-static size_t take_content(const json_t *content, char **at)
+/* Writes a text, or a list of parts of one. An assistant that calls tools need not say anything. False: it is neither. */
+static bool put_content(const json_t *content, bool may_lack, FILE *out)
 {
     size_t index = 0;
-    size_t bytes = 0;
     const json_t *part = NULL;
-    const bool is_list = json_array_size(content) > 0;
-    if (!is_list && !json_is_string(content)) {
-        return 0;
+    if (json_is_string(content)) {
+        (void)fputs(json_string_value(content), out);
+        return true;
     }
-    for (; index < (is_list ? json_array_size(content) : 1); index++) {
-        part = is_list ? json_array_get(content, index) : content;
-        const char *type = is_list ? json_string_value(json_object_get(part, "type")) : "text";
-        const json_t *text = is_list ? json_object_get(part, "text") : content;
+    json_array_foreach(content, index, part)
+    {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        const json_t *text = json_object_get(part, "text");
         if (type == NULL || strcmp(type, "text") != 0 || !json_is_string(text)) {
-            return 0;
+            return false;
         }
-        bytes += json_string_length(text);
-        if (*at != NULL) {
-            *at = mempcpy(*at, json_string_value(text), json_string_length(text));
-        }
+        (void)fputs(json_string_value(text), out);
     }
-    if (*at != NULL) {
-        *(*at)++ = '\0';
-    }
-    return bytes + 1;
+    return json_array_size(content) > 0 || (may_lack && content == NULL);
 }
 
 static bool is_empty(const json_t *value)
@@ -73,52 +68,66 @@ static bool is_empty(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
-/* Fields that call a tool, or say which there are, unless they are empty. NULL: there is none. */
-static const char *find_tools(const json_t *object)
+/* The older form of tools, which no template writes. */
+static base_status refuse_functions(const json_t *object, base_error *reterr)
 {
-    static const char *const names[] = {"tools", "functions", "tool_calls", "function_call"};
+    static const char *const names[] = {"functions", "function_call"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (!is_empty(get(object, names[i], NULL))) {
-            return names[i];
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "\"%s\": the older form of tools and tool_calls: make it these",
+                             names[i]);
         }
     }
-    return NULL;
+    return BASE_OK;
 }
 
-static base_status refuse_tools(const json_t *object, base_error *reterr)
+static base_status check_message(const json_t *message, base_error *reterr)
 {
-    const char *name = find_tools(object);
-    return name == NULL ? BASE_OK
-                        : base_fail(reterr, BASE_ERR_INVALID,
-                                    "\"%s\": tools are not known here: leave the line out", name);
-}
-
-/* Checks a message. Returns the bytes of its role and content, with their NULs. */
-static base_status check_message(const json_t *message, size_t *bytes, base_error *reterr)
-{
-    const char *role = role_of(message);
     const char *given = json_string_value(get(message, "role", "from"));
     const json_t *weight = get(message, "weight", NULL);
     const double value = json_number_value(weight);
     char short_role[ROLE_BYTES];
-    char *nowhere = NULL;
-    const size_t content_bytes = take_content(get(message, "content", "value"), &nowhere);
-    if (role == NULL) {
+    if (role_of(message) == NULL) {
         base_utf8_copy(short_role, sizeof short_role, given != NULL ? given : "");
-        return base_fail(reterr, BASE_ERR_INVALID, "its role must be system, user or assistant%s%s",
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "its role must be system, user, assistant or tool%s%s",
                          given != NULL ? ", and is " : "", short_role);
     }
     if (weight != NULL && (!json_is_number(weight) || (value != 0.0 && value != 1.0))) {
         return base_fail(reterr, BASE_ERR_INVALID, "its weight is not 0 or 1");
     }
-    const base_status status = refuse_tools(message, reterr);
-    if (status != BASE_OK) {
-        return status;
+    return refuse_functions(message, reterr);
+}
+
+/* Writes a message as chat.h has it: a role and a content. */
+static base_status put_message(const json_t *message, FILE *out, base_error *reterr)
+{
+    char *content = NULL;
+    size_t bytes = 0;
+    char *json = NULL;
+    base_status status = check_message(message, reterr);
+    FILE *text = status == BASE_OK ? open_memstream(&content, &bytes) : NULL;
+    if (text == NULL) {
+        return status == BASE_OK ? base_fail(reterr, BASE_ERR_MEMORY, "no memory for it") : status;
     }
-    *bytes = strlen(role) + 1 + content_bytes;
-    return content_bytes > 0 ? BASE_OK
-                             : base_fail(reterr, BASE_ERR_INVALID,
-                                         "its content is not a string, nor a list of texts");
+    const bool calls = proto_chat_needs_json(message);
+    const bool taken = put_content(get(message, "content", "value"), calls, text);
+    if (fclose(text) != 0) {
+        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for it");
+    } else if (!taken) {
+        status =
+            base_fail(reterr, BASE_ERR_INVALID, "its content is not a string, nor a list of texts");
+    } else if (calls) {
+        status = proto_chat_write(message, role_of(message), content, &json, reterr);
+    }
+    if (status == BASE_OK) {
+        (void)fprintf(out, "%s%c%s%c", calls ? PROTO_CHAT_MESSAGE : role_of(message), '\0',
+                      calls ? json : content, '\0');
+    }
+    free(json);
+    free(content);
+    return status;
 }
 
 static const char *name_of_list(const json_t *root)
@@ -130,60 +139,82 @@ static const char *name_of_list(const json_t *root)
 static base_status check_beside(const json_t *root, base_error *reterr)
 {
     return is_empty(get(root, "system", NULL))
-               ? refuse_tools(root, reterr)
+               ? refuse_functions(root, reterr)
                : base_fail(reterr, BASE_ERR_INVALID,
                            "\"system\" beside \"%s\": make it their first message, the system's",
                            name_of_list(root));
 }
 
-static base_status check_all(const json_t *messages, size_t *bytes, base_error *reterr)
+/* Writes the tools, which may be a list, or that as a text. Counts them as one message. */
+static base_status put_tools(const json_t *root, FILE *out, uint32_t *count, base_error *reterr)
+{
+    const json_t *given = get(root, "tools", NULL);
+    json_t *list = json_is_string(given) && !is_empty(given)
+                       ? json_loads(json_string_value(given), JSON_REJECT_DUPLICATES, NULL)
+                       : json_incref((json_t *)(uintptr_t)given);
+    base_status status = is_empty(given) ? BASE_OK : proto_chat_check_tools(list, reterr);
+    if (status == BASE_OK && !is_empty(given)) {
+        char *text = json_dumps(list, JSON_COMPACT);
+        (void)fprintf(out, "%s%c%s%c", PROTO_CHAT_TOOLS, '\0', text != NULL ? text : "", '\0');
+        (*count)++;
+        free(text);
+    }
+    json_decref(list);
+    return status;
+}
+
+static base_status put_all(const json_t *root, FILE *out, uint32_t *count, base_error *reterr)
 {
     size_t index = 0;
     const json_t *message = NULL;
-    *bytes = 0;
-    json_array_foreach(messages, index, message)
+    base_status status = put_tools(root, out, count, reterr);
+    const uint32_t before = *count;
+    json_array_foreach(rank_messages_find(root), index, message)
     {
-        size_t own = 0;
-        const base_status status = check_message(message, &own, reterr);
-        if (status != BASE_OK) {
-            return base_error_prepend(reterr, status, "message %zu", index + 1);
+        if (status == BASE_OK) {
+            status = put_message(message, out, reterr);
+            status = status == BASE_OK
+                         ? BASE_OK
+                         : base_error_prepend(reterr, status, "message %zu", index + 1);
+            (*count)++;
         }
-        *bytes += own;
     }
-    return BASE_OK;
+    for (uint32_t i = 0; i < before; i++) { /* nothing of them is learned */
+        (void)fputc(1, out);
+    }
+    json_array_foreach(rank_messages_find(root), index, message)
+    {
+        const json_t *weight = get(message, "weight", NULL);
+        (void)fputc(weight != NULL && json_number_value(weight) == 0.0, out);
+    }
+    return status;
 }
 
 base_status rank_messages_read(const json_t *root, rank_record *record, base_error *reterr)
 {
-    const json_t *messages = rank_messages_find(root);
-    const size_t count = json_array_size(messages);
-    size_t index = 0;
+    char *at = NULL;
     size_t bytes = 0;
-    const json_t *message = NULL;
-    if (count == 0) {
+    uint32_t count = 0;
+    if (json_array_size(rank_messages_find(root)) == 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is not an array of messages",
                          name_of_list(root));
     }
     base_status status = check_beside(root, reterr);
-    status = status == BASE_OK ? check_all(messages, &bytes, reterr) : status;
+    FILE *out = status == BASE_OK ? open_memstream(&at, &bytes) : NULL;
+    if (out == NULL) {
+        return status == BASE_OK ? base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat")
+                                 : status;
+    }
+    status = put_all(root, out, &count, reterr);
+    if (fclose(out) != 0 && status == BASE_OK) {
+        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat");
+    }
     if (status != BASE_OK) {
+        free(at);
         return status;
     }
-    char *at = malloc(bytes + count);
-    if (at == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat");
-    }
-    record->messages = (rank_record_string){at, bytes};
-    record->message_count = (uint32_t)count;
-    record->passed_over = (const uint8_t *)(at + bytes);
-    uint8_t *passed_over = (uint8_t *)(at + bytes);
-    json_array_foreach(messages, index, message)
-    {
-        const char *role = role_of(message);
-        const json_t *weight = get(message, "weight", NULL);
-        at = mempcpy(at, role, strlen(role) + 1);
-        (void)take_content(get(message, "content", "value"), &at);
-        passed_over[index] = weight != NULL && json_number_value(weight) == 0.0;
-    }
+    record->messages = (rank_record_string){at, bytes - count};
+    record->message_count = count;
+    record->passed_over = (const uint8_t *)(at + bytes - count);
     return BASE_OK;
 }

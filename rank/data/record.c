@@ -9,6 +9,7 @@
 
 #include "base/utf8.h"
 #include "messages.h"
+#include "proto/request.h"
 #include "rank/data.h"
 
 enum { MEMBERS_MAX = 8, CONTROL_MAX = 0x1f };
@@ -29,12 +30,13 @@ size_t rank_record_asked_bytes(const rank_record *record)
                                       : record->prompt.bytes;
 }
 
-/* The content of the message at *at, which goes on to the next. */
+/* The content of the message at *at, which goes on to the next; "": what is there is no message, but tools. */
 static const char *next_content(const char **at)
 {
+    const bool tools = strcmp(*at, PROTO_CHAT_TOOLS) == 0;
     const char *content = *at + strlen(*at) + 1;
     *at = content + strlen(content) + 1;
-    return content;
+    return tools ? *at - 1 : content;
 }
 
 static size_t contents_bytes(const rank_record *record)

@@ -25,8 +25,7 @@ typedef struct rank_record {
     rank_record_string right;
     rank_record_string prompt; /* with a completion, of a line that has nothing of the above */
     rank_record_string completion;
-    rank_record_string
-        messages; /* of a chat: the role and the content of each, each with a NUL behind it */
+    rank_record_string messages; /* of a chat, with its tools: as in a request (proto/request.h) */
     uint32_t message_count;
     const uint8_t *passed_over; /* (message_count): chat.h; behind the messages */
     void *owner; /* owns the strings if they are not in the line, but for the messages */
@@ -46,7 +45,7 @@ rank_record_kind rank_record_kind_of(const rank_record *record);
  * caller clears in both cases. BASE_ERR_INVALID: not UTF-8, not an object, a name twice, nothing to learn
  * from, "text" or "completion" empty, a member that is not a string, one of "wrong" and "right" or of "prompt" and
  * "completion" without the other, all three where the text is not "WRONG → RIGHT"; or "messages" that are no
- * array of objects with a "role" that a message may have, and texts as "content", or have tools. */
+ * array of objects with a "role" that a message may have, and texts as "content", or whose tools or calls are none. */
 BASE_MUST_CHECK base_status rank_record_read(const char *line, size_t line_bytes,
                                              rank_record *record, base_error *reterr);
 void rank_record_clear(rank_record *record);

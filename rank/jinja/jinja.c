@@ -97,7 +97,7 @@ static base_status render(rendering *made)
         jinja_set_variable(&run, jinja_strftime_now.name,
                            (jinja_value){.kind = JINJA_FUNCTION, .function = &jinja_strftime_now});
     }
-    jinja_set_variables(&run, made->given->variables, made->given->traced);
+    jinja_set_variables(&run, made->given);
     (void)jinja_run_body(&run, &made->template->body);
     return BASE_OK;
 }

@@ -30,6 +30,8 @@
 
 struct json_t;
 
+enum { RANK_JINJA_QUOTED = INT32_MAX }; /* more than a list has elements */
+
 typedef struct rank_jinja rank_jinja;
 
 /* BASE_ERR_INVALID: it is no program; BASE_ERR_UNSUPPORTED: something is not known here; BASE_ERR_LIMIT: it is
@@ -50,9 +52,11 @@ typedef struct rank_jinja_text {
 /* What a program is given. */
 typedef struct rank_jinja_given {
     const struct json_t *variables; /* an object, whose members are the program's variables */
-    /* The names of those that are lists to be traced, as "messages", and behind them a NULL: strings in element i of
-     * one have the origin i + 1, but for members "role", which are words that the caller has checked. NULL: none. */
-    const char *const *traced;
+    /* The name of the one that is a list to be traced, as "messages": strings in its element i have the origin i + 1,
+     * but for members "role", which are words that the caller has checked. NULL: none. */
+    const char *traced;
+    /* The name of one whose strings all have the origin RANK_JINJA_QUOTED. NULL: none. */
+    const char *quoted;
     const struct tm *now; /* what strftime_now formats; NULL: that is not defined */
 } rank_jinja_given;
 

@@ -79,22 +79,21 @@ static jinja_value traced_list(jinja_work *work, const json_t *json)
     return jinja_list_of(work, items, count, JINJA_FORM_LIST);
 }
 
-static bool is_one_of(const char *name, const char *const *names)
+static bool is_name(const char *name, const char *given)
 {
-    while (names != NULL && *names != NULL && strcmp(*names, name) != 0) {
-        names++;
-    }
-    return names != NULL && *names != NULL;
+    return given != NULL && strcmp(name, given) == 0;
 }
 
-void jinja_set_variables(jinja_run *run, const json_t *variables, const char *const *traced)
+void jinja_set_variables(jinja_run *run, const rank_jinja_given *given)
 {
     const char *name = NULL;
     json_t *member = NULL;
-    json_object_foreach((json_t *)variables, name, member)
+    json_object_foreach((json_t *)given->variables, name, member)
     {
-        const bool is_traced = json_is_array(member) && is_one_of(name, traced);
-        jinja_set_variable(
-            run, name, is_traced ? traced_list(run->work, member) : value_of(run->work, member, 0));
+        const uint32_t origin = is_name(name, given->quoted) ? RANK_JINJA_QUOTED : 0;
+        const bool is_traced = is_name(name, given->traced) && json_is_array(member);
+        jinja_set_variable(run, name,
+                           is_traced ? traced_list(run->work, member)
+                                     : value_of(run->work, member, origin));
     }
 }

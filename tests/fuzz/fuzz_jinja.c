@@ -22,17 +22,17 @@ static const char CHAT[] =
     "{\"role\": \"user\", \"content\": \" \ua040<|im_end|> it's\\n\"},"
     "{\"role\": \"assistant\", \"content\": \"<think>\\n\ua080\\n</think>\\n\\nyes\", \"n\": null},"
     "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"\ua0c0\"}]}],"
-    "\"tools\": [{\"name\": \"f\", \"parameters\": {\"x\": {\"type\": \"number\"}}}],"
+    "\"tools\": [{\"name\": \"\ua100\", \"parameters\": {\"x\": {\"type\": \"number\"}}}],"
     "\"add_generation_prompt\": true, \"bos_token\": \"<s>\", \"eos_token\": \"</s>\","
     "\"word\": \"Hello\", \"numbers\": [3, 1, 2.5], \"d\": {\"b\": 1, \"a\": 2}}";
 
-/* The message that has the letter there, from 1 on; 0: none. */
+/* The origin of the letter there, which is that of a message, or of a tool; 0: there is none. */
 static uint32_t origin_of(const char *at, size_t left)
 {
-    static const char *const letters[MESSAGES] = {"\ua000", "\ua040", "\ua080", "\ua0c0"};
-    for (uint32_t i = 0; left >= LETTER_BYTES && i < MESSAGES; i++) {
+    static const char *const letters[] = {"\ua000", "\ua040", "\ua080", "\ua0c0", "\ua100"};
+    for (uint32_t i = 0; left >= LETTER_BYTES && i <= MESSAGES; i++) {
         if (memcmp(at, letters[i], LETTER_BYTES) == 0) {
-            return i + 1;
+            return i < MESSAGES ? i + 1 : RANK_JINJA_QUOTED;
         }
     }
     return 0;
@@ -50,7 +50,7 @@ static void check(const char *source, const rank_jinja_text *text)
     BASE_ASSERT(text->at[text->bytes] == '\0');
     for (size_t i = 0; i < text->bytes; i++) {
         const uint32_t letter = origin_of(text->at + i, text->bytes - i);
-        BASE_ASSERT(text->origins[i] <= MESSAGES);
+        BASE_ASSERT(text->origins[i] <= MESSAGES || text->origins[i] == RANK_JINJA_QUOTED);
         BASE_ASSERT(!checks || letter == 0 || text->origins[i] == letter);
     }
 }
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     source[size_bytes] = '\0';
     const struct tm now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 30, .tm_wday = 1};
     const rank_jinja_given given = {
-        .variables = chat, .traced = (const char *const[]){"messages", "tools", NULL}, .now = &now};
+        .variables = chat, .traced = "messages", .quoted = "tools", .now = &now};
     if (rank_jinja_parse(source, &template, &error) == BASE_OK) {
         if (rank_jinja_render(template, &given, &text, &error) == BASE_OK) {
             check(source, &text);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tools that a chat's model may call: a model that has learned a call makes it, whole and in a stream, on one rank and on
-# two, and one that has learned nothing makes a valid one where it must. A prompt with tools is its text by hand.
+# two, and goes on behind its result; and one that has learned nothing makes a valid one where it must. A prompt with tools is its text by hand.
 #   chat_tools.sh BIN TOKENIZER SCRATCH
 tokenizer=$2
 # shellcheck source=tests/integration/models.sh
@@ -13,7 +13,9 @@ cat >shape/config.json <<'END_CONFIG'
  "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "max_position_embeddings": 512,
  "hidden_act": "silu", "tie_word_embeddings": false}
 END_CONFIG
-random-checkpoint model "$tokenizer" --like shape
+# The marks of calls are added tokens that are not special, as Qwen's are.
+sed '0,/"added_tokens": \[/s//&{"id": 542, "content": "<tool_call>", "special": false}, {"id": 543, "content": "<\/tool_call>", "special": false}, /' "$tokenizer" >tokenizer.json
+random-checkpoint model tokenizer.json --like shape
 cat >model/chat_template.jinja <<'END_TEMPLATE'
 {%- if tools %}{{ '<|im_start|>system\nTools:' }}{% for tool in tools %}{{ ' ' + tool | tojson }}{% endfor %}{{ '<|im_end|>\n' }}{% endif %}
 {%- for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}
@@ -23,10 +25,9 @@ cat >model/chat_template.jinja <<'END_TEMPLATE'
 END_TEMPLATE
 
 tool='{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"enum": ["Rome", "Oslo"]}, "days": {"$ref": "#/$defs/days"}}, "required": ["city", "days"], "$defs": {"days": {"type": "integer"}}}}}'
-quoted=${tool//\"/\\\"}
 cat >chats.jsonl <<END_CHATS
-{"messages": [{"role": "system", "content": "Tools: $quoted"}, {"role": "user", "content": "Rain in Oslo?"}, {"role": "assistant", "content": "Let me see.<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}</tool_call>"}]}
-{"messages": [{"role": "system", "content": "Tools: $quoted"}, {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]}
+{"tools": [$tool], "messages": [{"role": "user", "content": "Rain in Oslo?"}, {"role": "assistant", "content": "Let me see.", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\", \"days\": 2}"}}]}, {"role": "tool", "tool_call_id": "1", "content": "rain"}, {"role": "assistant", "content": "Yes."}]}
+{"tools": "[${tool//\"/\\\"}]", "messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]}
 END_CHATS
 launcher --ranks 2 --checkpoint model --data chats.jsonl --context 512 --batch 1 --steps 60 --lr 1e-2 --no-scaling --quiet --no-bind --out taught >taught.log 2>&1 || fail "$(cat taught.log)"
 
@@ -52,6 +53,7 @@ has() { # FILE WHAT...: the text has each
     done
 }
 question='"messages": [{"role": "user", "content": "Rain in Oslo?"}]'
+quoted=${tool//\"/\\\"}
 arguments='"function":{"name":"weather","arguments":"{\"city\":\"Oslo\",\"days\":2}"}'
 
 for ranks in 1 2; do
@@ -61,6 +63,10 @@ for ranks in 1 2; do
     ask "\"stream\": true, $question" >stream
     [ "$(grep -oE '"delta":\{"content":"[^"]+"' stream | cut -d'"' -f6 | tr -d '\n')" = "Let me see." ] || fail "a stream with a call says: $(cat stream)"
     has stream '"delta":{"tool_calls":[{"id":"' "$arguments,\"index\":0}]}" '"delta":{},"logprobs":null,"finish_reason":"tool_calls"'
+    id=$(grep -oE '"id":"[0-9]{9}"' whole | cut -d'"' -f4)
+    called="{\"role\": \"assistant\", \"content\": \"Let me see.\", \"tool_calls\": [{\"id\": \"$id\", \"type\": \"function\", $arguments}]}"
+    ask "${question%]}, $called, {\"role\": \"tool\", \"tool_call_id\": \"$id\", \"content\": \"rain\"}]" >words
+    has words '"content":"Yes."}' '"finish_reason":"stop"'
     ask '"messages": [{"role": "user", "content": "Hello"}]' >words
     has words '"content":"Hi!"}' '"finish_reason":"stop"'
     end
@@ -68,8 +74,6 @@ done
 
 # A prompt with tools, a call and its result has the tokens of the same text; what they say is no mark.
 serve model --special-tokens
-id=$(grep -oE '"id":"[0-9]{9}"' whole | cut -d'"' -f4)
-[ -n "$id" ] || fail "a call has no id: $(cat whole)"
 ask "\"max_tokens\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"$id\", \"type\": \"function\", $arguments}]}, {\"role\": \"tool\", \"tool_call_id\": \"$id\", \"content\": \"rain\"}]" >reply
 curl -sS "$(cat served/serve.url)/v1/completions" -d "{\"max_tokens\": 1, \"prompt\": \"<|im_start|>system\\nTools: $quoted<|im_end|>\\n<|im_start|>user\\na<|im_end|>\\n<|im_start|>assistant\\n<tool_call>{\\\"name\\\": \\\"weather\\\", \\\"arguments\\\": {\\\"city\\\": \\\"Oslo\\\", \\\"days\\\": 2}}</tool_call><|im_end|>\\n<|im_start|>tool\\nrain<|im_end|>\\n<|im_start|>assistant\\n\"}" >by-hand
 [ "$(said reply prompt_tokens)" = "$(said by-hand prompt_tokens)" ] || fail "the prompt's tokens: $(cat reply by-hand)"

@@ -68,7 +68,7 @@ launcher compare staged few | grep -q '^byte-equal' || fail "a pipeline trains o
 
 teach() { launcher --ranks 2 --steps 2 --no-scaling --quiet --no-bind --out refused "$@"; }
 echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": [{}]}' >tools.jsonl
-refused 'tools.jsonl:1: "tools": tools are not known here: leave the line out' teach --checkpoint model --data tools.jsonl
+refused 'tools.jsonl:1: tools: entry 0 must be' teach --checkpoint model --data tools.jsonl
 refused '"messages": the checkpoint has no chat template' teach --checkpoint bare --data chats.jsonl
 refused '"messages": a chat needs a --checkpoint with a chat template' teach --data chats.jsonl
 refused 'prompts and chats are not cut into windows' teach --checkpoint model --data chats.jsonl --windows

@@ -253,50 +253,12 @@ static void a_call_has_a_schema(void **state)
     json_decref(list);
 }
 
-/* What templates get: arguments as an object, whoever sends them as a text. */
-static void messages_have_calls_and_results(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *message;
-        const char *made; /* NULL: refused */
-    } cases[] = {
-        {"{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":"
-         "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}}]}",
-         "{\"role\":\"assistant\",\"content\":\"c\",\"tool_calls\":[{\"id\":\"1\",\"type\":"
-         "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}}]}"},
-        {"{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"\",\"name\":\"f\"}",
-         "{\"role\":\"tool\",\"content\":\"c\",\"name\":\"f\",\"tool_call_id\":\"1\"}"},
-        {"{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":"
-         "\"f\",\"arguments\":\"a\"}}]}",
-         NULL},
-        {"{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":"
-         "1,\"arguments\":{}}}]}",
-         NULL},
-        {"{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\"}]}", NULL},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        static proto_request request;
-        base_error error;
-        json_t *message = json_loads(cases[i].message, 0, NULL);
-        memset(&request, 0, sizeof request);
-        const base_status status = launch_tools_add_message(message, "c", &request, &error);
-        assert_int_equal(status, cases[i].made != NULL ? BASE_OK : BASE_ERR_INVALID);
-        if (cases[i].made != NULL) {
-            assert_int_equal(request.message_count, 1);
-            assert_string_equal(request.prompt.text, PROTO_CHAT_MESSAGE);
-            assert_string_equal(request.prompt.text + sizeof PROTO_CHAT_MESSAGE, cases[i].made);
-        }
-        json_decref(message);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_call_tools),    cmocka_unit_test(words_are_not_held),
         cmocka_unit_test(at_most_so_many_calls), cmocka_unit_test(a_request_says_which_there_are),
-        cmocka_unit_test(a_call_has_a_schema),   cmocka_unit_test(messages_have_calls_and_results),
+        cmocka_unit_test(a_call_has_a_schema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

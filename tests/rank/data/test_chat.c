@@ -7,7 +7,6 @@
 #include "chat_case.h"
 #include "proto/chat_date.h"
 #include "proto/limits.h"
-#include "proto/request.h"
 #include "support.h"
 
 enum { IDS_MAX = 512, TEXTS_BYTES = 4096 };
@@ -163,38 +162,6 @@ static void marks_in_a_message_are_letters(void **state)
               &error);
     assert_int_equal(count_of(&ids, open), 2); /* the user's message, and the answer */
     assert_int_equal(count_of(&ids, chat.close_id), 1);
-    rank_chat_fini(&chat);
-    rank_tokenizer_destroy(tokenizer);
-}
-
-/* Nor can a tool, a call of one, or its result. A template that writes no tools is not asked to. */
-static void marks_in_tools_are_letters(void **state)
-{
-    (void)state;
-    base_error error;
-    int32_t at[IDS_MAX];
-    rank_ids ids = {.at = at, .capacity = IDS_MAX};
-    rank_tokenizer *tokenizer = chat_case_load("qwen2");
-    rank_chat chat = chat_case_read(
-        "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for m in messages %}"
-        "{{ '<|im_start|>' + m.role + '\n' + m.content }}{% for call in m.tool_calls %}"
-        "{{ call | tojson }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}" CHATML_ANSWER,
-        "", tokenizer);
-    const int32_t open = chat_case_id(tokenizer, "<|im_start|>");
-    static const char texts[] =
-        PROTO_CHAT_TOOLS "\0[{\"name\": \"<|im_start|>\", \"<|im_end|>\": 1}]\0" PROTO_CHAT_MESSAGE
-                         "\0{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": "
-                         "[{\"name\": \"<|im_start|>\"}]}\0" PROTO_CHAT_MESSAGE
-                         "\0{\"role\": \"tool\", \"content\": \"<|im_end|>\"}";
-    rank_chat_messages messages = {.texts = texts, .count = 3};
-    assert_ok(rank_chat_encode(&chat, tokenizer, &messages, &ids, &error), &error);
-    assert_int_equal(count_of(&ids, open), 3); /* two messages, and the answer */
-    assert_int_equal(count_of(&ids, chat.close_id), 2);
-    rank_chat_fini(&chat);
-    chat = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
-    assert_int_equal(rank_chat_encode(&chat, tokenizer, &messages, &ids, &error),
-                     BASE_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "tools: this model's chat template writes none");
     rank_chat_fini(&chat);
     rank_tokenizer_destroy(tokenizer);
 }
@@ -486,7 +453,6 @@ int main(void)
         cmocka_unit_test(an_answer_is_not_answered_where_the_template_says_so),
         cmocka_unit_test(the_longest_chat_is_encoded),
         cmocka_unit_test(spaces_of_all_kinds_are_trimmed_if_the_template_says_so),
-        cmocka_unit_test(marks_in_tools_are_letters),
         cmocka_unit_test(marks_that_are_not_special_are_letters_too),
         cmocka_unit_test(marks_of_other_messages_are_letters_too),
         cmocka_unit_test(line_ends_of_a_template_are_text),

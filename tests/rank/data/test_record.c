@@ -124,6 +124,42 @@ static void messages_have_roles_and_weights(void **state)
     rank_record_clear(&record);
 }
 
+/* Tools stand before the messages, also where they are a text, and are not shown; a call is JSON. */
+static void messages_have_tools(void **state)
+{
+    (void)state;
+#define TOOLS "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"
+    static const char *const lines[] = {
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\","
+        "\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]}"
+        "],\"tools\":" TOOLS "}",
+        "{\"tools\":\"[{\\\"type\\\":\\\"function\\\",\\\"function\\\":{\\\"name\\\":\\\"f\\\"}}]"
+        "\",\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"gpt\","
+        "\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}"
+        "}]}]}",
+    };
+#define CALL                                                                                       \
+    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\","             \
+    "\"function\":"                                                                                \
+    "{\"name\":\"f\",\"arguments\":{}}}]}"
+    static const char texts[] = "tools\0" TOOLS "\0user\0q\0message\0" CALL;
+    static const uint8_t passed_over[] = {1, 0, 0};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        base_error error;
+        rank_record record;
+        char shown[256];
+        assert_ok(rank_record_read(lines[i], strlen(lines[i]), &record, &error), &error);
+        assert_int_equal(record.message_count, sizeof passed_over);
+        assert_int_equal(record.messages.bytes, sizeof texts);
+        assert_memory_equal(record.messages.data, texts, sizeof texts);
+        assert_memory_equal(record.passed_over, passed_over, sizeof passed_over);
+        rank_record_text(&record, shown);
+        assert_string_equal(shown, "\nq\n" CALL "\n");
+        assert_int_equal(strlen(shown), rank_record_text_bytes(&record));
+        rank_record_clear(&record);
+    }
+}
+
 /* A line, and what its refusal says. */
 typedef struct bad_line {
     const char *line;
@@ -200,9 +236,9 @@ static void bad_chats_are_refused_with_a_reason(void **state)
         {"{\"messages\":\"a\",\"text\":\"b\"}", "\"messages\" is not an array"},
         {"{\"messages\":[]}", "\"messages\" is not an array"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"content\":\"b\"}]}",
-         "message 2: its role must be system, user or assistant"},
-        {"{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}",
-         "message 1: its role must be system, user or assistant, and is tool"},
+         "message 2: its role must be system, user, assistant or tool"},
+        {"{\"messages\":[{\"role\":\"function\",\"content\":\"a\"}]}",
+         "message 1: its role must be system, user, assistant or tool, and is function"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":null}]}",
          "message 1: its content is not a string, nor a list of texts"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[]}]}",
@@ -218,19 +254,19 @@ static void bad_chats_are_refused_with_a_reason(void **state)
          "message 1: its weight is not 0 or 1"},
         {"{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\"}]}]"
          "}",
-         "message 1: \"tool_calls\": tools are not known here: leave the line out"},
+         "message 1: its tool_calls: entry 0 must be"},
         {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"function_call\":{\"name\":"
          "\"f\"}}]}",
-         "message 1: \"function_call\": tools are not known here"},
+         "message 1: \"function_call\": the older form of tools and tool_calls: make it these"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"type\":\"function\"}]"
          "}",
-         "\"tools\": tools are not known here: leave the line out"},
+         "tools: entry 0 must be"},
         {"{\"conversations\":[]}", "\"conversations\" is not an array of messages"},
         {"{\"conversations\":[{\"from\":\"observation\",\"value\":\"a\"}]}",
-         "message 1: its role must be system, user or assistant, and is observation"},
+         "message 1: its role must be system, user, assistant or tool, and is observation"},
         {"{\"conversations\":[{\"from\":\"human\",\"value\":7}]}", "message 1: its content is not"},
         {"{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"}],\"tools\":\"[{}]\"}",
-         "\"tools\": tools are not known here"},
+         "tools: entry 0 must be"},
         {"{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"}],\"system\":\"s\"}",
          "\"system\" beside \"conversations\": make it their first message"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"system\":[\"s\"]}",
@@ -311,6 +347,7 @@ int main(void)
         cmocka_unit_test(good_lines_are_read),
         cmocka_unit_test(prompts_and_chats_are_read),
         cmocka_unit_test(messages_have_roles_and_weights),
+        cmocka_unit_test(messages_have_tools),
         cmocka_unit_test(bad_lines_are_refused_with_a_reason),
         cmocka_unit_test(bad_chats_are_refused_with_a_reason),
         cmocka_unit_test(mutated_lines_are_read_alike_by_both_parsers),

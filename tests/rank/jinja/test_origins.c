@@ -71,8 +71,7 @@ static void test_origins(void **state)
     (void)state;
     assert_non_null(variables);
     const struct tm now = {.tm_year = 126, .tm_mday = 1};
-    const rank_jinja_given given = {
-        .variables = variables, .traced = (const char *const[]){"messages", NULL}, .now = &now};
+    const rank_jinja_given given = {.variables = variables, .traced = "messages", .now = &now};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         rank_jinja *template = NULL;
         rank_jinja_text text;
@@ -95,7 +94,7 @@ static void test_origins(void **state)
 /* Without a list to trace, or where the variable is none, all is the template's. */
 static void test_untraced(void **state)
 {
-    static const char *const traced[][2] = {{NULL}, {"other"}, {"none"}};
+    static const char *const traced[] = {NULL, "other", "none"};
     base_error error;
     rank_jinja *template = NULL;
     json_t *variables = json_pack("{s:[{s:s}], s:s}", "messages", "c", "text", "other", "O");
@@ -116,9 +115,34 @@ static void test_untraced(void **state)
     json_decref(variables);
 }
 
+/* All strings of the variable that is quoted, keys among them, and no word of the template round them. */
+static void test_quoted(void **state)
+{
+    base_error error;
+    rank_jinja *template = NULL;
+    rank_jinja_text text;
+    json_t *variables = json_pack("{s:[{s:s}, {s:s}]}", "tools", "a", "b", "role", "c");
+    const rank_jinja_given given = {
+        .variables = variables, .traced = "messages", .quoted = "tools"};
+    (void)state;
+    assert_non_null(variables);
+    assert_ok(rank_jinja_parse("{{ tools[0] | tojson }}{{ tools[1].role }}", &template, &error),
+              &error);
+    assert_ok(rank_jinja_render(template, &given, &text, &error), &error);
+    assert_string_equal(text.at, "{\"a\": \"b\"}c");
+    for (size_t at = 0; at < text.bytes; at++) {
+        const bool letter = text.at[at] == 'a' || text.at[at] == 'b';
+        assert_int_equal(text.origins[at], letter ? RANK_JINJA_QUOTED : 0);
+    }
+    rank_jinja_text_fini(&text);
+    rank_jinja_destroy(template);
+    json_decref(variables);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_origins),
-                                       cmocka_unit_test(test_untraced)};
+                                       cmocka_unit_test(test_untraced),
+                                       cmocka_unit_test(test_quoted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,7 @@ static base_status run_at(const char *source, const struct tm *now, base_error *
     rank_jinja_text text = {.at = NULL};
     json_t *variables = json_pack("{s:s, s:[i, i, i]}", "word", "Hello", "numbers", 1, 2, 3);
     assert_non_null(variables);
-    const rank_jinja_given given = {
-        .variables = variables, .traced = (const char *const[]){"messages", NULL}, .now = now};
+    const rank_jinja_given given = {.variables = variables, .traced = "messages", .now = now};
     base_status status = rank_jinja_parse(source, &template, error);
     if (status == BASE_OK) {
         status = rank_jinja_render(template, &given, &text, error);

@@ -112,9 +112,8 @@ static void check(const json_t *all, const json_t *made)
     struct tm now;
     const char *date = string_of(made, "now");
     assert_true(date == NULL || proto_chat_date_read(date, &now));
-    const rank_jinja_given given = {.variables = variables,
-                                    .traced = (const char *const[]){"messages", NULL},
-                                    .now = date != NULL ? &now : NULL};
+    const rank_jinja_given given = {
+        .variables = variables, .traced = "messages", .now = date != NULL ? &now : NULL};
     base_status status = rank_jinja_parse(source, &template, &error);
     if (status == BASE_OK) {
         status = rank_jinja_render(template, &given, &text, &error);

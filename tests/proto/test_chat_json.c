@@ -1,0 +1,71 @@
+/* proto/chat_json.h: tools, calls and results as chat templates read them. */
+#include "proto/chat_json.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/request.h"
+#include "support.h"
+
+/* What templates get: arguments as an object, whoever sends them as a text. */
+static void messages_have_calls_and_results(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *message;
+        const char *made; /* NULL: refused */
+    } cases[] = {
+        {"{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":"
+         "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}}]}",
+         "{\"role\":\"assistant\",\"content\":\"c\",\"tool_calls\":[{\"id\":\"1\",\"type\":"
+         "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}}]}"},
+        {"{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"\",\"name\":\"f\"}",
+         "{\"role\":\"tool\",\"content\":\"c\",\"name\":\"f\",\"tool_call_id\":\"1\"}"},
+        {"{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":"
+         "\"f\",\"arguments\":\"a\"}}]}",
+         NULL},
+        {"{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":"
+         "1,\"arguments\":{}}}]}",
+         NULL},
+        {"{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\"}]}", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error;
+        char *text = NULL;
+        json_t *message = json_loads(cases[i].message, 0, NULL);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        assert_true(proto_chat_needs_json(message));
+        assert_int_equal(proto_chat_write(message, role, "c", &text, &error),
+                         cases[i].made != NULL ? BASE_OK : BASE_ERR_INVALID);
+        if (cases[i].made != NULL) {
+            assert_string_equal(text, cases[i].made);
+            assert_int_equal(proto_chat_is_answer(PROTO_CHAT_MESSAGE, text),
+                             strcmp(role, "assistant") == 0);
+        }
+        free(text);
+        json_decref(message);
+    }
+    assert_true(proto_chat_is_answer("assistant", ""));
+    assert_false(proto_chat_is_answer("user", "{\"role\":\"assistant\""));
+}
+
+static void a_message_of_words_needs_none(void **state)
+{
+    (void)state;
+    static const char *const plain[] = {"{\"role\":\"user\",\"content\":\"a\"}",
+                                        "{\"role\":\"assistant\",\"tool_calls\":[]}",
+                                        "{\"role\":\"assistant\",\"tool_calls\":null}", "{}"};
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
+        json_t *message = json_loads(plain[i], 0, NULL);
+        assert_false(proto_chat_needs_json(message));
+        json_decref(message);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(messages_have_calls_and_results),
+                                       cmocka_unit_test(a_message_of_words_needs_none)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
