@@ -442,8 +442,9 @@ base_status rank_engine_submit(rank_engine *engine, rank_request *request, const
                          backend->name);
     }
     const base_status status = rank_grammars_check(engine->grammars, request, reterr);
-    return status == BASE_OK ? rank_requests_submit(engine->requests, request, prompt, reterr)
-                             : base_error_prepend(reterr, status, PROTO_FORMAT_KEY);
+    return status == BASE_OK
+               ? rank_requests_submit(engine->requests, request, prompt, reterr)
+               : base_error_prepend(reterr, status, PROTO_FORMAT_KEY " or tool_choice");
 }
 
 bool rank_engine_cancel(rank_engine *engine, uint64_t id)

@@ -19,7 +19,8 @@ struct Ringfence__Control__Request;
 #define PROTO_STOPS_KEY "stop_token_ids"
 #define PROTO_BIAS_KEY  "logit_bias"
 
-#define PROTO_FORMAT_KEY "response_format" /* of which the launcher makes the grammar */
+#define PROTO_FORMAT_KEY                                                                           \
+    "response_format" /* of which, or of a tool_choice, the launcher makes the grammar */
 
 #define PROTO_CHAT_MESSAGE "message"
 #define PROTO_CHAT_TOOLS   "tools"
