@@ -23,73 +23,32 @@ static const generator generators[] = {
     [COLL_FORM_SCAN] = {coll_scan_track_count, coll_scan_step},
 };
 
-/* An algorithm that has no form of its own for a kind lends it from another. */
-static const uint8_t forms[][COLL_KIND_LAST + 1] = {
-    [COLL_ALGORITHM_RING] = {[COLL_ALL_REDUCE] = COLL_FORM_RING,
-                             [COLL_REDUCE] = COLL_FORM_RING,
-                             [COLL_REDUCE_SCATTER] = COLL_FORM_RING,
-                             [COLL_ALL_GATHER] = COLL_FORM_RING,
-                             [COLL_BROADCAST] = COLL_FORM_RING,
-                             [COLL_GATHER] = COLL_FORM_DIRECT,
-                             [COLL_SCATTER] = COLL_FORM_DIRECT,
-                             [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
-                             [COLL_SCAN] = COLL_FORM_RING,
-                             [COLL_EXSCAN] = COLL_FORM_RING},
-    [COLL_ALGORITHM_TREE] = {[COLL_ALL_REDUCE] = COLL_FORM_TREE,
-                             [COLL_REDUCE] = COLL_FORM_TREE,
-                             [COLL_REDUCE_SCATTER] = COLL_FORM_RING,
-                             [COLL_ALL_GATHER] = COLL_FORM_RING,
-                             [COLL_BROADCAST] = COLL_FORM_TREE,
-                             [COLL_GATHER] = COLL_FORM_BINOMIAL,
-                             [COLL_SCATTER] = COLL_FORM_BINOMIAL,
-                             [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
-                             [COLL_SCAN] = COLL_FORM_RING,
-                             [COLL_EXSCAN] = COLL_FORM_RING},
-    [COLL_ALGORITHM_DIRECT] = {[COLL_ALL_REDUCE] = COLL_FORM_DIRECT,
-                               [COLL_REDUCE] = COLL_FORM_DIRECT,
-                               [COLL_REDUCE_SCATTER] = COLL_FORM_DIRECT,
-                               [COLL_ALL_GATHER] = COLL_FORM_DIRECT,
-                               [COLL_BROADCAST] = COLL_FORM_DIRECT,
-                               [COLL_GATHER] = COLL_FORM_DIRECT,
-                               [COLL_SCATTER] = COLL_FORM_DIRECT,
-                               [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
-                               [COLL_SCAN] = COLL_FORM_DIRECT,
-                               [COLL_EXSCAN] = COLL_FORM_DIRECT},
-    [COLL_ALGORITHM_RECURSIVE_DOUBLING] = {[COLL_ALL_REDUCE] = COLL_FORM_DOUBLING,
-                                           [COLL_REDUCE] = COLL_FORM_BINOMIAL,
-                                           [COLL_REDUCE_SCATTER] = COLL_FORM_HALVING,
-                                           [COLL_ALL_GATHER] = COLL_FORM_DISSEMINATION,
-                                           [COLL_BROADCAST] = COLL_FORM_BINOMIAL,
-                                           [COLL_GATHER] = COLL_FORM_BINOMIAL,
-                                           [COLL_SCATTER] = COLL_FORM_BINOMIAL,
-                                           [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
-                                           [COLL_SCAN] = COLL_FORM_SCAN,
-                                           [COLL_EXSCAN] = COLL_FORM_SCAN},
-    [COLL_ALGORITHM_HALVING_DOUBLING] = {[COLL_ALL_REDUCE] = COLL_FORM_HALVING,
-                                         [COLL_REDUCE] = COLL_FORM_HALVING,
-                                         [COLL_REDUCE_SCATTER] = COLL_FORM_HALVING,
-                                         [COLL_ALL_GATHER] = COLL_FORM_DISSEMINATION,
-                                         [COLL_BROADCAST] = COLL_FORM_DISSEMINATION,
-                                         [COLL_GATHER] = COLL_FORM_BINOMIAL,
-                                         [COLL_SCATTER] = COLL_FORM_BINOMIAL,
-                                         [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
-                                         [COLL_SCAN] = COLL_FORM_SCAN,
-                                         [COLL_EXSCAN] = COLL_FORM_SCAN},
-    [COLL_ALGORITHM_TWO_LEVEL] = {[COLL_ALL_REDUCE] = COLL_FORM_TWO_LEVEL,
-                                  [COLL_REDUCE] = COLL_FORM_TWO_LEVEL,
-                                  [COLL_REDUCE_SCATTER] = COLL_FORM_HALVING,
-                                  [COLL_ALL_GATHER] = COLL_FORM_DISSEMINATION,
-                                  [COLL_BROADCAST] = COLL_FORM_TWO_LEVEL,
-                                  [COLL_GATHER] = COLL_FORM_BINOMIAL,
-                                  [COLL_SCATTER] = COLL_FORM_BINOMIAL,
-                                  [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT,
-                                  [COLL_SCAN] = COLL_FORM_SCAN,
-                                  [COLL_EXSCAN] = COLL_FORM_SCAN},
+/* An algorithm that has no form of its own for a kind borrows it from another. */
+#define FORMS(ring, tree, direct, doubling, halving, two_level)                                    \
+    {                                                                                              \
+        [COLL_ALGORITHM_RING] = COLL_FORM_##ring, [COLL_ALGORITHM_TREE] = COLL_FORM_##tree,        \
+        [COLL_ALGORITHM_DIRECT] = COLL_FORM_##direct,                                              \
+        [COLL_ALGORITHM_RECURSIVE_DOUBLING] = COLL_FORM_##doubling,                                \
+        [COLL_ALGORITHM_HALVING_DOUBLING] = COLL_FORM_##halving,                                   \
+        [COLL_ALGORITHM_TWO_LEVEL] = COLL_FORM_##two_level                                         \
+    }
+
+static const uint8_t forms[COLL_KIND_LAST + 1][COLL_ALGORITHM_LAST + 1] = {
+    [COLL_ALL_REDUCE] = FORMS(RING, TREE, DIRECT, DOUBLING, HALVING, TWO_LEVEL),
+    [COLL_REDUCE] = FORMS(RING, TREE, DIRECT, BINOMIAL, HALVING, TWO_LEVEL),
+    [COLL_REDUCE_SCATTER] = FORMS(RING, RING, DIRECT, HALVING, HALVING, HALVING),
+    [COLL_ALL_GATHER] = FORMS(RING, RING, DIRECT, DISSEMINATION, DISSEMINATION, DISSEMINATION),
+    [COLL_BROADCAST] = FORMS(RING, TREE, DIRECT, BINOMIAL, DISSEMINATION, TWO_LEVEL),
+    [COLL_GATHER] = FORMS(DIRECT, BINOMIAL, DIRECT, BINOMIAL, BINOMIAL, BINOMIAL),
+    [COLL_SCATTER] = FORMS(DIRECT, BINOMIAL, DIRECT, BINOMIAL, BINOMIAL, BINOMIAL),
+    [COLL_ALL_TO_ALL] = FORMS(DIRECT, DIRECT, DIRECT, DIRECT, DIRECT, DIRECT),
+    [COLL_SCAN] = FORMS(RING, RING, DIRECT, SCAN, SCAN, SCAN),
+    [COLL_EXSCAN] = FORMS(RING, RING, DIRECT, SCAN, SCAN, SCAN),
 };
 
 coll_form coll_plan_form(coll_algorithm algorithm, coll_kind kind)
 {
-    return (coll_form)forms[algorithm][kind];
+    return (coll_form)forms[kind][algorithm];
 }
 
 static coll_form form_of(const coll_plan *plan)

@@ -61,7 +61,7 @@ typedef enum coll_group {
     COLL_GROUP_PREFIX = 4,     /* the ranks below this one, and of a SCAN this one */
 } coll_group;
 
-/* The generators, which each have a file. An algorithm that has no form of its own for a kind lends
+/* The generators, which each have a file. An algorithm that has no form of its own for a kind borrows
  * it from another. */
 typedef enum coll_form {
     COLL_FORM_RING = 0,
