@@ -42,7 +42,8 @@
 #include "plan/generators.h"
 
 /* Sending and receiving run side by side. A send follows the receive of the round before, chunk by
- * chunk. MOVE_TRACK puts this rank's own block into its place. */
+ * chunk. MOVE_TRACK puts this rank's own block, or the first value of an exclusive scan, into its
+ * place. */
 enum { SEND_TRACK = 0, RECEIVE_TRACK = 1, MOVE_TRACK = 2, TRACKS = 3 };
 
 int coll_ring_track_count(const coll_plan *plan)
@@ -59,53 +60,34 @@ static int wrap(int index, int ranks)
     return rest < 0 ? rest + ranks : rest;
 }
 
-/* Broadcast and reduce: from the first place of a chain to the last. */
+/* Broadcast, reduce and scans: from the first place of a chain to the last. An exclusive scan passes
+ * on the sum that it keeps in SCRATCH, because OUTPUT lacks the own operand. */
 static bool chain_step(const coll_plan *plan, int track, coll_step *step)
 {
     const int n = plan->ranks;
     const bool reduces = plan->kind == COLL_REDUCE;
-    const int place = wrap(plan->rank - plan->root - (reduces ? 1 : 0), n);
+    const bool exclusive = plan->kind == COLL_EXSCAN;
+    const int place = coll_kind_is_scan(plan->kind)
+                          ? plan->rank
+                          : wrap(plan->rank - plan->root - (reduces ? 1 : 0), n);
     if (track == SEND_TRACK) {
         step->action = COLL_ACTION_SEND;
         step->peer = wrap(plan->rank + 1, n);
-        step->source = place == 0 ? COLL_SPACE_INPUT : coll_plan_home(plan, 0);
+        step->source = place == 0  ? COLL_SPACE_INPUT
+                       : exclusive ? COLL_SPACE_SCRATCH
+                                   : coll_plan_home(plan, 0);
         step->after_track = place == 0 ? -1 : RECEIVE_TRACK;
         return place < n - 1;
     }
-    step->action = reduces ? COLL_ACTION_COMBINE : COLL_ACTION_COPY;
+    step->action = reduces || plan->kind == COLL_SCAN ? COLL_ACTION_COMBINE : COLL_ACTION_COPY;
     step->peer = wrap(plan->rank - 1, n);
     step->source = COLL_SPACE_INPUT;
     step->target = coll_plan_home(plan, 0);
     step->incoming_left = true;
     step->final = reduces && place == n - 1;
-    return place > 0;
-}
-
-static bool scan_step(const coll_plan *plan, int track, coll_step *step)
-{
-    const bool exclusive = plan->kind == COLL_EXSCAN;
-    if (track == SEND_TRACK) {
-        step->action = COLL_ACTION_SEND;
-        step->peer = plan->rank + 1;
-        step->source = plan->rank == 0 ? COLL_SPACE_INPUT
-                       : exclusive     ? COLL_SPACE_SCRATCH
-                                       : COLL_SPACE_OUTPUT;
-        step->after_track = plan->rank == 0 ? -1 : RECEIVE_TRACK;
-        return plan->rank < plan->ranks - 1;
-    }
-    if (track == MOVE_TRACK) { /* in place, once the operand is sent */
-        step->action = exclusive ? COLL_ACTION_FILL : COLL_ACTION_MOVE;
-        step->source = COLL_SPACE_INPUT;
-        step->after_track = SEND_TRACK;
-        return true;
-    }
-    step->action = exclusive ? COLL_ACTION_COPY : COLL_ACTION_COMBINE;
-    step->peer = plan->rank - 1;
-    step->source = COLL_SPACE_INPUT;
-    step->incoming_left = true;
-    step->adds_total = exclusive && plan->rank < plan->ranks - 1;
+    step->adds_total = exclusive && place < n - 1;
     step->total = COLL_SPACE_INPUT;
-    return plan->rank > 0;
+    return place > 0;
 }
 
 /* Rounds of which the first `combining` combine; `first` is the block that this rank starts. What
@@ -144,16 +126,15 @@ static bool round_step(const coll_plan *plan, int track, int round, coll_step *s
 
 bool coll_ring_step(const coll_plan *plan, int track, int index, coll_step *step)
 {
-    if (coll_kind_is_scan(plan->kind)) {
-        return index == 0 && scan_step(plan, track, step);
-    }
-    if (track == MOVE_TRACK) {
-        step->action = COLL_ACTION_MOVE;
+    if (track == MOVE_TRACK) { /* of a scan in place: once the operand is sent */
+        step->action = plan->kind == COLL_EXSCAN ? COLL_ACTION_FILL : COLL_ACTION_MOVE;
         step->source = COLL_SPACE_INPUT;
         step->block = plan->kind == COLL_ALL_GATHER ? plan->rank : 0;
+        step->after_track = coll_kind_is_scan(plan->kind) ? SEND_TRACK : -1;
         return index == 0;
     }
-    if (plan->kind == COLL_BROADCAST || plan->kind == COLL_REDUCE) {
+    if (plan->kind == COLL_BROADCAST || plan->kind == COLL_REDUCE ||
+        coll_kind_is_scan(plan->kind)) {
         return index == 0 && chain_step(plan, track, step);
     }
     return round_step(plan, track, index, step);
