@@ -10,17 +10,23 @@
 
 enum { CHUNK_BYTES = 32 * 1024 }; /* of the pipelines */
 
+/* The classes of links. */
+enum { INSIDE, BETWEEN, CLASSES };
+
 /* Everything is a multiple: of a latency, of a message, of the whole vector. */
 typedef struct price {
-    double latencies_inside;
-    double latencies_between;
-    double messages_inside;
-    double messages_between;
-    double bytes_inside;
-    double bytes_between;
+    double latencies[CLASSES];
+    double messages[CLASSES];
+    double bytes[CLASSES];
     double reduced;
     double fill; /* chunks that pass before a pipeline is full */
 } price;
+
+/* The class of links between ranks that may be anywhere. */
+static int farthest(const coll_layout *s)
+{
+    return s->hosts == 1 ? INSIDE : BETWEEN;
+}
 
 static int log2_up(int n)
 {
@@ -88,37 +94,18 @@ static int crossing(const coll_layout *s, int round)
 /* Rounds with partners at rising distance: those in which no rank crosses stay inside. */
 static void add_rounds(price *p, const coll_layout *s, double times)
 {
-    const int all = log2_up(s->ranks);
-    int inside = 0;
-    for (int round = 0; round < all; round++) {
-        inside += crossing(s, round) == 0 ? 1 : 0;
+    for (int round = 0; round < log2_up(s->ranks); round++) {
+        p->latencies[crossing(s, round) == 0 ? INSIDE : BETWEEN] += times;
     }
-    p->latencies_inside += times * inside;
-    p->latencies_between += times * (all - inside);
-}
-
-/* One more, with a partner anywhere. */
-static void add_one_round(price *p, const coll_layout *s, double times)
-{
-    p->latencies_inside += s->hosts == 1 ? times : 0;
-    p->latencies_between += s->hosts == 1 ? 0 : times;
 }
 
 /* What a price is for no bytes. */
 static double latency_us(const price *p, const coll_costs *costs)
 {
-    return p->latencies_inside * costs->inside.latency_us +
-           p->latencies_between * costs->between.latency_us +
-           p->messages_inside * costs->inside.message_us +
-           p->messages_between * costs->between.message_us;
-}
-
-/* One message after the other along all ranks. */
-static void add_chain(price *p, const coll_layout *s, double times)
-{
-    const int between = s->hosts == 1 ? 0 : s->contiguous ? s->hosts - 1 : s->ranks - 1;
-    p->latencies_inside += times * (s->ranks - 1 - between);
-    p->latencies_between += times * between;
+    return p->latencies[INSIDE] * costs->inside.latency_us +
+           p->latencies[BETWEEN] * costs->between.latency_us +
+           p->messages[INSIDE] * costs->inside.message_us +
+           p->messages[BETWEEN] * costs->between.message_us;
 }
 
 /* Everybody to everybody, or to one: `bytes` of the vector at a rank, in ranks - 1 messages. */
@@ -126,23 +113,18 @@ static void add_star(price *p, const coll_layout *s, double times, double bytes,
 {
     const int locals = s->host_ranks_max;
     const int strangers = s->ranks - locals;
-    const double share = s->ranks == 1 ? 0 : ratio(strangers, s->ranks - 1);
-    p->latencies_inside += s->hosts == 1 ? times : 0;
-    p->latencies_between += s->hosts == 1 ? 0 : times;
-    p->messages_inside += times * (s->hosts == 1 ? locals - 2 : locals - 1);
-    p->messages_between += times * (s->hosts == 1 ? 0 : strangers - 1);
-    p->bytes_inside += bytes * (1 - share);
-    p->bytes_between += bytes * share * (one_rank ? 1 : locals);
+    const double share = ratio(strangers, s->ranks - 1);
+    p->latencies[farthest(s)] += times;
+    p->messages[INSIDE] += times * (s->hosts == 1 ? locals - 2 : locals - 1);
+    p->messages[BETWEEN] += times * (s->hosts == 1 ? 0 : strangers - 1);
+    p->bytes[INSIDE] += bytes * (1 - share);
+    p->bytes[BETWEEN] += bytes * share * (one_rank ? 1 : locals);
 }
 
 /* Bytes that pass every rank, and leave each host on `links` links. */
 static void add_bytes(price *p, const coll_layout *s, double bytes, double links)
 {
-    if (s->hosts == 1) {
-        p->bytes_inside += bytes;
-    } else {
-        p->bytes_between += bytes * links;
-    }
+    p->bytes[farthest(s)] += s->hosts == 1 ? bytes : bytes * links;
 }
 
 static double chain_links(const coll_layout *s)
@@ -157,16 +139,14 @@ static price ring(const coll_layout *s, coll_kind kind)
     const bool scans = coll_kind_is_scan(kind);
     const bool chain = kind == COLL_BROADCAST || kind == COLL_REDUCE || scans;
     const double times = kind == COLL_ALL_REDUCE ? 2 : 1;
-    if (chain) {
-        add_chain(&p, s, 1);
-        p.fill = s->ranks - 2;
-    } else if (s->hosts == 1) {
-        p.latencies_inside = times * (s->ranks - 1);
-    } else { /* a block leaves each host once on its way round */
-        const int between = s->contiguous && s->hosts < s->ranks ? s->hosts : s->ranks - 1;
-        p.latencies_between = times * between;
-        p.latencies_inside = times * (s->ranks - 1 - between);
-    }
+    /* what goes along all ranks leaves each host once, but the last of a chain */
+    const int leaves = chain ? s->hosts - 1 : s->hosts;
+    const int between = s->hosts == 1                        ? 0
+                        : s->contiguous && leaves < s->ranks ? leaves
+                                                             : s->ranks - 1;
+    p.latencies[INSIDE] = times * (s->ranks - 1 - between);
+    p.latencies[BETWEEN] = times * between;
+    p.fill = chain ? s->ranks - 2 : 0;
     add_bytes(&p, s, chain ? 1 : times * part, chain_links(s));
     p.reduced = kind == COLL_REDUCE || scans ? 1 : coll_kind_reduces(kind) ? part : 0;
     return p;
@@ -181,7 +161,7 @@ static price tree(const coll_layout *s, coll_kind kind)
     add_bytes(&p, s, s->ranks == 2 ? times / 2 : times, 2 * chain_links(s));
     p.fill = times * log2_up(s->ranks);
     if (kind != COLL_ALL_REDUCE) { /* from the root to the tops of the trees */
-        p.latencies_inside += 1;
+        p.latencies[INSIDE] += 1;
     }
     return p;
 }
@@ -241,20 +221,19 @@ static price doubling(const coll_layout *s, bool scans)
     price p = {.reduced = 0};
     const int rounds = log2_up(s->ranks);
     add_rounds(&p, s, 1);
-    p.bytes_inside = p.latencies_inside;
+    p.bytes[INSIDE] = p.latencies[INSIDE];
     int out = 0; /* ranks of a host that cross, in the end those of the last round */
     for (int round = 0; round < rounds; round++) {
         out = crossing(s, round);
-        p.bytes_between += out;
+        p.bytes[BETWEEN] += out;
     }
     p.reduced = scans ? 2 * rounds - 1 : rounds;
     if (!is_power(s->ranks) &&
         !scans) { /* the short group's value is passed on, and merged from memory */
         out = s->contiguous && is_power(s->host_ranks_max) ? spread_between(s) : out;
-        p.latencies_inside += out == 0 ? 1 : 0;
-        p.latencies_between += out == 0 ? 0 : 1;
-        p.bytes_inside += out == 0 ? 1 : 0;
-        p.bytes_between += out;
+        p.latencies[out == 0 ? INSIDE : BETWEEN] += 1;
+        p.bytes[INSIDE] += out == 0 ? 1 : 0;
+        p.bytes[BETWEEN] += out;
     }
     return p;
 }
@@ -288,28 +267,21 @@ static price longest_way(const coll_layout *s, const coll_costs *costs, bool bac
     int smaller = 0; /* ranks of the segment on the right; 0: there is none */
     for (int log = 0; 1 << log <= s->ranks; log++) {
         price own = {.reduced = 0};
-        bool here = true;
+        int across = INSIDE; /* to the segment on the right */
         if ((s->ranks & 1 << log) == 0) {
             continue;
         }
         for (int round = 0; round < log; round++) {
-            own.latencies_inside += crossing(s, round) == 0 ? 1 : 0;
-            own.latencies_between += crossing(s, round) == 0 ? 0 : 1;
+            own.latencies[crossing(s, round) == 0 ? INSIDE : BETWEEN] += 1;
         }
         if (smaller > 0) {
-            const double messages = back ? 0 : ratio(1 << log, smaller) - 1;
             const int begin = s->ranks >> log & ~1; /* in segments of this size */
-            here = is_here(s, begin << log, ((begin + 1) << log) + smaller);
-            longest.latencies_inside += here ? 1 : 0;
-            longest.latencies_between += here ? 0 : 1;
-            longest.messages_inside += here ? messages : 0;
-            longest.messages_between += here ? 0 : messages;
+            across = is_here(s, begin << log, ((begin + 1) << log) + smaller) ? INSIDE : BETWEEN;
+            longest.latencies[across] += 1;
+            longest.messages[across] += back ? 0 : ratio(1 << log, smaller) - 1;
         }
         longest = latency_us(&longest, costs) > latency_us(&own, costs) ? longest : own;
-        if (smaller > 0) { /* a message shares a link with those of a round */
-            longest.messages_inside += here ? 1 : 0;
-            longest.messages_between += here ? 0 : 1;
-        }
+        longest.messages[across] += smaller > 0 ? 1 : 0; /* shares a link with those of a round */
         smaller = 1 << log;
     }
     return longest;
@@ -318,10 +290,10 @@ static price longest_way(const coll_layout *s, const coll_costs *costs, bool bac
 static void add_way(price *p, const coll_layout *s, const coll_costs *costs, bool back)
 {
     const price way = longest_way(s, costs, back);
-    p->latencies_inside += way.latencies_inside;
-    p->latencies_between += way.latencies_between;
-    p->messages_inside += way.messages_inside;
-    p->messages_between += way.messages_between;
+    for (int i = 0; i < CLASSES; i++) {
+        p->latencies[i] += way.latencies[i];
+        p->messages[i] += way.messages[i];
+    }
 }
 
 static price halving(const coll_layout *s, const coll_costs *costs, coll_kind kind)
@@ -336,8 +308,8 @@ static price halving(const coll_layout *s, const coll_costs *costs, coll_kind ki
     for (int round = 0; round < log2_up(s->ranks); round++) {
         const double after = left / 2 > 1.0 / s->ranks ? left / 2 : 1.0 / s->ranks;
         const int out = crossing(s, round);
-        p.bytes_inside += out == 0 ? times * (left - after) : 0;
-        p.bytes_between += times * out * (left - after);
+        p.bytes[INSIDE] += out == 0 ? times * (left - after) : 0;
+        p.bytes[BETWEEN] += times * out * (left - after);
         left = after;
     }
     if (!is_power(s->ranks)) {
@@ -346,7 +318,7 @@ static price halving(const coll_layout *s, const coll_costs *costs, coll_kind ki
     if (kind == COLL_REDUCE) {
         add_star(&p, s, 1, ratio(s->ranks - 1, s->ranks), true);
     } else if (kind == COLL_REDUCE_SCATTER) {
-        add_one_round(&p, s, 1);
+        p.latencies[farthest(s)] += 1;
         add_bytes(&p, s, 1.0 / s->ranks, s->host_ranks_max);
     }
     return p;
@@ -361,8 +333,8 @@ static price binomial(const coll_layout *s, coll_kind kind)
         add_bytes(&p, s, ratio(s->ranks - 1, s->ranks) + (s->ranks > 2 ? 0.5 : 0), 1);
         return p;
     }
-    p.bytes_inside = p.latencies_inside; /* the root has a child in every round */
-    p.bytes_between = p.latencies_between;
+    p.bytes[INSIDE] = p.latencies[INSIDE]; /* the root has a child in every round */
+    p.bytes[BETWEEN] = p.latencies[BETWEEN];
     p.reduced = kind == COLL_REDUCE ? rounds : 0;
     return p;
 }
@@ -386,26 +358,26 @@ static price two_level(const coll_layout *s, coll_kind kind)
     const double slice = 1.0 / s->host_ranks_min;
     const double across = s->hosts == 1 ? 0 : ratio(s->hosts - 1, s->hosts);
     if (kind != COLL_ALL_REDUCE) { /* all at the leaders */
-        p.latencies_inside = locals > 1 ? 1 : 0;
-        p.latencies_between = s->hosts > 1 ? 1 : 0;
-        p.bytes_inside = locals - 1;
-        p.bytes_between = s->hosts - 1;
+        p.latencies[INSIDE] = locals > 1 ? 1 : 0;
+        p.latencies[BETWEEN] = s->hosts > 1 ? 1 : 0;
+        p.bytes[INSIDE] = locals - 1;
+        p.bytes[BETWEEN] = s->hosts - 1;
         p.reduced = kind == COLL_REDUCE ? locals - 1 + s->hosts - 1 : 0;
         return p;
     }
     if (locals > 1) {
-        p.latencies_inside = 2;
-        p.messages_inside =
+        p.latencies[INSIDE] = 2;
+        p.messages[INSIDE] =
             (locals - 2) + (s->hosts * (locals - 1) - 1); /* in the end block by block */
-        p.bytes_inside = 2 * (locals - 1) * slice;
+        p.bytes[INSIDE] = 2 * (locals - 1) * slice;
         p.reduced = (locals - 1) * slice;
     }
     if (s->hosts > 1) {
         /* Each owner sends its blocks in the order of hosts. So those for the last host, all H - 1, come when H - 2
          * have gone to the others, and its own block is complete as much later. */
-        p.latencies_between = 2;
-        p.messages_between = 3 * (s->hosts - 2);
-        p.bytes_between = 2 * across + ratio(s->hosts - 2, s->hosts);
+        p.latencies[BETWEEN] = 2;
+        p.messages[BETWEEN] = 3 * (s->hosts - 2);
+        p.bytes[BETWEEN] = 2 * across + ratio(s->hosts - 2, s->hosts);
         p.reduced += across * slice;
     }
     return p;
@@ -450,8 +422,8 @@ double coll_cost_us(const coll_costs *costs, const coll_layout *shape, coll_kind
     const double chunk = whole_bytes < CHUNK_BYTES ? kilo : CHUNK_BYTES / 1000.0;
     const coll_link_cost *link = shape->hosts == 1 ? &costs->inside : &costs->between;
     return costs->start_us + latency_us(&p, costs) +
-           kilo * (p.bytes_inside * costs->inside.byte_ns +
-                   p.bytes_between * costs->between.byte_ns + p.reduced * costs->reduce_byte_ns) +
+           kilo * (p.bytes[INSIDE] * costs->inside.byte_ns +
+                   p.bytes[BETWEEN] * costs->between.byte_ns + p.reduced * costs->reduce_byte_ns) +
            p.fill * chunk * link->byte_ns;
 }
 
