@@ -315,12 +315,7 @@ static void make_scratch(coll_op *op)
 void coll_exec_begin(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    op->plan.schedule = (coll_plan){.algorithm = op->desc.algorithm,
-                                    .kind = op->desc.kind,
-                                    .ranks = comm->size,
-                                    .rank = comm->rank,
-                                    .root = op->desc.root,
-                                    .hosts = &comm->hosts};
+    op->plan.schedule = coll_op_plan_of(op, op->desc.algorithm);
     op->plan.chunk_bytes = comm->chunk_bytes - comm->chunk_bytes % op->element_bytes;
     op->plan.track_count = coll_plan_track_count(&op->plan.schedule);
     BASE_ASSERT(op->plan.track_count <= COLL_PLAN_TRACKS_MAX(comm->size));

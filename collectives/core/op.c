@@ -20,12 +20,7 @@ static bool has_own_bits(const coll_op *op)
     if (op->kernel == NULL || op->shown_bytes == 0) {
         return false;
     }
-    const coll_plan plan = {.algorithm = op->desc.algorithm,
-                            .kind = op->desc.kind,
-                            .ranks = op->comm->size,
-                            .rank = op->comm->rank,
-                            .root = op->desc.root,
-                            .hosts = &op->comm->hosts};
+    const coll_plan plan = coll_op_plan_of(op, op->desc.algorithm);
     return (op->kernel->wide != NULL && op->desc.algorithm != COLL_ALGORITHM_DIRECT) ||
            !coll_plan_is_canonical(&plan);
 }

@@ -171,6 +171,17 @@ static inline size_t coll_op_units(const coll_op *op, size_t bytes)
     return bytes - bytes % op->unit_bytes;
 }
 
+/* op's plan, if that algorithm runs it. */
+static inline coll_plan coll_op_plan_of(const coll_op *op, coll_algorithm algorithm)
+{
+    return (coll_plan){.algorithm = algorithm,
+                       .kind = op->desc.kind,
+                       .ranks = op->comm->size,
+                       .rank = op->comm->rank,
+                       .root = op->desc.root,
+                       .hosts = &op->comm->hosts};
+}
+
 /* op_init.c */
 
 /* Checks desc and fills op in. Memory that op has (tracks, scratch, parts) is used again. */

@@ -343,12 +343,7 @@ static void choose_kernel(coll_op *op)
  * it: they may not be commutative. */
 static bool keeps_order(const coll_op *op, coll_algorithm algorithm)
 {
-    const coll_plan plan = {.algorithm = algorithm,
-                            .kind = op->desc.kind,
-                            .ranks = op->comm->size,
-                            .rank = op->comm->rank,
-                            .root = op->desc.root,
-                            .hosts = &op->comm->hosts};
+    const coll_plan plan = coll_op_plan_of(op, algorithm);
     return op->desc.reduction == NULL || coll_kind_is_scan(op->desc.kind) ||
            coll_plan_is_canonical(&plan);
 }
