@@ -38,11 +38,11 @@ typedef enum coll_pattern {
     COLL_PATTERN_SHARE, /* a broadcast: its root stores a slice to all, and they load the rest */
 } coll_pattern;
 
-/* A slice of a vector: whole units (coll_op), as equal as can be. */
-typedef struct coll_slice {
-    size_t begin; /* bytes */
+/* Bytes of a vector, or of a buffer. */
+typedef struct coll_range {
+    size_t begin;
     size_t size_bytes;
-} coll_slice;
+} coll_range;
 
 /* Eager and inline operations need nothing beside the fields that all have. The other protocols
  * have a struct each. */

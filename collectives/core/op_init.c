@@ -269,9 +269,7 @@ static coll_status check_buffers(const coll_op *op, coll_error *reterr)
         !overlaps(send, op->send_bytes, recv, op->recv_bytes)) {
         return COLL_OK;
     }
-    size_t own_offset_bytes = 0;
-    size_t own_bytes = 0;
-    coll_op_block(op, op->comm->rank, &own_offset_bytes, &own_bytes);
+    const size_t own_offset_bytes = coll_op_block(op, op->comm->rank).begin;
     bool in_place = send == recv;
     if (op->desc.kind == COLL_ALL_GATHER || op->desc.kind == COLL_GATHER) {
         in_place = send == recv + own_offset_bytes;

@@ -41,15 +41,11 @@ uint32_t coll_parts_hash(const coll_op *op)
     return (uint32_t)(hash ^ hash >> 32) | 1;
 }
 
-void coll_op_block(const coll_op *op, int rank, size_t *offset_bytes, size_t *size_bytes)
+coll_range coll_op_block(const coll_op *op, int rank)
 {
-    if (op->varies) {
-        *offset_bytes = op->part_ends[rank];
-        *size_bytes = op->part_ends[rank + 1] - op->part_ends[rank];
-        return;
-    }
-    *offset_bytes = op->total_bytes * (size_t)rank;
-    *size_bytes = op->total_bytes;
+    return op->varies
+               ? (coll_range){op->part_ends[rank], op->part_ends[rank + 1] - op->part_ends[rank]}
+               : (coll_range){op->total_bytes * (size_t)rank, op->total_bytes};
 }
 
 coll_pair coll_op_pair(const coll_op *op, int peer)
@@ -62,9 +58,7 @@ size_t coll_op_longest_block(const coll_op *op)
 {
     size_t longest = 0;
     for (int rank = 0; rank < op->comm->size; rank++) {
-        size_t offset_bytes = 0;
-        size_t size_bytes = 0;
-        coll_op_block(op, rank, &offset_bytes, &size_bytes);
+        const size_t size_bytes = coll_op_block(op, rank).size_bytes;
         longest = size_bytes > longest ? size_bytes : longest;
     }
     return longest;

@@ -16,7 +16,7 @@ bool coll_parts_sum(coll_op *op);
 /* A hash of `counts`, which all ranks must have alike; never 0. Not of a pairwise operation. */
 uint32_t coll_parts_hash(const coll_op *op);
 /* Where rank's part lies in the whole vector of a kind that has a part per rank; pairwise: in send. */
-void coll_op_block(const coll_op *op, int rank, size_t *offset_bytes, size_t *size_bytes);
+coll_range coll_op_block(const coll_op *op, int rank);
 /* The longest of them. */
 size_t coll_op_longest_block(const coll_op *op);
 /* Pairwise: what this rank sends to a peer, and expects from it. */

@@ -15,8 +15,7 @@ static void make_vector(const coll_op *op, coll_shape *shape)
 /* Kinds whose contribution is this rank's own block. */
 static void make_block(const coll_op *op, coll_shape *shape)
 {
-    size_t offset_bytes = 0;
-    coll_op_block(op, op->comm->rank, &offset_bytes, &shape->give_bytes);
+    shape->give_bytes = coll_op_block(op, op->comm->rank).size_bytes;
     shape->largest_bytes = coll_op_longest_block(op);
     shape->target_step_bytes = op->total_bytes;
 }
@@ -24,26 +23,21 @@ static void make_block(const coll_op *op, coll_shape *shape)
 /* Kinds whose contribution is a block for every rank. */
 static void make_blocks(const coll_op *op, coll_shape *shape)
 {
-    size_t size_bytes = 0;
     shape->give_bytes = op->whole_bytes;
     shape->largest_bytes = shape->give_bytes;
-    coll_op_block(op, op->comm->rank, &shape->part_offset_bytes, &size_bytes);
+    shape->part_offset_bytes = coll_op_block(op, op->comm->rank).begin;
 }
 
 static size_t sent_bytes(const coll_op *op, const coll_shape *shape)
 {
-    const bool root = op->comm->rank == op->desc.root;
-    size_t offset_bytes = 0;
-    size_t own_bytes = 0;
     switch (op->desc.kind) {
     case COLL_REDUCE_SCATTER:
     case COLL_ALL_TO_ALL:
     case COLL_SCATTER:
-        coll_op_block(op, op->comm->rank, &offset_bytes, &own_bytes);
-        return shape->gives ? shape->give_bytes - own_bytes : 0;
+        return shape->gives ? shape->give_bytes - coll_op_block(op, op->comm->rank).size_bytes : 0;
     case COLL_REDUCE:
     case COLL_GATHER:
-        return root ? 0 : shape->give_bytes;
+        return op->comm->rank == op->desc.root ? 0 : shape->give_bytes;
     case COLL_SCAN:
     case COLL_EXSCAN: /* to the ranks above */
         return shape->give_bytes * (size_t)(op->comm->size - 1 - op->comm->rank);
@@ -112,30 +106,21 @@ void coll_shape_make(const coll_op *op, coll_shape *shape)
 
 size_t coll_shape_part_bytes(const coll_op *op, int source)
 {
-    size_t offset_bytes = 0;
-    size_t size_bytes = op->total_bytes; /* the vector's, any block's, or of this rank's own */
     if (op->pairwise) {
         return coll_op_pair(op, source).from_bytes;
     }
-    if (op->varies && (op->desc.kind == COLL_ALL_GATHER || op->desc.kind == COLL_GATHER)) {
-        coll_op_block(op, source, &offset_bytes, &size_bytes);
-    }
-    return size_bytes;
+    return op->desc.kind == COLL_ALL_GATHER || op->desc.kind == COLL_GATHER
+               ? coll_op_block(op, source).size_bytes
+               : op->total_bytes; /* the vector's, or this rank's own block's */
 }
 
 size_t coll_shape_target_bytes(const coll_op *op, int source)
 {
-    size_t offset_bytes = 0;
-    size_t size_bytes = 0;
     switch (op->desc.kind) {
     case COLL_ALL_GATHER:
     case COLL_GATHER:
     case COLL_ALL_TO_ALL:
-        if (op->pairwise) {
-            return op->recv_ends[source];
-        }
-        coll_op_block(op, source, &offset_bytes, &size_bytes);
-        return offset_bytes;
+        return op->pairwise ? op->recv_ends[source] : coll_op_block(op, source).begin;
     default:
         return 0;
     }

@@ -228,8 +228,8 @@ static inline bool coll_shm_scans_apart(const coll_op *op)
     return coll_kind_is_scan(op->desc.kind) && op->comm->size <= APART_RANKS_MAX;
 }
 
-/* Slice `slice` of a vector that is cut for so many ranks. */
-coll_slice coll_slice_of(const coll_op *op, size_t total_bytes, int slice);
+/* Slice `slice` of a vector, one for each rank: whole units (coll_op), as equal as can be. */
+coll_range coll_slice_of(const coll_op *op, size_t total_bytes, int slice);
 /* What this rank sends in an all-reduce or reduce in slices: its operand of the others' slices, and
  * the result of its own to those that take it. */
 size_t coll_slices_sent_bytes(const coll_op *op);

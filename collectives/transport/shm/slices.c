@@ -23,10 +23,10 @@ static size_t slice_begin(const coll_op *op, size_t total_bytes, int slice)
     return coll_smaller(before * op->unit_bytes, total_bytes);
 }
 
-coll_slice coll_slice_of(const coll_op *op, size_t total_bytes, int slice)
+coll_range coll_slice_of(const coll_op *op, size_t total_bytes, int slice)
 {
     const size_t begin = slice_begin(op, total_bytes, slice);
-    return (coll_slice){begin, slice_begin(op, total_bytes, slice + 1) - begin};
+    return (coll_range){begin, slice_begin(op, total_bytes, slice + 1) - begin};
 }
 
 size_t coll_slices_sent_bytes(const coll_op *op)

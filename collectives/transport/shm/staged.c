@@ -20,12 +20,6 @@
 #include "kernels/tree_order.h"
 #include "transport/shm/layout.h"
 
-/* The bytes of a part that are in one window: [begin, begin + size_bytes). */
-typedef struct window_range {
-    size_t begin;
-    size_t size_bytes;
-} window_range;
-
 /* Kinds whose contribution has a part for every rank. */
 static bool gives_parts(const coll_op *op)
 {
@@ -109,10 +103,11 @@ static void cut(coll_op *op)
     }
 }
 
-static window_range range_of(const coll_op *op, size_t window, size_t part_bytes)
+/* The bytes of a part that are in one window. */
+static coll_range range_of(const coll_op *op, size_t window, size_t part_bytes)
 {
     const size_t begin = coll_smaller(window * op->staged.part_bytes, part_bytes);
-    return (window_range){begin, coll_smaller(op->staged.part_bytes, part_bytes - begin)};
+    return (coll_range){begin, coll_smaller(op->staged.part_bytes, part_bytes - begin)};
 }
 
 /* Where a window of op lies in a rank's staging buffer. */
@@ -127,13 +122,11 @@ static void put_parts(const coll_op *op, size_t window)
 {
     uint8_t *buffer = buffer_of(op, op->comm->rank, window);
     for (int rank = 0; rank < op->comm->size; rank++) {
-        size_t at = 0;
-        size_t size_bytes = 0;
-        coll_op_block(op, rank, &at, &size_bytes);
-        const window_range range = range_of(op, window, size_bytes);
+        const coll_range block = coll_op_block(op, rank);
+        const coll_range range = range_of(op, window, block.size_bytes);
         if (rank != op->comm->rank && range.size_bytes > 0) {
             memcpy(buffer + (size_t)rank * op->staged.part_bytes,
-                   (const uint8_t *)op->desc.send + at + range.begin, range.size_bytes);
+                   (const uint8_t *)op->desc.send + block.begin + range.begin, range.size_bytes);
         }
     }
 }
@@ -143,7 +136,7 @@ static void put_parts(const coll_op *op, size_t window)
 static void put_vector(const coll_op *op, size_t window)
 {
     uint8_t *buffer = buffer_of(op, op->comm->rank, window);
-    const window_range range = range_of(op, window, op->shape.give_bytes);
+    const coll_range range = range_of(op, window, op->shape.give_bytes);
     const uint8_t *from = (const uint8_t *)op->desc.send + range.begin;
     if (range.size_bytes == 0 ||
         (coll_shm_scans_apart(op) && op->comm->rank == op->comm->size - 1)) {
@@ -153,7 +146,7 @@ static void put_vector(const coll_op *op, size_t window)
         memcpy(buffer, from, range.size_bytes);
         return;
     }
-    const coll_slice own = coll_slice_of(op, range.size_bytes, op->comm->rank);
+    const coll_range own = coll_slice_of(op, range.size_bytes, op->comm->rank);
     const size_t end = own.begin + own.size_bytes;
     memcpy(buffer, from, own.begin);
     memcpy(buffer + end, from + end, range.size_bytes - end);
@@ -235,8 +228,8 @@ static uint64_t round_of(const coll_op *op, size_t window)
 static void reduce_slice(coll_op *op, size_t window, int slice)
 {
     const coll_comm *comm = op->comm;
-    const window_range range = range_of(op, window, op->total_bytes);
-    const coll_slice part = coll_slice_of(op, range.size_bytes, slice);
+    const coll_range range = range_of(op, window, op->total_bytes);
+    const coll_range part = coll_slice_of(op, range.size_bytes, slice);
     const bool wanted = op->desc.kind == COLL_ALL_REDUCE || comm->rank == op->desc.root;
     const uint8_t *operands[COLL_RANKS_MAX];
     uint8_t *shared = buffer_of(op, slice, window) + part.begin;
@@ -265,8 +258,8 @@ static void reduce_slice(coll_op *op, size_t window, int slice)
 static void scan_slice(const coll_op *op, size_t window, int slice)
 {
     const coll_comm *comm = op->comm;
-    const window_range range = range_of(op, window, op->total_bytes);
-    const coll_slice part = coll_slice_of(op, range.size_bytes, slice);
+    const coll_range range = range_of(op, window, op->total_bytes);
+    const coll_range part = coll_slice_of(op, range.size_bytes, slice);
     const uint8_t *operands[COLL_RANKS_MAX];
     uint8_t *outs[COLL_RANKS_MAX];
     for (int rank = 0; rank < comm->size; rank++) {
@@ -331,11 +324,11 @@ static bool may_take(const coll_op *op)
 static void take_slices(const coll_op *op, size_t window)
 {
     const coll_comm *comm = op->comm;
-    const window_range range = range_of(op, window, op->total_bytes);
+    const coll_range range = range_of(op, window, op->total_bytes);
     uint8_t *to = (uint8_t *)op->desc.recv + range.begin;
     for (int i = 0; i < comm->size; i++) {
         const int slice = (comm->rank + i) % comm->size;
-        const coll_slice part = coll_slice_of(op, range.size_bytes, slice);
+        const coll_range part = coll_slice_of(op, range.size_bytes, slice);
         if (slice != comm->rank || op->staged.own_taken != window + 1) {
             memcpy(to + part.begin, buffer_of(op, slice, window) + part.begin, part.size_bytes);
         }
@@ -347,7 +340,7 @@ static void take_slices(const coll_op *op, size_t window)
 static void take_combined(const coll_op *op, size_t window)
 {
     const coll_comm *comm = op->comm;
-    const window_range range = range_of(op, window, coll_shape_part_bytes(op, comm->rank));
+    const coll_range range = range_of(op, window, coll_shape_part_bytes(op, comm->rank));
     const size_t offset_bytes = gives_parts(op) ? (size_t)comm->rank * op->staged.part_bytes : 0;
     const size_t count = range.size_bytes / op->element_bytes;
     uint8_t *to = (uint8_t *)op->desc.recv + range.begin;
@@ -374,7 +367,7 @@ static void take_copies(const coll_op *op, size_t window)
         if (!takes_from(op, source) || (op->own_copied && source == comm->rank)) {
             continue;
         }
-        const window_range range = range_of(op, window, coll_shape_part_bytes(op, source));
+        const coll_range range = range_of(op, window, coll_shape_part_bytes(op, source));
         uint8_t *to = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source) + range.begin;
         const uint8_t *from = buffer_of(op, source, window) + offset_bytes;
         if (source == comm->rank) {

@@ -36,17 +36,13 @@ static void *fail_ref(coll_op *op, int rank)
 /* Bytes of a rank's contribution, from the start of its send buffer. */
 static size_t give_bytes(const coll_op *op, int rank)
 {
-    size_t offset_bytes = 0;
-    size_t size_bytes = 0;
     if (op->pairwise) {
         const shm_comm *shm = op->comm->shm;
         return shm_ends(shm->segments[rank], op, false)[op->comm->size];
     }
-    if (op->desc.kind != COLL_ALL_GATHER && op->desc.kind != COLL_GATHER) {
-        return op->shape.largest_bytes;
-    }
-    coll_op_block(op, rank, &offset_bytes, &size_bytes);
-    return size_bytes;
+    return op->desc.kind == COLL_ALL_GATHER || op->desc.kind == COLL_GATHER
+               ? coll_op_block(op, rank).size_bytes
+               : op->shape.largest_bytes;
 }
 
 /* Where the part begins that this rank takes of a peer's contribution. */
@@ -249,7 +245,7 @@ static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
 /* One piece of the slice that this rank is at, its own or another's. */
 static bool advance_slices(coll_op *op)
 {
-    const coll_slice slice = coll_slice_of(op, op->total_bytes, op->zero_copy.slice);
+    const coll_range slice = coll_slice_of(op, op->total_bytes, op->zero_copy.slice);
     const size_t piece = coll_smaller(coll_op_units(op, COLL_PIECE_BYTES),
                                       slice.size_bytes - op->zero_copy.offset_bytes);
     combine_slice(op, slice.begin + op->zero_copy.offset_bytes, piece);
@@ -330,7 +326,7 @@ static bool advance_pull(coll_op *op)
 static bool advance_share(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    const coll_slice pushed = coll_slice_of(op, op->total_bytes, op->desc.root);
+    const coll_range pushed = coll_slice_of(op, op->total_bytes, op->desc.root);
     const uint8_t *source = op->zero_copy.sources[op->desc.root];
     if (comm->rank == op->desc.root) {
         const size_t at = pushed.begin + op->zero_copy.offset_bytes;
@@ -355,20 +351,19 @@ static bool advance_share(coll_op *op)
 
 static bool advance_push(coll_op *op)
 {
-    size_t at = 0;
-    size_t size_bytes = 0;
-    coll_op_block(op, op->comm->rank, &at, &size_bytes);
+    const coll_range own = coll_op_block(op, op->comm->rank);
     const uint8_t *source = op->desc.send;
-    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->zero_copy.offset_bytes);
+    const size_t piece =
+        coll_smaller(COLL_PIECE_BYTES, own.size_bytes - op->zero_copy.offset_bytes);
     for (int i = 0; piece > 0 && i < op->comm->size; i++) {
         const int peer = (op->comm->rank + i) % op->comm->size;
-        uint8_t *target = op->zero_copy.targets[peer] + at;
+        uint8_t *target = op->zero_copy.targets[peer] + own.begin;
         if (target != source) {
             memcpy(target + op->zero_copy.offset_bytes, source + op->zero_copy.offset_bytes, piece);
         }
     }
     op->zero_copy.offset_bytes += piece;
-    return op->zero_copy.offset_bytes == size_bytes;
+    return op->zero_copy.offset_bytes == own.size_bytes;
 }
 
 bool coll_zero_copy_advance(coll_op *op)
