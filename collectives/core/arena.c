@@ -78,13 +78,11 @@ void coll_arena_destroy(coll_arena *arena)
     }
     coll_comm *comm = arena->comm;
     coll_arena **link = &comm->arenas;
-    while (*link != NULL && *link != arena) {
+    while (*link != arena) {
         link = &(*link)->next;
     }
-    if (*link != NULL) {
-        *link = arena->next;
-        comm->arena_count--;
-    }
+    *link = arena->next;
+    comm->arena_count--;
     forget_refs(comm);
     comm->table->arena_close(arena);
     free(arena);
@@ -104,7 +102,7 @@ void coll_arena_discard(coll_arena *arena, size_t offset_bytes, size_t size_byte
 {
     BASE_ASSERT(offset_bytes <= arena->size_bytes);
     BASE_ASSERT(size_bytes <= arena->size_bytes - offset_bytes);
-    coll_segment_discard((uint8_t *)arena->data + offset_bytes, size_bytes);
+    coll_segment_discard(arena->data + offset_bytes, size_bytes);
 }
 
 uint8_t *coll_arena_of_peer(const coll_comm *comm, int peer, uint32_t number, uint64_t offset_bytes,

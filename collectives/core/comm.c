@@ -42,12 +42,10 @@ void coll_comm_destroy(coll_comm *comm)
     coll_op_orphan(comm);
     coll_device_destroy(comm);
     coll_comm **link = &context->comms;
-    while (*link != NULL && *link != comm) {
+    while (*link != comm) {
         link = &(*link)->next;
     }
-    if (*link != NULL) {
-        *link = comm->next;
-    }
+    *link = comm->next;
     coll_busy_remove(comm);
     while (comm->arenas != NULL) {
         coll_arena_destroy(comm->arenas);

@@ -185,12 +185,10 @@ static void unlist(coll_context *context, coll_device *device)
 {
     (void)pthread_mutex_lock(&context->describe_lock);
     coll_device **link = &context->devices;
-    while (*link != NULL && *link != device) {
+    while (*link != device) {
         link = &(*link)->next;
     }
-    if (*link != NULL) {
-        *link = device->next;
-    }
+    *link = device->next;
     (void)pthread_mutex_unlock(&context->describe_lock);
 }
 

@@ -101,12 +101,13 @@ void coll_busy_add(coll_comm *comm)
 void coll_busy_remove(coll_comm *comm)
 {
     coll_comm **link = &comm->context->busy;
-    while (*link != NULL && *link != comm) {
+    if (!comm->is_busy) {
+        return;
+    }
+    while (*link != comm) {
         link = &(*link)->busy_next;
     }
-    if (*link != NULL) {
-        *link = comm->busy_next;
-    }
+    *link = comm->busy_next;
     comm->is_busy = false;
 }
 
