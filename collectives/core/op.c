@@ -188,7 +188,6 @@ coll_status coll_op_start(coll_op *op, coll_error *reterr)
     op->unreported = true;
     if (coll_kind_is_p2p(op->desc.kind)) {
         op->arrived = 0;
-        op->next = NULL;
         op->queued = true;
         coll_p2p_start(op);
         if (sockets != NULL) {

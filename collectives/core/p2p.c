@@ -22,6 +22,7 @@
 #include "core/failure.h"
 #include "core/p2p.h"
 #include "core/progress.h"
+#include "core/queue.h"
 #include "core/record.h"
 #include "core/text.h"
 #include "ringfence/coll_error.h"
@@ -90,14 +91,7 @@ static void mark(const coll_op *op, bool busy)
 void coll_p2p_leave(coll_op *op)
 {
     p2p_queue *queue = queue_of(op);
-    coll_op *before = NULL;
-    for (coll_op *at = queue->head; at != NULL; before = at, at = at->next) {
-        if (at == op) {
-            *(before == NULL ? &queue->head : &before->next) = op->next;
-            queue->tail = queue->tail == op ? before : queue->tail;
-            break;
-        }
-    }
+    coll_op_unlink(&queue->head, &queue->tail, op);
     mark(op, queue->head != NULL);
 }
 
@@ -401,8 +395,7 @@ void coll_p2p_start(coll_op *op)
     op->stage = COLL_STAGE_RUNNING;
     coll_record_begin(op);
     listen_to_peer(op);
-    *(queue->tail == NULL ? &queue->head : &queue->tail->next) = op;
-    queue->tail = op;
+    coll_op_append(&queue->head, &queue->tail, op);
     mark(op, true);
     coll_busy_add(op->comm);
     const bool first = queue->head == op || queue->head->p2p.frame > 0;

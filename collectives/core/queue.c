@@ -7,6 +7,25 @@
 #include "core/p2p.h"
 #include "core/progress.h"
 
+void coll_op_append(coll_op **head, coll_op **tail, coll_op *op)
+{
+    op->next = NULL;
+    *(*tail == NULL ? head : &(*tail)->next) = op;
+    *tail = op;
+}
+
+void coll_op_unlink(coll_op **head, coll_op **tail, const coll_op *op)
+{
+    coll_op *before = NULL;
+    for (coll_op *at = *head; at != NULL; before = at, at = at->next) {
+        if (at == op) {
+            *(before == NULL ? head : &before->next) = op->next;
+            *tail = *tail == op ? before : *tail;
+            return;
+        }
+    }
+}
+
 void coll_op_post(coll_op *op)
 {
     const coll_transport_table *table = op->comm->table;
@@ -31,9 +50,7 @@ void coll_op_begin(coll_op *op)
 {
     coll_comm *comm = op->comm;
     op->queued = true;
-    op->next = NULL;
-    *(comm->tail == NULL ? &comm->head : &comm->tail->next) = op;
-    comm->tail = op;
+    coll_op_append(&comm->head, &comm->tail, op);
     coll_busy_add(comm);
     if (op->stage == COLL_STAGE_QUEUED && comm->waiting == NULL && coll_op_may_post(op)) {
         coll_op_post(op);
@@ -46,19 +63,11 @@ void coll_op_begin(coll_op *op)
 void coll_op_leave_queue(coll_op *op)
 {
     coll_comm *comm = op->comm;
-    coll_op *before = NULL;
     op->queued = false;
     if (coll_kind_is_p2p(op->desc.kind)) {
         coll_p2p_leave(op);
         return;
     }
-    for (coll_op *at = comm->head; at != NULL; before = at, at = at->next) {
-        if (at != op) {
-            continue;
-        }
-        *(before == NULL ? &comm->head : &before->next) = op->next;
-        comm->tail = comm->tail == op ? before : comm->tail;
-        comm->waiting = comm->waiting == op ? op->next : comm->waiting;
-        return;
-    }
+    comm->waiting = comm->waiting == op ? op->next : comm->waiting;
+    coll_op_unlink(&comm->head, &comm->tail, op);
 }

@@ -22,11 +22,6 @@ static bool has_arrived(const coll_op *op, int rank)
     return rank == op->comm->rank || coll_flag_ahead(atomic_load(&flag->word), op->sequence) >= 0;
 }
 
-static bool is_missing(const coll_op *op, int rank)
-{
-    return !has_arrived(op, rank);
-}
-
 static bool is_awaited(const coll_op *op, int rank)
 {
     return rank != op->comm->rank && op->comm->table->awaits(op, rank);
@@ -234,7 +229,7 @@ coll_status coll_report_timeout(coll_op *op, coll_error *reterr)
     char absent[LIST_BYTES];
     const coll_op *first = first_of(comm, op);
     const uint64_t arrived = ranks_where(first, has_arrived);
-    const uint64_t missing = ranks_where(first, is_missing);
+    const uint64_t missing = UINT64_MAX >> (COLL_RANKS_MAX - comm->size) & ~arrived;
     uint64_t blocking = ranks_where(first, is_awaited);
     const bool is_busy = first->stage > COLL_STAGE_ARRIVING && blocking == 0;
     if (blocking != 0) {
