@@ -39,20 +39,13 @@ static void swallow(coll_context *context, int peer, const coll_net_frames *fram
     }
 }
 
-static bool has_room(coll_context *context, int peer)
-{
-    (void)context;
-    (void)peer;
-    return true;
-}
-
 static void forget(coll_context *context, coll_comm *comm)
 {
     stage *s = context->net;
     coll_conn_forget(s->conn, comm);
 }
 
-static const coll_net_links links = {.send = swallow, .has_room = has_room, .forget = forget};
+static const coll_net_links links = {.send = swallow, .forget = forget};
 
 static void open_comm(stage *s)
 {

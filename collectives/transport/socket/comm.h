@@ -47,6 +47,15 @@ static inline coll_net *coll_net_of(const coll_context *context)
     return context->net;
 }
 
+/* From now on the links write nothing into the communicator's memory. */
+static inline void coll_net_forget(coll_comm *comm)
+{
+    const coll_net_links *links = coll_net_of(comm->context)->links;
+    if (links->forget != NULL) {
+        links->forget(comm->context, comm);
+    }
+}
+
 /* The rank in the communicator of a context's rank; -1. */
 int coll_net_rank_in(const coll_comm *comm, int context_rank);
 

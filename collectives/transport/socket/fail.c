@@ -36,16 +36,23 @@ int coll_net_rank_in(const coll_comm *comm, int context_rank)
     return -1;
 }
 
-void coll_net_fail_peer(coll_context *context, int peer, const char *what)
+/* Fails every communicator that peer is in, with its name between the texts. */
+static void fail_naming(coll_context *context, int peer, const char *before, const char *behind,
+                        const char *what)
 {
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         const int rank = coll_net_rank_in(comm, peer);
         if (rank >= 0) {
             char name[160];
             coll_rank_text(comm, rank, name, sizeof name);
-            (void)coll_comm_fail(comm, COLL_ERR_PEER, "%s %s", name, what);
+            (void)coll_comm_fail(comm, COLL_ERR_PEER, "%s%s%s%s", before, name, behind, what);
         }
     }
+}
+
+void coll_net_fail_peer(coll_context *context, int peer, const char *what)
+{
+    fail_naming(context, peer, "", " ", what);
 }
 
 /* The operation that this rank is at: the first that is not done, or the last that was. */
@@ -216,27 +223,17 @@ void coll_net_mark_left(coll_context *context, int peer)
 
 void coll_net_lost(coll_context *context, int peer, const char *how)
 {
-    coll_net *net = coll_net_of(context);
-    if (net->left[peer]) {
-        return;
-    }
-    coll_net_mark_left(context, peer);
-    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
-        const int rank = coll_net_rank_in(comm, peer);
-        if (rank >= 0) {
-            char name[160];
-            coll_rank_text(comm, rank, name, sizeof name);
-            (void)coll_comm_fail(comm, COLL_ERR_PEER, "the connection to %s is lost: %s", name,
-                                 how);
-        }
+    if (!coll_net_of(context)->left[peer]) {
+        coll_net_mark_left(context, peer);
+        fail_naming(context, peer, "the connection to ", " is lost: ", how);
     }
 }
 
 static void send_failure(coll_comm *comm)
 {
     const coll_net *net = coll_net_of(comm->context);
-    const coll_net_comm *link = comm->net;   /* NULL: it could not be opened here */
-    net->links->forget(comm->context, comm); /* the caller may take its buffers back */
+    const coll_net_comm *link = comm->net; /* NULL: it could not be opened here */
+    coll_net_forget(comm);                 /* the caller may take its buffers back */
     const bool mismatch = comm->failure.status == COLL_ERR_MISMATCH && comm->head != NULL;
     const uint64_t here = mismatch ? current(comm) : 0;
     const reason_head reason = {.status = comm->failure.status,

@@ -436,7 +436,7 @@ void coll_net_comm_close(coll_comm *comm)
     if (link == NULL) {
         return;
     }
-    net->links->forget(comm->context, comm);
+    coll_net_forget(comm);
     net->gone[net->gone_count++ % COLL_GONE_MAX] = comm->id;
     for (int rank = 0; link->streams != NULL && rank < comm->size; rank++) {
         coll_net_stream_close(comm, rank);

@@ -85,7 +85,7 @@ typedef struct coll_net_links {
      * called, now or later. */
     void (*send)(coll_context *context, int peer, const coll_net_frames *frames,
                  coll_net_when when);
-    /* Whether a data frame would be sent now, and not wait in a backlog. */
+    /* Whether a data frame would be sent now, and not wait in a backlog. NULL: always. */
     bool (*has_room)(coll_context *context, int peer);
     /* Whether the system has taken all that was sent to a peer, except what waits to be coalesced.
      * NULL: always, or threads of the links do the rest. */
@@ -99,7 +99,8 @@ typedef struct coll_net_links {
     bool (*deliver)(coll_context *context, int peer);
     /* Takes back what coll_net_lend was given. NULL: these links do not lend. */
     void (*give_back)(coll_context *context, void *loan);
-    /* Called before a communicator is destroyed: its memory must not be written any more. */
+    /* Called before a communicator is destroyed: its memory must not be written any more. NULL:
+     * nothing writes there but what the core does. */
     void (*forget)(coll_context *context, coll_comm *comm);
 } coll_net_links;
 

@@ -51,7 +51,7 @@ static int credit(const coll_comm *comm, int peer, int channel)
     const coll_net_stream *stream = &link->streams[peer][channel];
     const coll_net *net = coll_net_of(comm->context);
     BASE_ASSERT(stream->sent - stream->sent_taken <= COLL_NET_CREDITS);
-    return net->links->has_room(comm->context, comm->ranks[peer])
+    return net->links->has_room == NULL || net->links->has_room(comm->context, comm->ranks[peer])
                ? (int)(COLL_NET_CREDITS - (stream->sent - stream->sent_taken))
                : 0;
 }

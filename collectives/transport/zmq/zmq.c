@@ -152,24 +152,11 @@ static void net_push(coll_context *context)
     }
 }
 
-static bool link_has_room(coll_context *context, int peer)
-{
-    (void)context;
-    (void)peer;
-    return true; /* credits keep far below the sockets' own limits */
-}
-
 static bool link_deliver(coll_context *context, int peer)
 {
     (void)peer;
     send_kept(context);
     return true; /* as far as is known */
-}
-
-static void link_forget(coll_context *context, coll_comm *comm)
-{
-    (void)context; /* frames come whole: none is half received */
-    (void)comm;
 }
 
 static void link_give_back(coll_context *context, void *given)
@@ -181,11 +168,10 @@ static void link_give_back(coll_context *context, void *given)
     state->loans = loan;
 }
 
-static const coll_net_links zmq_net_links = {.send = link_send,
-                                             .has_room = link_has_room,
-                                             .deliver = link_deliver,
-                                             .forget = link_forget,
-                                             .give_back = link_give_back};
+/* There is always room: credits keep far below the sockets' own limits. Nothing is to be forgotten:
+ * frames come whole. */
+static const coll_net_links zmq_net_links = {
+    .send = link_send, .deliver = link_deliver, .give_back = link_give_back};
 
 /* A share in a message; NULL: no memory. */
 static zmq_loan *make_loan(coll_context *context, zmq_msg_t *message)

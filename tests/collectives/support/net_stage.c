@@ -54,19 +54,6 @@ void net_stage_send_nothing(coll_context *context, int peer, const coll_net_fram
     (void)when;
 }
 
-bool net_stage_has_room(coll_context *context, int peer)
-{
-    (void)context;
-    (void)peer;
-    return true;
-}
-
-void net_stage_forget(coll_context *context, coll_comm *comm)
-{
-    (void)context;
-    (void)comm;
-}
-
 void net_stage_fill(uint8_t *data, size_t size_bytes)
 {
     for (size_t i = 0; i < size_bytes; i++) {

@@ -24,11 +24,9 @@ void net_stage_open(net_stage *s, const coll_net_links *links, const coll_transp
 void net_stage_close_comm(net_stage *s);
 void net_stage_close(net_stage *s);
 
-/* Links over which nothing goes. */
+/* Of links over which nothing goes. */
 void net_stage_send_nothing(coll_context *context, int peer, const coll_net_frames *frames,
                             coll_net_when when);
-bool net_stage_has_room(coll_context *context, int peer);
-void net_stage_forget(coll_context *context, coll_comm *comm);
 
 /* Bytes that distinguish each from the next. */
 void net_stage_fill(uint8_t *data, size_t size_bytes);

@@ -58,13 +58,6 @@ static void note_sent(coll_context *context, int peer, const coll_net_frames *fr
     }
 }
 
-static bool has_room(coll_context *context, int peer)
-{
-    (void)context;
-    (void)peer;
-    return true;
-}
-
 static void note_forgotten(coll_context *context, coll_comm *comm)
 {
     stage *s = context->net;
@@ -72,8 +65,7 @@ static void note_forgotten(coll_context *context, coll_comm *comm)
     s->forgotten += s->sent == 0;
 }
 
-static const coll_net_links links = {
-    .send = note_sent, .has_room = has_room, .forget = note_forgotten};
+static const coll_net_links links = {.send = note_sent, .forget = note_forgotten};
 
 static stage *open_stage(void)
 {

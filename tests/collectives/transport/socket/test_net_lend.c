@@ -22,10 +22,7 @@ static void give_back(coll_context *context, void *loan)
     ++*(int *)loan;
 }
 
-static const coll_net_links links = {.send = net_stage_send_nothing,
-                                     .has_room = net_stage_has_room,
-                                     .forget = net_stage_forget,
-                                     .give_back = give_back};
+static const coll_net_links links = {.send = net_stage_send_nothing, .give_back = give_back};
 
 static stage *open_stage(void)
 {

@@ -20,8 +20,7 @@ void *__wrap_malloc(size_t size)
     return no_memory ? NULL : __real_malloc(size);
 }
 
-static const coll_net_links links = {
-    .send = net_stage_send_nothing, .has_room = net_stage_has_room, .forget = net_stage_forget};
+static const coll_net_links links = {.send = net_stage_send_nothing};
 
 static net_stage *open_stage(void)
 {
