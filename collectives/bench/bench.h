@@ -12,13 +12,11 @@
 
 #include "base/limits.h"
 #include "coll/coll.h"
+#include "coll/tune.h"
 #include "forked.h"
 #include "gate.h"
 
 enum {
-    BENCH_TYPES = COLL_TYPE_LAST,
-    BENCH_REDUCES = COLL_REDUCE_OP_LAST,
-    BENCH_ALGORITHMS = COLL_ALGORITHM_LAST,
     BENCH_LOOP_BYTES_MAX = 64,
     BENCH_ROWS_MAX = 4096,
     BENCH_ITERATIONS_MAX = 100000,
@@ -76,10 +74,7 @@ typedef struct bench_row {
 typedef struct bench_tune_row {
     size_t size_bytes;
     coll_algorithm algorithm;
-    double predicted_us;
-    double measured_us;
-    bool eligible; /* `auto` may take it */
-    bool chosen;   /* and does */
+    coll_tune_row compared;
 } bench_tune_row;
 
 /* Measured on this host; a figure of 0 could not be. */

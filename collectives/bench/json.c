@@ -38,8 +38,8 @@ static json_t *tune_row_json(const bench_tune_row *row)
 {
     return json_pack("{s:I, s:s, s:f, s:f, s:b, s:b}", "size", (json_int_t)row->size_bytes,
                      "algorithm", coll_algorithm_name(row->algorithm), "predicted_us",
-                     row->predicted_us, "measured_us", row->measured_us, "eligible",
-                     (int)row->eligible, "chosen", (int)row->chosen);
+                     row->compared.predicted_us, "measured_us", row->compared.measured_us,
+                     "eligible", (int)row->compared.eligible, "chosen", (int)row->compared.chosen);
 }
 
 static json_t *roofline_json(const bench_roofline *roofline)
@@ -83,20 +83,9 @@ coll_status bench_json_write(const char *path, const bench_options *options,
     if (text == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for the results as JSON");
     }
-    base_error *error = base_error_of(reterr);
-    base_file_writer *writer = NULL;
-    base_status status = base_file_writer_open(path, &writer, error);
-    if (status == BASE_OK) {
-        status = base_file_writer_put(writer, text, strlen(text), error);
-    }
-    if (status == BASE_OK) {
-        status = base_file_writer_put(writer, "\n", 1, error);
-    }
-    if (status == BASE_OK) {
-        status = base_file_writer_commit(writer, error);
-    } else {
-        base_file_writer_abandon(writer);
-    }
+    const size_t length = strlen(text);
+    text[length] = '\n'; /* a line needs no final NUL */
+    const base_status status = base_file_write(path, text, length + 1, base_error_of(reterr));
     free(text);
     return (coll_status)status;
 }

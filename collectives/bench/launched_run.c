@@ -7,9 +7,6 @@
 #include "base/exitcode.h"
 #include "base/log.h"
 #include "coll/launched.h"
-#include "rank.h"
-#include "ringfence/coll_error.h"
-#include "roofline.h"
 #include "run.h"
 
 int bench_launched_ranks(void)
@@ -18,34 +15,12 @@ int bench_launched_ranks(void)
     return ranks != NULL ? (int)strtol(ranks, NULL, 10) : 0;
 }
 
-/* Measures; *code is that of the results. */
-static coll_status measure(const bench_options *options, coll_context *context, int *code,
-                           coll_error *reterr)
+/* The launcher's ranks of this host share its memory. */
+static coll_status check_room(const bench_options *options, coll_error *reterr)
 {
-    const bool is_first = coll_comm_rank(coll_context_world(context)) == 0;
-    bench_roofline roofline = {.processors = 0};
-    bench_shared *shared = bench_map_shared(options);
-    if (shared == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for the samples");
-    }
-    shared->apart = true;
     const char *ranks_here = getenv("LOCAL_WORLD_SIZE");
-    coll_status status = bench_check_room(
-        options, ranks_here != NULL ? (int)strtol(ranks_here, NULL, 10) : 1, reterr);
-    if (status == COLL_OK && is_first) {
-        status = bench_check_files(options, reterr);
-    }
-    if (status == COLL_OK && is_first) {
-        roofline = bench_roofline_measure(options->ranks > 2 ? options->ranks : 2);
-    }
-    const bench_job job = {.options = options, .roofline = &roofline, .shared = shared};
-    if (status == COLL_OK) {
-        status = bench_rank_work(&job, context, reterr);
-    }
-    if (status == COLL_OK && is_first) {
-        *code = bench_finish(options, shared, &roofline);
-    }
-    return status;
+    return bench_check_room(options, ranks_here != NULL ? (int)strtol(ranks_here, NULL, 10) : 1,
+                            reterr);
 }
 
 int bench_run_launched(bench_options *options)
@@ -62,7 +37,10 @@ int bench_run_launched(bench_options *options)
     options->ranks = coll_comm_size(coll_context_world(context));
     options->transport = coll_context_transport(context);
     options->algorithm = coll_context_algorithm(context);
-    status = measure(options, context, &code, &error);
+    status = check_room(options, &error);
+    if (status == COLL_OK) {
+        status = bench_run_apart(options, context, NULL, &code, &error);
+    }
     if (status != COLL_OK) {
         coll_launched_fail(launched, &error); /* the launcher says it */
     }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "options.h"
-#include "rank.h"
 #include "ringfence/coll_error.h"
 #include "run.h"
 
@@ -45,26 +44,11 @@ coll_status bench_run_on_device(const char *words, coll_context *context,
                                 const bench_device *device, int *code, coll_error *reterr)
 {
     static bench_options options;
-    coll_comm *world = coll_context_world(context);
-    const bool is_first = coll_comm_rank(world) == 0;
-    const coll_status parsed =
-        (coll_status)parse(words, coll_comm_size(world), &options, base_error_of(reterr));
-    if (parsed != COLL_OK) {
-        return parsed;
+    const int ranks = coll_comm_size(coll_context_world(context));
+    const base_status status = parse(words, ranks, &options, base_error_of(reterr));
+    if (status != BASE_OK) {
+        return (coll_status)status;
     }
-    bench_shared *shared = bench_map_shared(&options);
-    if (shared == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for the samples");
-    }
-    shared->apart = true;
     options.algorithm = device->algorithm;
-    coll_status status = is_first ? bench_check_files(&options, reterr) : COLL_OK;
-    const bench_job job = {.options = &options, .shared = shared, .device = device};
-    if (status == COLL_OK) {
-        status = bench_rank_work(&job, context, reterr);
-    }
-    if (status == COLL_OK && is_first) {
-        *code = bench_finish(&options, shared, NULL);
-    }
-    return status;
+    return bench_run_apart(&options, context, device, code, reterr);
 }

@@ -21,14 +21,14 @@ enum { KIND_COUNT = sizeof kinds / sizeof kinds[0], NAMES_BYTES = 192 };
 
 static const char *type_name(int value)
 {
-    return value == 0 ? "all" : value <= BENCH_TYPES ? coll_type_name((coll_type)value) : NULL;
+    return value == 0 ? "all" : value <= COLL_TYPE_LAST ? coll_type_name((coll_type)value) : NULL;
 }
 
 static const char *reduce_name(int value)
 {
-    return value == 0               ? "all"
-           : value <= BENCH_REDUCES ? coll_reduce_op_name((coll_reduce_op)value)
-                                    : NULL;
+    return value == 0                     ? "all"
+           : value <= COLL_REDUCE_OP_LAST ? coll_reduce_op_name((coll_reduce_op)value)
+                                          : NULL;
 }
 
 static const char *algorithm_name(int value)
@@ -293,12 +293,12 @@ static size_t count_rows(const bench_options *options)
         }
     }
     if (options->tune) {
-        return sizes * BENCH_ALGORITHMS;
+        return sizes * COLL_ALGORITHM_LAST;
     }
     const bool all_roots = coll_kind_has_root(options->kind) && options->root == BENCH_ROOT_ALL;
     const bool all_reduces = coll_kind_reduces(options->kind) && options->reduce == 0;
-    return sizes * (options->type == 0 ? BENCH_TYPES : 1) * (all_reduces ? BENCH_REDUCES : 1) *
-           (all_roots ? (size_t)options->ranks : 1);
+    return sizes * (options->type == 0 ? COLL_TYPE_LAST : 1) *
+           (all_reduces ? COLL_REDUCE_OP_LAST : 1) * (all_roots ? (size_t)options->ranks : 1);
 }
 
 static base_status check_sizes(bench_options *options, base_error *reterr)

@@ -155,9 +155,9 @@ static coll_status measure_all(state *s)
     const int root_first = !rooted ? -1 : all_roots ? 0 : options->root;
     const int root_last = all_roots ? options->ranks - 1 : root_first;
     const int type_first = options->type == 0 ? 1 : (int)options->type;
-    const int type_last = options->type == 0 ? BENCH_TYPES : (int)options->type;
+    const int type_last = options->type == 0 ? COLL_TYPE_LAST : (int)options->type;
     const int reduce_first = !reduces ? 0 : options->reduce == 0 ? 1 : (int)options->reduce;
-    const int reduces_here = s->job->device != NULL ? COLL_AVERAGE : BENCH_REDUCES;
+    const int reduces_here = s->job->device != NULL ? COLL_AVERAGE : COLL_REDUCE_OP_LAST;
     const int reduce_last = reduces && options->reduce == 0 ? reduces_here : reduce_first;
     coll_status status = COLL_OK;
     for (int type = type_first; type <= type_last; type++) {

@@ -1,5 +1,5 @@
-/* A run of coll-bench: forks the ranks, waits for them, and writes table, JSON and plot. Called by
- * main.c. */
+/* A run of coll-bench: forks the ranks, waits for them, and writes table, JSON and plot; or the part of
+ * one rank that others have started. Called by main.c, launched_run.c and on_device.c. */
 #include "run.h"
 
 #include <errno.h>
@@ -89,7 +89,8 @@ static void wait_for_children(children *c, int count, const sigset_t *watched, b
     }
 }
 
-bench_shared *bench_map_shared(const bench_options *options)
+/* Zeroed, shared with children, and never unmapped; NULL: no memory. */
+static bench_shared *map_shared(const bench_options *options)
 {
     const size_t samples =
         (size_t)(options->iterations > BENCH_SAMPLES_AUTO_MAX ? options->iterations
@@ -105,8 +106,9 @@ bench_shared *bench_map_shared(const bench_options *options)
     return shared;
 }
 
-int bench_finish(const bench_options *options, const bench_shared *shared,
-                 const bench_roofline *roofline)
+/* Prints the table's end, and writes JSON and plot. An exit code. Logs its errors. */
+static int finish(const bench_options *options, const bench_shared *shared,
+                  const bench_roofline *roofline)
 {
     coll_error error = {.status = COLL_OK};
     coll_status status = COLL_OK;
@@ -162,6 +164,34 @@ coll_status bench_check_room(const bench_options *options, int ranks_here, coll_
     return COLL_OK;
 }
 
+coll_status bench_run_apart(const bench_options *options, coll_context *context,
+                            const bench_device *device, int *code, coll_error *reterr)
+{
+    const bool is_first = coll_comm_rank(coll_context_world(context)) == 0;
+    const bool on_host = device == NULL;
+    bench_roofline roofline = {.processors = 0};
+    bench_shared *shared = map_shared(options);
+    if (shared == NULL) {
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for the samples");
+    }
+    shared->apart = true;
+    coll_status status = is_first ? bench_check_files(options, reterr) : COLL_OK;
+    if (status == COLL_OK && is_first && on_host) {
+        roofline = bench_roofline_measure(options->ranks > 2 ? options->ranks : 2);
+    }
+    const bench_job job = {.options = options,
+                           .roofline = on_host ? &roofline : NULL,
+                           .shared = shared,
+                           .device = device};
+    if (status == COLL_OK) {
+        status = bench_rank_work(&job, context, reterr);
+    }
+    if (status == COLL_OK && is_first) {
+        *code = finish(options, shared, job.roofline);
+    }
+    return status;
+}
+
 int bench_run(const bench_options *options)
 {
     sigset_t watched;
@@ -171,7 +201,7 @@ int bench_run(const bench_options *options)
         base_log(BASE_LOG_ERROR, "%s", error.message);
         return BASE_EXIT_ERROR;
     }
-    bench_shared *shared = bench_map_shared(options);
+    bench_shared *shared = map_shared(options);
     if (shared == NULL) {
         base_log(BASE_LOG_ERROR, "no memory for the samples");
         return BASE_EXIT_ERROR;
@@ -193,5 +223,5 @@ int bench_run(const bench_options *options)
     if (c.signal != 0) {
         return BASE_EXIT_SIGNAL_BASE + c.signal;
     }
-    return c.failed ? BASE_EXIT_ERROR : bench_finish(options, shared, &roofline);
+    return c.failed ? BASE_EXIT_ERROR : finish(options, shared, &roofline);
 }

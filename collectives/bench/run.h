@@ -3,6 +3,7 @@
 #define COLL_BENCH_RUN_H
 
 #include "bench.h"
+#include "bench/on_device.h"
 
 /* Whether the files that the options name could be written, so that no run ends for nothing. */
 COLL_MUST_CHECK coll_status bench_check_files(const bench_options *options, coll_error *reterr);
@@ -12,12 +13,11 @@ COLL_MUST_CHECK coll_status bench_check_files(const bench_options *options, coll
 COLL_MUST_CHECK coll_status bench_check_room(const bench_options *options, int ranks_here,
                                              coll_error *reterr);
 
-/* Zeroed, shared with children, and never unmapped; NULL: no memory. */
-bench_shared *bench_map_shared(const bench_options *options);
-
-/* Prints the table's end, and writes JSON and plot. An exit code. Logs its errors. */
-int bench_finish(const bench_options *options, const bench_shared *shared,
-                 const bench_roofline *roofline);
+/* The run of ranks that are there already, over their context; device NULL: on CPUs. Collective. Rank 0
+ * prints, and writes the files that the options name; *code is then the exit code. */
+COLL_MUST_CHECK coll_status bench_run_apart(const bench_options *options, coll_context *context,
+                                            const bench_device *device, int *code,
+                                            coll_error *reterr);
 
 /* An exit code: BASE_EXIT_ERROR if a rank failed or any value was wrong, BASE_EXIT_SIGNAL_BASE +
  * the signal on SIGINT, SIGTERM and SIGHUP, which end all ranks first. Logs its errors. Blocks. */

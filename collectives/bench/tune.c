@@ -2,7 +2,6 @@
  * for --tune. */
 #include "tune.h"
 
-#include "coll/tune.h"
 #include "options.h"
 
 static void print_link(FILE *out, const char *where, const coll_link_cost *cost)
@@ -25,29 +24,14 @@ static void print_header(FILE *out, const coll_costs *costs)
 
 static void print_row(FILE *out, const bench_tune_row *row)
 {
-    const double ratio = row->predicted_us > 0.0 ? row->measured_us / row->predicted_us : 0.0;
+    const coll_tune_row *of = &row->compared;
+    const double ratio = of->predicted_us > 0.0 ? of->measured_us / of->predicted_us : 0.0;
     (void)fprintf(out, "%12zu  %-18s  %10.2f  %10.2f  %10.2f  %s\n", row->size_bytes,
-                  coll_algorithm_name(row->algorithm), row->predicted_us, row->measured_us, ratio,
-                  row->chosen     ? "chosen"
-                  : row->eligible ? "eligible"
-                                  : "another order");
+                  coll_algorithm_name(row->algorithm), of->predicted_us, of->measured_us, ratio,
+                  of->chosen     ? "chosen"
+                  : of->eligible ? "eligible"
+                                 : "another order");
     (void)fflush(out);
-}
-
-static coll_status compare(const bench_options *options, coll_comm *comm, const coll_costs *costs,
-                           bench_tune_row *row, coll_error *reterr)
-{
-    coll_tune_row compared;
-    const coll_tune_case which = {
-        .kind = options->kind, .algorithm = row->algorithm, .whole_bytes = row->size_bytes};
-    const coll_status status = coll_tune_compare(comm, costs, &which, &compared, reterr);
-    if (status == COLL_OK) {
-        row->predicted_us = compared.predicted_us;
-        row->measured_us = compared.measured_us;
-        row->eligible = compared.eligible;
-        row->chosen = compared.chosen;
-    }
-    return status;
 }
 
 coll_status bench_tune(const bench_options *options, coll_context *context, bench_shared *shared,
@@ -65,7 +49,9 @@ coll_status bench_tune(const bench_options *options, coll_context *context, benc
     do {
         for (int a = COLL_ALGORITHM_RING; status == COLL_OK && a <= COLL_ALGORITHM_LAST; a++) {
             bench_tune_row row = {.size_bytes = bytes, .algorithm = (coll_algorithm)a};
-            status = compare(options, comm, &costs, &row, reterr);
+            const coll_tune_case which = {
+                .kind = options->kind, .algorithm = row.algorithm, .whole_bytes = bytes};
+            status = coll_tune_compare(comm, &costs, &which, &row.compared, reterr);
             if (status == COLL_OK && prints) {
                 print_row(out, &row);
                 shared->tune_rows[shared->tune_row_count++] = row;
