@@ -15,7 +15,6 @@
 #include "engine/parent.h"
 #include "job/signals.h"
 #include "job/writer.h"
-#include "proto/body.h"
 
 enum {
     NO_FD = -1,
@@ -25,14 +24,14 @@ enum {
     OUTPUT_WAIT_S = 5, /* for a reader, at the end */
 };
 
-bool agent_send(launch_agent *agent, envelope_type *envelope)
+bool agent_send(launch_agent *agent, ProtobufCMessage *body)
 {
     base_error error;
     if (agent->bus == NULL) {
         return true;
     }
     agent->sent = agent->state != AGENT_ENDING;
-    return proto_bus_send(agent->bus, PROTO_NO_RANK, envelope, &error) != BASE_ERR_BUSY ||
+    return proto_bus_send(agent->bus, PROTO_NO_RANK, body, &error) != BASE_ERR_BUSY ||
            agent->state == AGENT_ENDING; /* then nobody waits for it any more */
 }
 
@@ -59,13 +58,11 @@ void agent_give_up(launch_agent *agent, const base_error *why)
 {
     char reason[BASE_ERROR_MESSAGE_BYTES];
     Ringfence__Control__Refuse refuse = RINGFENCE__CONTROL__REFUSE__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     (void)snprintf(reason, sizeof reason, "%s", why->message);
     refuse.reason = reason;
     refuse.for_now = !agent->files.changed; /* another launcher of this node may do better */
-    proto_set_body(&envelope.base, &refuse.base);
     base_log(BASE_LOG_ERROR, "%s", why->message);
-    (void)agent_send(agent, &envelope);
+    (void)agent_send(agent, &refuse.base);
     agent_end_ranks(agent, BASE_EXIT_ERROR);
 }
 
@@ -86,12 +83,10 @@ static int64_t prepare(launch_agent *agent, int64_t now_ns)
     }
     if (all) {
         Ringfence__Control__Prepared prepared = RINGFENCE__CONTROL__PREPARED__INIT;
-        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         prepared.files = (uint32_t)agent->files.fetched_files;
         prepared.bytes = agent->files.fetched_bytes;
         prepared.knows_room = agent_files_room(&agent->files, &prepared.room_bytes);
-        proto_set_body(&envelope.base, &prepared.base);
-        (void)agent_send(agent, &envelope);
+        (void)agent_send(agent, &prepared.base);
         agent->state = AGENT_PREPARED;
     }
     return next_ns;
@@ -196,13 +191,11 @@ static int64_t heartbeat(launch_agent *agent, int64_t now_ns)
     }
     if (now_ns >= agent->heartbeat_due_ns) {
         Ringfence__Control__Heartbeat message = RINGFENCE__CONTROL__HEARTBEAT__INIT;
-        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-        proto_set_body(&envelope.base, &message.base);
         if (agent->state == AGENT_FETCHING) {
             message.files_bytes = agent->files.total_bytes;
             message.have_bytes = agent_files_have(&agent->files);
         }
-        (void)agent_send(agent, &envelope);
+        (void)agent_send(agent, &message.base);
         agent->heartbeat_due_ns = now_ns + LAUNCH_HEARTBEAT_MS * BASE_NS_PER_MS;
     }
     return next_heartbeat(agent);
@@ -216,10 +209,8 @@ static void stop(launch_agent *agent, int signal_number)
     const bool unheard = agent->asked && silent_ns > 2 * LAUNCH_HEARTBEAT_MS * BASE_NS_PER_MS;
     if (agent->state == AGENT_RUNNING && !unheard) {
         Ringfence__Control__Asked asked = RINGFENCE__CONTROL__ASKED__INIT;
-        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         asked.signal = (uint32_t)signal_number;
-        proto_set_body(&envelope.base, &asked.base);
-        (void)agent_send(agent, &envelope);
+        (void)agent_send(agent, &asked.base);
         agent->asked = true;
         base_log(BASE_LOG_INFO, "the head is asked to %s",
                  agent->part.may_leave ? "let this host go, and to go on without it"

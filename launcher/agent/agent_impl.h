@@ -111,7 +111,7 @@ typedef struct launch_agent {
 typedef Ringfence__Control__Envelope envelope_type;
 
 /* Sends to the head. False: there is no room now. A head that is gone shows otherwise. */
-bool agent_send(launch_agent *agent, envelope_type *envelope);
+bool agent_send(launch_agent *agent, ProtobufCMessage *body);
 
 /* Ends this agent, because it cannot go on. The head gets the reason. */
 void agent_give_up(launch_agent *agent, const base_error *why);

@@ -10,7 +10,6 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/version.h"
-#include "proto/body.h"
 
 const char *agent_head_name(const launch_agent *agent)
 {
@@ -153,7 +152,6 @@ static void send_enroll(launch_agent *agent)
     const launch_hosts_options *hosts = &agent->options->hosts;
     base_host host;
     Ringfence__Control__Enroll enroll = RINGFENCE__CONTROL__ENROLL__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     base_host_get(&host);
     enroll.node = (uint32_t)hosts->node_rank;
     enroll.nodes = (uint32_t)hosts->nodes;
@@ -168,8 +166,7 @@ static void send_enroll(launch_agent *agent)
     enroll.cpus = host.cpus;
     enroll.pid = getpid();
     enroll.head_address = agent->head_address;
-    proto_set_body(&envelope.base, &enroll.base);
-    (void)agent_send(agent, &envelope);
+    (void)agent_send(agent, &enroll.base);
     if (!is_put_off(agent)) {
         agent->trouble.message[0] = '\0'; /* from now on: no answer */
     }

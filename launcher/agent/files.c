@@ -16,7 +16,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
-#include "proto/body.h"
 
 enum { BUSY_MS = 200, MB = 1000 * 1000 };
 
@@ -184,11 +183,9 @@ static void ask(launch_agent *agent)
 {
     agent_files *files = &agent->files;
     Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     fetch.file = (uint32_t)files->index;
-    proto_set_body(&envelope.base, &fetch.base);
     while (launch_incoming_ask(files->incoming, &fetch.offset)) {
-        (void)agent_send(agent, &envelope);
+        (void)agent_send(agent, &fetch.base);
     }
 }
 

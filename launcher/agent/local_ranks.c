@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "budget/lease.h"
 #include "job/start_local.h"
-#include "proto/body.h"
 
 enum {
     NO_FD = -1,
@@ -72,7 +71,6 @@ static void report_started(launch_agent *agent, int index, const cpu_set_t *cpus
 {
     uint8_t bits[CPU_BITS_BYTES] = {0};
     Ringfence__Control__Started started = RINGFENCE__CONTROL__STARTED__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     started.rank = (uint32_t)(agent->part.first_rank + index);
     started.pid = agent->ranks[index].process.pid;
     if (cpus != NULL) {
@@ -81,8 +79,7 @@ static void report_started(launch_agent *agent, int index, const cpu_set_t *cpus
         }
         started.cpus = (ProtobufCBinaryData){sizeof bits, bits};
     }
-    proto_set_body(&envelope.base, &started.base);
-    (void)agent_send(agent, &envelope);
+    (void)agent_send(agent, &started.base);
 }
 
 static base_status start_rank(launch_agent *agent, int index,
@@ -174,13 +171,11 @@ base_status agent_start_ranks(launch_agent *agent, const Ringfence__Control__Beg
 static bool send_printed(launch_agent *agent, const agent_pending *printed)
 {
     Ringfence__Control__Printed message = RINGFENCE__CONTROL__PRINTED__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     message.rank = (uint32_t)(agent->part.first_rank + printed->index);
     message.is_stderr = printed->fd_number == STDERR_FILENO;
     message.data = (ProtobufCBinaryData){printed->bytes, (uint8_t *)(uintptr_t)printed->data};
     message.last = printed->last;
-    proto_set_body(&envelope.base, &message.base);
-    return agent_send(agent, &envelope);
+    return agent_send(agent, &message.base);
 }
 
 /* Sends what waits. False: there is still no room. */
@@ -256,7 +251,6 @@ static bool report_exited(launch_agent *agent, int index, const siginfo_t *info)
     agent_state_file *state = &agent->ranks[index].state;
     Ringfence__Control__File saved = RINGFENCE__CONTROL__FILE__INIT;
     Ringfence__Control__Exited exited = RINGFENCE__CONTROL__EXITED__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     if (agent->state == AGENT_ENDING) {
         return true; /* by this launcher; the head sees that it leaves */
     }
@@ -274,8 +268,7 @@ static bool report_exited(launch_agent *agent, int index, const siginfo_t *info)
         exited.state = &saved;
     }
     exited.reason = reason;
-    proto_set_body(&envelope.base, &exited.base);
-    return agent_send(agent, &envelope);
+    return agent_send(agent, &exited.base);
 }
 
 /* Whether it is known what an ended rank has saved. Only one that has done its work has. */
@@ -320,11 +313,9 @@ void agent_rank_stops(launch_agent *agent)
             continue;
         }
         Ringfence__Control__Halted halted = RINGFENCE__CONTROL__HALTED__INIT;
-        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         halted.rank = (uint32_t)(agent->part.first_rank + i);
         halted.signal = info.si_code == CLD_STOPPED ? (uint32_t)info.si_status : 0;
-        proto_set_body(&envelope.base, &halted.base);
-        (void)agent_send(agent, &envelope);
+        (void)agent_send(agent, &halted.base);
     }
 }
 

@@ -62,7 +62,7 @@ base_status agent_state_send(launch_agent *agent, const Ringfence__Control__Fetc
             launch_chunk_read(path, agent->ranks[index].state.size_bytes, fetch, &chunk, reterr);
     }
     if (status == BASE_OK &&
-        !agent_send(agent, &chunk.envelope)) { /* the head does not ask again */
+        !agent_send(agent, &chunk.body.base)) { /* the head does not ask again */
         status = base_fail(reterr, BASE_ERR_BUSY,
                            "the state of rank %" PRIu32 " cannot be sent: too many messages wait",
                            fetch->file);

@@ -11,7 +11,6 @@
 #include "base/exitcode.h"
 #include "job/head.h"
 #include "job/session.h"
-#include "proto/body.h"
 
 enum { STOPS_BYTES = 512 };
 
@@ -82,11 +81,9 @@ static void signal_rank(launch_session *session, int index, int signal_number)
  * signal at once. */
 static void send_abort(launch_session *session)
 {
-    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Abort message = RINGFENCE__CONTROL__ABORT__INIT;
     message.reason = session->cause.error.message;
     message.first_rank = session->cause.rank;
-    proto_set_body(&envelope.base, &message.base);
     session->sent = true;
     for (int i = 0; i < session->world_size; i++) {
         base_error ignored;
@@ -95,7 +92,7 @@ static void send_abort(launch_session *session)
             continue; /* it has failed by itself, so it is ending and knows why */
         }
         const bool notified = rank->joined && !rank->exited &&
-                              proto_bus_send(session->bus, i, &envelope, &ignored) == BASE_OK;
+                              proto_bus_send(session->bus, i, &message.base, &ignored) == BASE_OK;
         rank->unreachable = rank->joined && !notified;
         if (rank->stopped) {
             signal_rank(session, i, SIGKILL); /* a stopped process reacts to no other signal */
@@ -179,15 +176,13 @@ static bool may_be_asked(const launch_rank *rank)
 static void send_stop(launch_session *session, const char *reason)
 {
     char text[64];
-    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Stop message = RINGFENCE__CONTROL__STOP__INIT;
     (void)snprintf(text, sizeof text, "%s", reason);
     message.reason = text;
-    proto_set_body(&envelope.base, &message.base);
     for (int rank = 0; rank < session->world_size; rank++) {
         base_error error;
         if (may_be_asked(&session->ranks[rank]) &&
-            proto_bus_send(session->bus, rank, &envelope, &error) == BASE_ERR_BUSY) {
+            proto_bus_send(session->bus, rank, &message.base, &error) == BASE_ERR_BUSY) {
             launch_blame(session, LAUNCH_BLAME_UNCLEAR, rank, BASE_EXIT_ERROR,
                          "rank %d cannot be asked to stop: %s", rank, error.message);
         }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "job/rendezvous.h"
-#include "proto/body.h"
 
 static void send_exchanged(launch_session *session)
 {
@@ -22,14 +21,12 @@ static void send_exchanged(launch_session *session)
         session->ranks[rank].has_part = false;
     }
     Ringfence__Control__Exchanged exchanged = RINGFENCE__CONTROL__EXCHANGED__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     exchanged.sequence = session->exchange_sequence;
     exchanged.parts = parts;
     exchanged.n_parts = (size_t)session->world_size;
-    proto_set_body(&envelope.base, &exchanged.base);
     session->part_count = 0;
     for (int rank = 0; rank < session->world_size; rank++) {
-        rendezvous_send(session, rank, &envelope);
+        rendezvous_send(session, rank, &exchanged.base);
     }
     free(parts);
 }

@@ -6,16 +6,13 @@
 #include "base/clock.h"
 #include "job/rendezvous.h"
 #include "job/writer.h"
-#include "proto/body.h"
 
 static void send(launch_session *session, ProtobufCMessage *body)
 {
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     base_error ignored;
-    proto_set_body(&envelope.base, body);
     session->sent = true;
     /* rank 0 may have gone: that shows elsewhere */
-    (void)!proto_bus_send(session->bus, 0, &envelope, &ignored);
+    (void)!proto_bus_send(session->bus, 0, body, &ignored);
 }
 
 static void send_request(launch_session *session, const proto_request *request)

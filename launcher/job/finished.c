@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "job/rendezvous.h"
-#include "proto/body.h"
 
 static int take_uses(Ringfence__Control__MemoryUse *const *uses, size_t count,
                      launch_memory_use *taken)
@@ -110,7 +109,5 @@ void rendezvous_handle_finished(launch_session *session, int rank,
                    finished->capture_failure);
 
     Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    proto_set_body(&envelope.base, &goodbye.base);
-    rendezvous_send(session, rank, &envelope);
+    rendezvous_send(session, rank, &goodbye.base);
 }

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "job/session.h"
-#include "proto/body.h"
 
 bool launch_flights_add(launch_session *session, int index,
                         const Ringfence__Control__Flight *flight)
@@ -37,9 +36,7 @@ bool launch_flights_add(launch_session *session, int index,
 
 void launch_flights_request(launch_session *session)
 {
-    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Dump dump = RINGFENCE__CONTROL__DUMP__INIT;
-    proto_set_body(&envelope.base, &dump.base);
     session->flights_due_ns = base_deadline_after_ns(LAUNCH_FLIGHTS_WAIT_MS * BASE_NS_PER_MS);
     session->sent = true;
     for (int index = 0; index < session->world_size; index++) {
@@ -49,7 +46,7 @@ void launch_flights_request(launch_session *session)
         rank->flight_bytes = 0;
         rank->flight_asked = rank->joined && !rank->link_ended && !rank->finished &&
                              !rank->exited &&
-                             proto_bus_send(session->bus, index, &envelope, &ignored) == BASE_OK;
+                             proto_bus_send(session->bus, index, &dump.base, &ignored) == BASE_OK;
     }
 }
 

@@ -12,15 +12,8 @@
 #include "base/version.h"
 #include "job/flag_digests.h"
 #include "job/head_impl.h"
-#include "proto/body.h"
 
 enum { POLL_MS_MAX = 1000 };
-
-static void fill_refusal(envelope_type *envelope, Ringfence__Control__Refuse *refuse, char *reason)
-{
-    refuse->reason = reason;
-    proto_set_body(&envelope->base, &refuse->base);
-}
 
 /* False: it is absent for the same reason as before. */
 static bool note_absence(launch_node *node, const char *what, const char *why)
@@ -37,10 +30,9 @@ void head_refuse(launch_session *session, int node, const char *hostname, const 
     launch_head *head = session->head;
     char reason[BASE_ERROR_MESSAGE_BYTES];
     Ringfence__Control__Refuse refuse = RINGFENCE__CONTROL__REFUSE__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     (void)snprintf(reason, sizeof reason, "%s", why->message);
-    fill_refusal(&envelope, &refuse, reason);
-    head_send(head, node, &envelope);
+    refuse.reason = reason;
+    head_send(head, node, &refuse.base);
     proto_bus_forget(head->bus, node); /* its next connection may do better */
     session->sent = true;
     /* somebody may start it again and again */
@@ -57,17 +49,16 @@ void head_refuse_second(launch_session *session, int node)
     char reason[BASE_ERROR_MESSAGE_BYTES];
     base_error ignored;
     Ringfence__Control__Refuse refuse = RINGFENCE__CONTROL__REFUSE__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     (void)snprintf(reason, sizeof reason,
                    first->state != LAUNCH_NODE_LOST ? "node %d is in the job already: host %s"
                    : session->options->tried_again
                        ? "node %d (host %s) was given up, and this attempt ends"
                        : "node %d (host %s) was given up: the job goes on without it, or has ended",
                    node, first->hostname);
-    fill_refusal(&envelope, &refuse, reason);
+    refuse.reason = reason;
     /* the first may turn out to be gone */
     refuse.for_now = head->gathering || session->options->tried_again;
-    (void)!proto_bus_answer_second(head->bus, &envelope, &ignored);
+    (void)!proto_bus_answer_second(head->bus, &refuse.base, &ignored);
     session->sent = true;
 }
 
@@ -113,7 +104,6 @@ static base_status send_assign(launch_session *session, int node, base_error *re
     char *text = NULL;
     size_t text_bytes = 0;
     Ringfence__Control__Assign assign = RINGFENCE__CONTROL__ASSIGN__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     for (int i = 0; i < options->file_count; i++) {
         const proto_file *file = &options->files[i];
         ringfence__control__file__init(&files[i]);
@@ -136,8 +126,7 @@ static base_status send_assign(launch_session *session, int node, base_error *re
         assign.host_timeout_ms = session->head->options->host_timeout_ms;
         assign.tried_again = options->tried_again;
         assign.may_leave = options->tried_again && options->min_hosts > 0;
-        proto_set_body(&envelope.base, &assign.base);
-        status = proto_bus_send(session->head->bus, node, &envelope, reterr);
+        status = proto_bus_send(session->head->bus, node, &assign.base, reterr);
         session->sent = true;
     }
     free(text);
@@ -148,11 +137,9 @@ static base_status send_assign(launch_session *session, int node, base_error *re
 static base_status send_wait(launch_session *session, int node, base_error *reterr)
 {
     Ringfence__Control__Wait wait = RINGFENCE__CONTROL__WAIT__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     wait.host_timeout_ms = session->head->options->host_timeout_ms;
-    proto_set_body(&envelope.base, &wait.base);
     session->sent = true;
-    return proto_bus_send(session->head->bus, node, &envelope, reterr);
+    return proto_bus_send(session->head->bus, node, &wait.base, reterr);
 }
 
 const char *launch_head_hostname(const launch_head *head, int node)

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "job/head_impl.h"
 #include "job/writer.h"
-#include "proto/body.h"
 
 /* ---- opening ---- */
 
@@ -209,7 +208,6 @@ base_status launch_head_begin(launch_session *session,
             continue;
         }
         Ringfence__Control__Begin begin = RINGFENCE__CONTROL__BEGIN__INIT;
-        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         base_error gone;
         begin.port = (uint32_t)launch_address_port(proto_bus_endpoint(session->bus));
         begin.launcher_public_key =
@@ -220,13 +218,12 @@ base_status launch_head_begin(launch_session *session,
         begin.master_port = (uint32_t)session->master_port;
         begin.local_first = (uint32_t)ranks_between(head, node, 0, node);
         begin.local_ranks = (uint32_t)launch_head_local_ranks(head, node);
-        proto_set_body(&envelope.base, &begin.base);
         const base_status status =
             session->options->lease != NULL ? head_send_leases(session, node, reterr) : BASE_OK;
         if (status != BASE_OK) {
             return base_error_prepend(reterr, status, NODE_FORMAT, NODE_ARGS(head, node));
         }
-        if (proto_bus_send(head->bus, node, &envelope, &gone) != BASE_OK) {
+        if (proto_bus_send(head->bus, node, &begin.base, &gone) != BASE_OK) {
             head_lose(session, node, gone.message); /* it has just gone */
             continue;
         }
@@ -242,20 +239,18 @@ base_status launch_head_begin(launch_session *session,
 
 /* ---- messages ---- */
 
-void head_send(launch_head *head, int node, envelope_type *envelope)
+void head_send(launch_head *head, int node, ProtobufCMessage *body)
 {
     base_error ignored;
-    (void)!proto_bus_send(head->bus, node, envelope, &ignored);
+    (void)!proto_bus_send(head->bus, node, body, &ignored);
 }
 
 void launch_head_signal(launch_head *head, int node, int rank, int signal_number)
 {
     Ringfence__Control__Signal message = RINGFENCE__CONTROL__SIGNAL__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     message.rank = (uint32_t)rank;
     message.signal = (uint32_t)signal_number;
-    proto_set_body(&envelope.base, &message.base);
-    head_send(head, node, &envelope);
+    head_send(head, node, &message.base);
 }
 
 void head_lose(launch_session *session, int node, const char *what)
@@ -384,12 +379,10 @@ void launch_head_drain(launch_session *session)
 static void send_heartbeat(launch_head *head, int node, bool room)
 {
     Ringfence__Control__Heartbeat heartbeat = RINGFENCE__CONTROL__HEARTBEAT__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     launch_node *to = &head->nodes[node];
     to->taken_bytes = room ? to->printed_bytes : to->taken_bytes;
     heartbeat.printed_bytes = to->taken_bytes;
-    proto_set_body(&envelope.base, &heartbeat.base);
-    head_send(head, node, &envelope);
+    head_send(head, node, &heartbeat.base);
 }
 
 /* Shows a silent host, and gives it up in the end. */

@@ -5,7 +5,6 @@
 #include "base/assert.h"
 #include "base/host.h"
 #include "job/head_impl.h"
-#include "proto/body.h"
 
 /* One that its user has just taken out is not. */
 static bool is_present(const launch_node *node)
@@ -161,7 +160,6 @@ bool head_wants_pause(const launch_session *session)
 void head_ask_for_pause(launch_session *session)
 {
     Ringfence__Control__Pause pause = RINGFENCE__CONTROL__PAUSE__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     base_error ignored;
     const bool wanted = head_wants_pause(session);
     if (!session->result->ready || session->stop_signal != 0 || session->cause.blame != 0 ||
@@ -169,9 +167,9 @@ void head_ask_for_pause(launch_session *session)
         return;
     }
     pause.withdrawn = !wanted;
-    proto_set_body(&envelope.base, &pause.base);
     session->sent = true;
-    if (proto_bus_send(session->bus, 0, &envelope, &ignored) == BASE_OK) { /* else once more soon */
+    if (proto_bus_send(session->bus, 0, &pause.base, &ignored) ==
+        BASE_OK) { /* else once more soon */
         session->pausing = wanted;
         session->asked_to_pause = true;
     }

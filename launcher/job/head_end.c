@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "job/head_impl.h"
-#include "proto/body.h"
 
 static bool all_have_left(const launch_head *head)
 {
@@ -42,16 +41,14 @@ void head_say_end(launch_head *head, int exit_code, const char *reason, bool aga
 {
     char text[PROTO_REASON_BYTES_MAX];
     Ringfence__Control__End end = RINGFENCE__CONTROL__END__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     (void)snprintf(text, sizeof text, "%s", reason);
     end.exit_code = (uint32_t)exit_code;
     end.reason = text;
-    proto_set_body(&envelope.base, &end.base);
     for (int node = 1; node < head->node_count; node++) {
         const launch_node_state state = head->nodes[node].state;
         if (state != LAUNCH_NODE_ABSENT) { /* one that was lost may come back by itself */
             end.again = again && (state == LAUNCH_NODE_LOST || !head->nodes[node].sent_away);
-            head_send(head, node, &envelope);
+            head_send(head, node, &end.base);
         }
     }
 }

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "job/head_impl.h"
-#include "proto/body.h"
 
 enum { MB = 1000 * 1000 };
 
@@ -30,7 +29,7 @@ bool head_send_chunk(launch_session *session, int node, const Ringfence__Control
         return true;
     }
     session->sent = true;
-    if (proto_bus_send(head->bus, node, &chunk.envelope, &error) == BASE_ERR_BUSY &&
+    if (proto_bus_send(head->bus, node, &chunk.body.base, &error) == BASE_ERR_BUSY &&
         head->gathering) {
         head_leave(session, node, error.message); /* it has asked for more than it may have */
     } /* one that has gone while it asked may come again: its connection's end shows it */
@@ -147,11 +146,9 @@ static void ask(launch_session *session, int node)
 {
     launch_node *from = &session->head->nodes[node];
     Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     fetch.file = (uint32_t)from->state_rank;
-    proto_set_body(&envelope.base, &fetch.base);
     while (launch_incoming_ask(from->incoming, &fetch.offset)) {
-        head_send(session->head, node, &envelope);
+        head_send(session->head, node, &fetch.base);
         session->sent = true;
     }
 }

@@ -97,7 +97,7 @@ typedef Ringfence__Control__Envelope envelope_type;
 #define NODE_ARGS(head, node) (head)->nodes[node].hostname, (node)
 
 /* Sends to an agent. Nobody needs to know if it fails: an agent that is gone shows otherwise. */
-void head_send(launch_head *head, int node, envelope_type *envelope);
+void head_send(launch_head *head, int node, ProtobufCMessage *body);
 
 /* Whether the job may go on without this host. */
 bool head_may_lose(const launch_session *session, int node);

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "job/head_impl.h"
-#include "proto/body.h"
 
 static void break_off(launch_session *session, int node, const envelope_type *envelope)
 {
@@ -196,11 +195,9 @@ static void put_off(launch_session *session, int node)
 {
     char reason[] = "this host was sent away, and is not needed yet";
     Ringfence__Control__Refuse refuse = RINGFENCE__CONTROL__REFUSE__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     refuse.reason = reason;
     refuse.for_now = true;
-    proto_set_body(&envelope.base, &refuse.base);
-    head_send(session->head, node, &envelope);
+    head_send(session->head, node, &refuse.base);
     session->sent = true;
 }
 

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "job/head_impl.h"
-#include "proto/body.h"
 
 void launch_job_redeem(launch_session *session)
 {
@@ -43,13 +42,11 @@ base_status head_send_leases(launch_session *session, int node, base_error *rete
          rank++) {
         const launch_rank_lease part = launch_lease_of_rank(session->options->lease, rank);
         Ringfence__Control__Lease lease = RINGFENCE__CONTROL__LEASE__INIT;
-        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         lease.rank = (uint32_t)rank;
         lease.attempt = (uint32_t)part.attempt;
         lease.token = (char *)(uintptr_t)part.token;
         lease.receipt = (char *)(uintptr_t)part.receipt;
-        proto_set_body(&envelope.base, &lease.base);
-        status = proto_bus_send(session->head->bus, node, &envelope, reterr);
+        status = proto_bus_send(session->head->bus, node, &lease.base, reterr);
     }
     return status;
 }

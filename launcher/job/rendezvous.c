@@ -11,12 +11,11 @@
 #include "engine/address.h"
 #include "job/head.h"
 #include "job/rendezvous.h"
-#include "proto/body.h"
 
-void rendezvous_send(launch_session *session, int rank, envelope_type *envelope)
+void rendezvous_send(launch_session *session, int rank, ProtobufCMessage *body)
 {
     base_error error;
-    const base_status status = proto_bus_send(session->bus, rank, envelope, &error);
+    const base_status status = proto_bus_send(session->bus, rank, body, &error);
     if (status != BASE_OK && !session->ranks[rank].exited) {
         /* of one that is not connected any more, its process or its host has the reason */
         launch_blame(session, status == BASE_ERR_PEER ? LAUNCH_BLAME_LOST : LAUNCH_BLAME_UNCLEAR,
@@ -29,10 +28,8 @@ void rendezvous_send(launch_session *session, int rank, envelope_type *envelope)
 static void send_roster(launch_session *session)
 {
     Ringfence__Control__Roster roster = RINGFENCE__CONTROL__ROSTER__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    proto_set_body(&envelope.base, &roster.base);
     for (int rank = 0; rank < session->world_size; rank++) {
-        rendezvous_send(session, rank, &envelope);
+        rendezvous_send(session, rank, &roster.base);
     }
 }
 

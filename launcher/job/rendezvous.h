@@ -15,7 +15,7 @@ typedef Ringfence__Control__Envelope envelope_type;
                  rank, launch_rank_pid(&(session)->ranks[rank]), __VA_ARGS__)
 
 /* Blames the rank if the message does not reach it and it has not exited. */
-void rendezvous_send(launch_session *session, int rank, envelope_type *envelope);
+void rendezvous_send(launch_session *session, int rank, ProtobufCMessage *body);
 
 /* A rank has joined; when the last one has, the roster is sent to all. */
 void rendezvous_handle_join(launch_session *session, int rank,

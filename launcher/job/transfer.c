@@ -14,7 +14,6 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "base/lock.h"
-#include "proto/body.h"
 
 enum {
     NO_FD = -1,
@@ -119,12 +118,10 @@ base_status launch_chunk_read(const char *path, uint64_t size_bytes,
     if (got < 0) {
         return base_fail_errno(reterr, why, "cannot read %s", path);
     }
-    ringfence__control__envelope__init(&chunk->envelope);
     ringfence__control__chunk__init(&chunk->body);
     chunk->body.file = fetch->file;
     chunk->body.offset = fetch->offset;
     chunk->body.data = (ProtobufCBinaryData){(size_t)got, chunk->data};
-    proto_set_body(&chunk->envelope.base, &chunk->body.base);
     return (size_t)got == wanted
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,

@@ -40,8 +40,7 @@ void launch_hashing_close(launch_hashing *hashing);
 /* ---- sending ---- */
 
 typedef struct launch_chunk {
-    Ringfence__Control__Envelope envelope; /* the message; it refers to the other members */
-    Ringfence__Control__Chunk body;
+    Ringfence__Control__Chunk body; /* the message; it refers to the data */
     uint8_t data[PROTO_CHUNK_BYTES_MAX];
 } launch_chunk;
 

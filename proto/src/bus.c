@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "connections.h"
+#include "proto/body.h"
 #include "proto/monitor.h"
 #include "proto/socket.h"
 #include "proto/zap.h"
@@ -285,26 +286,27 @@ void proto_bus_fds(const proto_bus *bus, int fds[PROTO_BUS_FDS])
     fds[1] = socket_fd(bus->monitor);
 }
 
-/* Packs into bus->packed. */
-static base_status pack(proto_bus *bus, Ringfence__Control__Envelope *envelope, size_t *size_bytes,
+/* Packs an envelope with this body into bus->packed. */
+static base_status pack(proto_bus *bus, ProtobufCMessage *body, size_t *size_bytes,
                         base_error *reterr)
 {
-    envelope->version = PROTO_CONTROL_VERSION;
-    *size_bytes = ringfence__control__envelope__get_packed_size(envelope);
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    proto_set_body(&envelope.base, body);
+    *size_bytes = ringfence__control__envelope__get_packed_size(&envelope);
     if (*size_bytes > bus->packed_bytes_max) {
         return base_fail(reterr, BASE_ERR_LIMIT,
                          "a message \"%s\" of %zu bytes: more than the %zu allowed",
-                         proto_envelope_name(envelope), *size_bytes, bus->packed_bytes_max);
+                         proto_envelope_name(&envelope), *size_bytes, bus->packed_bytes_max);
     }
-    (void)ringfence__control__envelope__pack(envelope, bus->packed);
+    (void)ringfence__control__envelope__pack(&envelope, bus->packed);
     return BASE_OK;
 }
 
-base_status proto_bus_send(proto_bus *bus, int rank, Ringfence__Control__Envelope *envelope,
-                           base_error *reterr)
+base_status proto_bus_send(proto_bus *bus, int rank, ProtobufCMessage *body, base_error *reterr)
 {
     size_t size_bytes = 0;
-    const base_status status = pack(bus, envelope, &size_bytes, reterr);
+    const base_status status = pack(bus, body, &size_bytes, reterr);
     return status == BASE_OK ? proto_bus_send_packed(bus, rank, bus->packed, size_bytes, reterr)
                              : status;
 }
@@ -353,12 +355,11 @@ base_status proto_bus_send_packed(proto_bus *bus, int rank, const void *data, si
                                                            : send_failed(bus, rank, reterr);
 }
 
-base_status proto_bus_answer_second(proto_bus *bus, Ringfence__Control__Envelope *envelope,
-                                    base_error *reterr)
+base_status proto_bus_answer_second(proto_bus *bus, ProtobufCMessage *body, base_error *reterr)
 {
     size_t size_bytes = 0;
     BASE_ASSERT(bus->second.routing_id_bytes > 0);
-    const base_status status = pack(bus, envelope, &size_bytes, reterr);
+    const base_status status = pack(bus, body, &size_bytes, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -25,7 +25,7 @@ static launch_rank_info infos[RANKS];
 base_status __wrap_proto_bus_recv(proto_bus *bus, int *rank, Ringfence__Control__Envelope **got,
                                   base_error *reterr);
 bool __wrap_proto_bus_next_event(proto_bus *bus, proto_bus_event *event);
-base_status __wrap_proto_bus_send(proto_bus *bus, int rank, Ringfence__Control__Envelope *envelope,
+base_status __wrap_proto_bus_send(proto_bus *bus, int rank, ProtobufCMessage *body,
                                   base_error *reterr);
 void __wrap_launch_screen_say(launch_screen *screen, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -51,12 +51,12 @@ bool __wrap_proto_bus_next_event(proto_bus *bus, proto_bus_event *event)
     return is_now;
 }
 
-base_status __wrap_proto_bus_send(proto_bus *bus, int rank, Ringfence__Control__Envelope *envelope,
+base_status __wrap_proto_bus_send(proto_bus *bus, int rank, ProtobufCMessage *body,
                                   base_error *reterr)
 {
     (void)bus;
     (void)rank;
-    (void)envelope;
+    (void)body;
     (void)reterr;
     return BASE_OK;
 }

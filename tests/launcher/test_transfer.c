@@ -68,8 +68,7 @@ static int send_chunks(launch_incoming *incoming, int chunks)
         fetch.offset = asked[first++];
         assert_ok(launch_chunk_read(test_shared_path("sent"), sizeof whole, &fetch, &chunk, &error),
                   &error);
-        assert_int_equal(chunk.envelope.body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK);
-        const Ringfence__Control__Chunk *body = chunk.envelope.chunk;
+        const Ringfence__Control__Chunk *body = &chunk.body;
         assert_ok(
             launch_incoming_take(incoming, body->offset, body->data.data, body->data.len, &error),
             &error);

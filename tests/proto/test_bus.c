@@ -124,12 +124,9 @@ static void next_event(proto_bus *bus, proto_bus_event *event)
 static void send_step(proto_bus *bus, uint64_t step)
 {
     base_error error;
-    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Step message = RINGFENCE__CONTROL__STEP__INIT;
     message.step = step;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STEP;
-    envelope.step = &message;
-    assert_ok(proto_bus_send(bus, PROTO_NO_RANK, &envelope, &error), &error);
+    assert_ok(proto_bus_send(bus, PROTO_NO_RANK, &message.base, &error), &error);
 }
 
 static void a_message_has_the_rank_of_its_key(void **state)
@@ -151,14 +148,11 @@ static void a_message_has_the_rank_of_its_key(void **state)
     for (int i = 0; i < RANKS; i++) {
         int rank = 0;
         Ringfence__Control__Envelope *got = NULL;
-        Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         Ringfence__Control__Abort abort_message = RINGFENCE__CONTROL__ABORT__INIT;
         char reason[] = "rank 0";
         reason[5] = (char)('0' + i);
         abort_message.reason = reason;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT;
-        envelope.abort = &abort_message;
-        assert_ok(proto_bus_send(job.launcher, i, &envelope, &error), &error);
+        assert_ok(proto_bus_send(job.launcher, i, &abort_message.base, &error), &error);
         assert_ok(next_message(job.ranks[i], &rank, &got, &error), &error);
         assert_string_equal(got->abort->reason, reason);
     }
@@ -255,13 +249,10 @@ static void a_key_used_twice_is_refused(void **state)
     assert_int_equal(rank, 0);
 
     /* it can be answered, and the first connection is still the rank's */
-    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Abort refusal = RINGFENCE__CONTROL__ABORT__INIT;
     char reason[] = "twice";
     refusal.reason = reason;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT;
-    envelope.abort = &refusal;
-    assert_ok(proto_bus_answer_second(job.launcher, &envelope, &error), &error);
+    assert_ok(proto_bus_answer_second(job.launcher, &refusal.base, &error), &error);
     assert_ok(next_message(job.ranks[1], &rank, &got, &error), &error);
     assert_string_equal(got->abort->reason, "twice");
     send_step(job.ranks[0], 3);
@@ -307,7 +298,6 @@ static void a_last_message_outlives_its_connection(void **state)
     int rank = PROTO_NO_RANK;
     char reason[] = "the last word";
     Ringfence__Control__Envelope *got = NULL;
-    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Abort last = RINGFENCE__CONTROL__ABORT__INIT;
     test_job job;
     job_open(&job);
@@ -317,9 +307,7 @@ static void a_last_message_outlives_its_connection(void **state)
     assert_ok(proto_bus_recv(job.ranks[0], &rank, &got, &error), &error);
     assert_null(got); /* from now on, the message has to wake it */
     last.reason = reason;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT;
-    envelope.abort = &last;
-    assert_ok(proto_bus_send(job.launcher, 0, &envelope, &error), &error);
+    assert_ok(proto_bus_send(job.launcher, 0, &last.base, &error), &error);
     proto_bus_close(job.launcher);
     job.launcher = NULL;
     do {

@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "proto/body.h"
 #include "proto/bus.h"
 #include "proto/client.h"
 #include "support.h"
@@ -179,9 +178,7 @@ static void hand_over(job_side *job, bool requests)
 static void send_body(job_side *job, ProtobufCMessage *body)
 {
     base_error error;
-    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    proto_set_body(&envelope.base, body);
-    assert_ok(proto_bus_send(job->bus, 0, &envelope, &error), &error);
+    assert_ok(proto_bus_send(job->bus, 0, body, &error), &error);
 }
 
 static void answer_join(job_side *job)

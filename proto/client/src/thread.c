@@ -12,7 +12,6 @@
 #include "base/exitcode.h"
 #include "base/thread.h"
 #include "client_impl.h"
-#include "proto/body.h"
 
 /* The bus's descriptor reports changes, not states. So the thread also looks at an idle bus from
  * time to time, as the launcher does. If a change were ever missed, that would cost a moment and
@@ -75,9 +74,7 @@ static void handle_exchanged(proto_client *client, const Ringfence__Control__Exc
 static void send_now(proto_client *client, ProtobufCMessage *body)
 {
     base_error ignored;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    proto_set_body(&envelope.base, body);
-    (void)!proto_bus_send(client->bus, PROTO_NO_RANK, &envelope, &ignored);
+    (void)!proto_bus_send(client->bus, PROTO_NO_RANK, body, &ignored);
 }
 
 /* Sends what is queued. Returns whether all of it was sent. Before the end of the handshake all stays

@@ -25,6 +25,8 @@
 #include "proto/key.h"
 #include "proto/limits.h"
 
+struct ProtobufCMessage;
+
 typedef struct proto_bus proto_bus;
 
 enum {
@@ -68,13 +70,13 @@ const char *proto_bus_endpoint(const proto_bus *bus);
 
 void proto_bus_fds(const proto_bus *bus, int fds[PROTO_BUS_FDS]);
 
-/* Sends to a rank (launcher), or to the launcher (rank; pass PROTO_NO_RANK). Fills in version.
- * BASE_ERR_PEER if that rank has not joined or has gone, BASE_ERR_BUSY if its queue is full. */
-BASE_MUST_CHECK base_status proto_bus_send(proto_bus *bus, int rank,
-                                           struct Ringfence__Control__Envelope *envelope,
+/* Sends an envelope with this body to a rank (launcher), or to the launcher (rank; pass
+ * PROTO_NO_RANK). BASE_ERR_PEER if that rank has not joined or has gone, BASE_ERR_BUSY if its queue
+ * is full. */
+BASE_MUST_CHECK base_status proto_bus_send(proto_bus *bus, int rank, struct ProtobufCMessage *body,
                                            base_error *reterr);
 
-/* The same with a packed message. */
+/* The same with a packed envelope. */
 BASE_MUST_CHECK base_status proto_bus_send_packed(proto_bus *bus, int rank, const void *data,
                                                   size_t size_bytes, base_error *reterr);
 
@@ -87,8 +89,7 @@ BASE_MUST_CHECK base_status proto_bus_recv(proto_bus *bus, int *rank,
                                            base_error *reterr);
 
 /* Sends to the connection that BASE_ERR_BUSY was about. */
-BASE_MUST_CHECK base_status proto_bus_answer_second(proto_bus *bus,
-                                                    struct Ringfence__Control__Envelope *envelope,
+BASE_MUST_CHECK base_status proto_bus_answer_second(proto_bus *bus, struct ProtobufCMessage *body,
                                                     base_error *reterr);
 
 /* Lets the next connection with the rank's key take the place of the one that has ended. */
