@@ -260,13 +260,7 @@ static void take_signals(launch_agent *agent)
 
 static void fill_polls(const launch_agent *agent, struct pollfd *polls)
 {
-    int fds[PROTO_BUS_FDS] = {NO_FD, NO_FD};
-    if (agent->bus != NULL) {
-        proto_bus_fds(agent->bus, fds);
-    }
-    for (int i = 0; i < PROTO_BUS_FDS; i++) {
-        polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-    }
+    proto_bus_polls(agent->bus, polls);
     polls[PROTO_BUS_FDS] = (struct pollfd){.fd = agent->signal_fd, .events = POLLIN};
     agent_rank_polls(agent, polls + FIXED_POLLS);
 }

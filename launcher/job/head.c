@@ -457,14 +457,5 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns)
 
 void launch_head_polls(const launch_session *session, struct pollfd *polls)
 {
-    int fds[PROTO_BUS_FDS];
-    for (int i = 0; i < PROTO_BUS_FDS; i++) {
-        fds[i] = -1;
-    }
-    if (session->head != NULL) {
-        proto_bus_fds(session->head->bus, fds);
-    }
-    for (int i = 0; i < PROTO_BUS_FDS; i++) {
-        polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-    }
+    proto_bus_polls(session->head != NULL ? session->head->bus : NULL, polls);
 }

@@ -64,7 +64,7 @@ void launch_head_drain(launch_session *session);
 /* Sends heartbeats, and checks silent hosts. Returns when it must be called again. */
 int64_t launch_head_due(launch_session *session, int64_t now_ns);
 
-/* The descriptors to poll, PROTO_BUS_FDS of them; -1 without a head. */
+/* What to poll, PROTO_BUS_FDS of them. Nothing without a head. */
 void launch_head_polls(const launch_session *session, struct pollfd *polls);
 
 void launch_head_signal(launch_head *head, int node, int rank, int signal_number);

@@ -59,11 +59,7 @@ static void await_leaving(launch_head *head)
     note_left(head);
     while (!all_have_left(head) && base_now_ns() < deadline_ns) {
         struct pollfd polls[PROTO_BUS_FDS];
-        int fds[PROTO_BUS_FDS];
-        proto_bus_fds(head->bus, fds);
-        for (int i = 0; i < PROTO_BUS_FDS; i++) {
-            polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-        }
+        proto_bus_polls(head->bus, polls);
         (void)poll(polls, PROTO_BUS_FDS, base_deadline_poll_ms(deadline_ns, 100));
         note_left(head);
     }

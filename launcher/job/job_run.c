@@ -210,13 +210,9 @@ static bool has_room(void)
 
 static int fill_polls(const launch_session *session, struct pollfd *polls)
 {
-    int bus_fds[PROTO_BUS_FDS];
     const bool out_room = launch_writer_has_room(STDOUT_FILENO);
     const bool err_room = launch_writer_has_room(STDERR_FILENO);
-    proto_bus_fds(session->bus, bus_fds);
-    for (int i = 0; i < PROTO_BUS_FDS; i++) {
-        polls[i] = (struct pollfd){.fd = bus_fds[i], .events = POLLIN};
-    }
+    proto_bus_polls(session->bus, polls);
     launch_head_polls(session, polls + PROTO_BUS_FDS);
     polls[SIGNAL_POLL] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
     polls[FEED_POLL] = (struct pollfd){.fd = launch_feed_fd(session), .events = POLLIN};

@@ -280,10 +280,12 @@ static int socket_fd(void *socket)
     return fd;
 }
 
-void proto_bus_fds(const proto_bus *bus, int fds[PROTO_BUS_FDS])
+void proto_bus_polls(const proto_bus *bus, struct pollfd polls[PROTO_BUS_FDS])
 {
-    fds[0] = socket_fd(bus->socket);
-    fds[1] = socket_fd(bus->monitor);
+    polls[0] =
+        (struct pollfd){.fd = bus != NULL ? socket_fd(bus->socket) : NO_FD, .events = POLLIN};
+    polls[1] =
+        (struct pollfd){.fd = bus != NULL ? socket_fd(bus->monitor) : NO_FD, .events = POLLIN};
 }
 
 /* Packs an envelope with this body into bus->packed. */

@@ -96,13 +96,12 @@ static const envelope_type *next_message(proto_bus *bus)
     for (;;) {
         base_error error;
         int node = PROTO_NO_RANK;
-        int fds[PROTO_BUS_FDS];
+        struct pollfd polled[PROTO_BUS_FDS];
         envelope_type *got = NULL;
         assert_ok(proto_bus_recv(bus, &node, &got, &error), &error);
         if (got == NULL) {
-            proto_bus_fds(bus, fds);
-            struct pollfd polled = {.fd = fds[0], .events = POLLIN};
-            (void)poll(&polled, 1, base_deadline_poll_ms(deadline_ns, 100));
+            proto_bus_polls(bus, polled);
+            (void)poll(polled, 1, base_deadline_poll_ms(deadline_ns, 100));
             assert_true(base_now_ns() < deadline_ns);
         } else if (got->body_case != RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT) {
             return got;

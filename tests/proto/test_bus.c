@@ -91,10 +91,8 @@ static void job_close(test_job *job)
 
 static void wait_readable(proto_bus *bus, int64_t deadline_ns)
 {
-    int fds[PROTO_BUS_FDS];
-    proto_bus_fds(bus, fds);
-    struct pollfd polled[PROTO_BUS_FDS] = {{.fd = fds[0], .events = POLLIN},
-                                           {.fd = fds[1], .events = POLLIN}};
+    struct pollfd polled[PROTO_BUS_FDS];
+    proto_bus_polls(bus, polled);
     (void)poll(polled, PROTO_BUS_FDS, base_deadline_poll_ms(deadline_ns, WAIT_MS));
     assert_true(base_now_ns() < deadline_ns);
 }

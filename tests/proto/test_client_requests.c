@@ -196,13 +196,12 @@ static void take_until(job_side *job, int verdicts, int tokens)
         base_error error;
         Ringfence__Control__Envelope *envelope = NULL;
         int rank = PROTO_NO_RANK;
-        int fds[PROTO_BUS_FDS];
+        struct pollfd links[PROTO_BUS_FDS];
         assert_ok(proto_bus_recv(job->bus, &rank, &envelope, &error), &error);
         if (envelope == NULL) {
-            proto_bus_fds(job->bus, fds);
-            struct pollfd link = {.fd = fds[0], .events = POLLIN};
+            proto_bus_polls(job->bus, links);
             assert_true(base_now_ns() < deadline_ns);
-            (void)poll(&link, 1, 100);
+            (void)poll(links, 1, 100);
             continue;
         }
         if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN) {

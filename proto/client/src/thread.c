@@ -16,7 +16,8 @@
 /* The bus's descriptor reports changes, not states. So the thread also looks at an idle bus from
  * time to time, as the launcher does. If a change were ever missed, that would cost a moment and
  * not the job. */
-enum { POLL_BUSY_MS = 5, POLL_IDLE_MS = 1000, PAUSE_MS = 20, LINKS = PROTO_BUS_FDS + 2 };
+enum { POLL_BUSY_MS = 5, POLL_IDLE_MS = 1000, PAUSE_MS = 20 };
+enum { WAKE_LINK = PROTO_BUS_FDS, LIFELINE_LINK, LINKS };
 
 typedef Ringfence__Control__Envelope envelope_type;
 
@@ -338,32 +339,28 @@ void *proto_client_thread(void *user)
 {
     proto_client *client = user;
     for (;;) {
-        int bus_fds[PROTO_BUS_FDS];
+        struct pollfd links[LINKS];
         const bool end = closing(client);
         const bool was_connected = client->connected;
         if (client->again_ns != 0 && base_now_ns() >= client->again_ns && !connect_again(client)) {
             break;
         }
-        proto_bus_fds(client->bus, bus_fds);
+        proto_bus_polls(client->bus, links);
+        links[WAKE_LINK] = (struct pollfd){.fd = client->wake_fd, .events = POLLIN};
+        links[LIFELINE_LINK] = (struct pollfd){.fd = client->lifeline_fd, .events = POLLIN};
         const bool sent = send_queued(client);
         drain(client);
         if (end) {
             break;
         }
-        struct pollfd links[LINKS] = {
-            {.fd = bus_fds[0], .events = POLLIN},
-            {.fd = bus_fds[1], .events = POLLIN},
-            {.fd = client->wake_fd, .events = POLLIN},
-            {.fd = client->lifeline_fd, .events = POLLIN},
-        };
         if (poll(links, LINKS, poll_ms(client, was_connected, sent)) < 0 && errno != EINTR) {
             end_link(client, BASE_ERR_IO, "cannot wait for the launcher");
             break;
         }
-        if (links[3].revents != 0) {
+        if (links[LIFELINE_LINK].revents != 0) {
             _exit(BASE_EXIT_ERROR); /* the launcher has died: there is nobody to report to */
         }
-        if (links[2].revents != 0) {
+        if (links[WAKE_LINK].revents != 0) {
             uint64_t count = 0;
             (void)!read(client->wake_fd, &count, sizeof count);
         }

@@ -7,7 +7,7 @@
  * process without a key cannot connect. Connections that are no rank's yet are bounded
  * (PROTO_PENDING_EXTRA_MAX), so that they do not use up the descriptors.
  *
- * Nothing blocks: send and recv return at once. Poll proto_bus_fds for reading. When one is ready,
+ * Nothing blocks: send and recv return at once. Poll proto_bus_polls. When one is ready,
  * and after every send, take messages and events until there are none, because the descriptors
  * report changes, not states. A connection that breaks is an event, and is not made again.
  *
@@ -15,6 +15,7 @@
 #ifndef PROTO_BUS_H
 #define PROTO_BUS_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,7 +69,8 @@ void proto_bus_close(proto_bus *bus);
 /* The bound endpoint with its port: "tcp://127.0.0.1:40123". */
 const char *proto_bus_endpoint(const proto_bus *bus);
 
-void proto_bus_fds(const proto_bus *bus, int fds[PROTO_BUS_FDS]);
+/* What to poll. NULL is fine: nothing. */
+void proto_bus_polls(const proto_bus *bus, struct pollfd polls[PROTO_BUS_FDS]);
 
 /* Sends an envelope with this body to a rank (launcher), or to the launcher (rank; pass
  * PROTO_NO_RANK). BASE_ERR_PEER if that rank has not joined or has gone, BASE_ERR_BUSY if its queue
