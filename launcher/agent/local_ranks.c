@@ -98,7 +98,7 @@ static base_status start_rank(launch_agent *agent, int index,
     memcpy(key.launcher_public_key, begin->launcher_public_key.data, PROTO_KEY_BYTES);
     memcpy(key.collectives_key, begin->collectives_key.data, PROTO_KEY_BYTES);
     proto_rank_key(begin->rank_seed.data, rank, &key.rank);
-    const launch_local_rank options = {
+    const launch_spawn_options options = {
         .rank_path = agent->rank_path,
         .program = agent->options->program,
         .root = agent->options->root,
@@ -113,13 +113,12 @@ static base_status start_rank(launch_agent *agent, int index,
         .host_timeout_ms = (int)(part->host_timeout_ns / BASE_NS_PER_MS),
         .cpus = agent->affinity.bound ? &cpus : NULL,
         .bind_to_gpu = agent->options->bind,
-        .master_port = (int)begin->master_port,
         .job_fd = agent->job_fd,
         .lifeline_fd = lifeline_read_fd,
         .lease_fd = agent->ranks[index].lease_fd,
-        .key = &key,
     };
-    const base_status status = launch_start_local(&options, &agent->ranks[index].process, reterr);
+    const base_status status = launch_start_local(options, &key, (int)begin->master_port,
+                                                  &agent->ranks[index].process, reterr);
     proto_wipe(&key, sizeof key);
     close_lease(&agent->ranks[index]);
     if (status == BASE_OK) {
@@ -151,6 +150,7 @@ base_status agent_start_ranks(launch_agent *agent, const Ringfence__Control__Beg
                               base_error *reterr)
 {
     int lifeline[2] = {NO_FD, NO_FD};
+    agent->state = AGENT_RUNNING;
     launch_oom_open(&agent->oom);
     base_status status = bind_ranks(agent, reterr);
     if (status == BASE_OK && pipe2(lifeline, O_CLOEXEC) != 0) {

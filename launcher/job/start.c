@@ -53,7 +53,7 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
             session->result->ranks[rank].bound = true;
             session->result->ranks[rank].cpus = cpus;
         }
-        const launch_local_rank options = {
+        const launch_spawn_options options = {
             .rank_path = session->options->rank_path,
             .program = session->options->program,
             .root = session->root,
@@ -70,13 +70,12 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
                                                      : LAUNCH_HOST_TIMEOUT_MS,
             .cpus = session->affinity.bound ? &cpus : NULL,
             .bind_to_gpu = session->options->bind,
-            .master_port = session->master_port,
             .job_fd = session->job_fd,
             .lifeline_fd = lifeline_read_fd,
             .lease_fd = lease_fd,
-            .key = key,
         };
-        status = launch_start_local(&options, &session->ranks[rank].process, reterr);
+        status = launch_start_local(options, key, session->master_port,
+                                    &session->ranks[rank].process, reterr);
     }
     if (status == BASE_OK) {
         session->ranks[rank].started = true;

@@ -41,51 +41,31 @@ static void address_of(const char *endpoint, char address[PROTO_ENDPOINT_BYTES])
                    known ? parsed.host : "");
 }
 
-base_status launch_start_local(const launch_local_rank *options, launch_process *process,
-                               base_error *reterr)
+base_status launch_start_local(launch_spawn_options options, const proto_key_file *key,
+                               int master_port, launch_process *process, base_error *reterr)
 {
     char job_path[64];
     char address[PROTO_ENDPOINT_BYTES];
     char port[16];
-    int key_fd = NO_FD;
-    (void)snprintf(job_path, sizeof job_path, "/proc/self/fd/%d", options->job_fd);
+    (void)snprintf(job_path, sizeof job_path, "/proc/self/fd/%d", options.job_fd);
     (void)snprintf(port, sizeof port, "%d",
-                   options->master_port > 0 ? options->master_port
-                                            : launch_address_port(options->key->endpoint));
-    address_of(options->key->endpoint, address);
-    const int job_fd = open(job_path, O_RDONLY | O_CLOEXEC);
-    base_status status = job_fd >= 0 ? proto_key_file_write(options->key, &key_fd, reterr)
-                                     : base_fail_errno(reterr, errno, "cannot open JOB.json again");
+                   master_port > 0 ? master_port : launch_address_port(key->endpoint));
+    address_of(key->endpoint, address);
+    options.address = address;
+    options.port = port;
+    options.key_fd = NO_FD;
+    options.job_fd = open(job_path, O_RDONLY | O_CLOEXEC); /* one of its own, at the start */
+    base_status status = options.job_fd >= 0
+                             ? proto_key_file_write(key, &options.key_fd, reterr)
+                             : base_fail_errno(reterr, errno, "cannot open JOB.json again");
     if (status == BASE_OK) {
-        const launch_spawn_options spawn = {
-            .rank_path = options->rank_path,
-            .program = options->program,
-            .rank = options->rank,
-            .world_size = options->world_size,
-            .local_rank = options->local_rank,
-            .local_world_size = options->local_world_size,
-            .threads = options->threads,
-            .host_timeout_ms = options->host_timeout_ms,
-            .cpus = options->cpus,
-            .bind_to_gpu = options->bind_to_gpu,
-            .root = options->root,
-            .files = options->files,
-            .interface = options->interface,
-            .ports = options->ports,
-            .address = address,
-            .port = port,
-            .job_fd = job_fd,
-            .key_fd = key_fd,
-            .lifeline_fd = options->lifeline_fd,
-            .lease_fd = options->lease_fd,
-        };
-        status = launch_spawn(&spawn, process, reterr);
+        status = launch_spawn(&options, process, reterr);
     }
-    if (job_fd >= 0) {
-        (void)close(job_fd);
+    if (options.job_fd >= 0) {
+        (void)close(options.job_fd);
     }
-    if (key_fd >= 0) {
-        (void)close(key_fd);
+    if (options.key_fd >= 0) {
+        (void)close(options.key_fd);
     }
     return status;
 }
