@@ -156,7 +156,7 @@ BASE_MUST_CHECK base_status agent_take_lease(launch_agent *agent,
                                              const Ringfence__Control__Lease *lease,
                                              base_error *reterr);
 
-/* Starts the ranks of this host. If it fails, some may be running. */
+/* Starts the ranks of this host, and is AGENT_RUNNING. If it fails, some may be running. */
 BASE_MUST_CHECK base_status agent_start_ranks(launch_agent *agent,
                                               const Ringfence__Control__Begin *begin,
                                               base_error *reterr);

@@ -245,20 +245,19 @@ static base_status fetch(launch_agent *agent, const char *path, int64_t now_ns, 
     return BASE_OK;
 }
 
-bool agent_files_chunk(launch_agent *agent, const Ringfence__Control__Chunk *chunk,
-                       base_error *reterr)
+base_status agent_files_chunk(launch_agent *agent, const Ringfence__Control__Chunk *chunk,
+                              base_error *reterr)
 {
     agent_files *files = &agent->files;
     if (files->incoming == NULL || chunk->file != (uint32_t)files->index) {
-        return base_fail(reterr, BASE_ERR_INVALID, "the head has sent what nobody asked for") ==
-               BASE_OK;
+        return base_fail(reterr, BASE_ERR_INVALID, "the head has sent what nobody asked for");
     }
-    if (launch_incoming_take(files->incoming, chunk->offset, chunk->data.data, chunk->data.len,
-                             reterr) != BASE_OK) {
-        return false;
+    const base_status status = launch_incoming_take(files->incoming, chunk->offset,
+                                                    chunk->data.data, chunk->data.len, reterr);
+    if (status == BASE_OK) {
+        ask(agent);
     }
-    ask(agent);
-    return true;
+    return status;
 }
 
 /* ---- the loop's part ---- */

@@ -58,9 +58,10 @@ BASE_MUST_CHECK base_status agent_files_open(struct launch_agent *agent,
 BASE_MUST_CHECK base_status agent_files_step(struct launch_agent *agent, int64_t now_ns, bool *all,
                                              int64_t *next_ns, base_error *reterr);
 
-/* Takes a chunk. False: *reterr says why not. */
-bool agent_files_chunk(struct launch_agent *agent, const Ringfence__Control__Chunk *chunk,
-                       base_error *reterr);
+/* Takes a chunk. */
+BASE_MUST_CHECK base_status agent_files_chunk(struct launch_agent *agent,
+                                              const Ringfence__Control__Chunk *chunk,
+                                              base_error *reterr);
 
 /* Bytes of the job's files that are on this host. */
 uint64_t agent_files_have(const agent_files *files);

@@ -72,17 +72,17 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
     return status == BASE_OK ? agent_make_ranks(agent, reterr) : status;
 }
 
-static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign *assign)
+static base_status handle_assign(launch_agent *agent, const Ringfence__Control__Assign *assign,
+                                 base_error *reterr)
 {
-    base_error error;
     if (agent->job_fd >= 0) {
         (void)close(agent->job_fd); /* of a head that was there before */
         agent->job_fd = NO_FD;
     }
     agent_drop_ranks(agent);
-    if (take_part(agent, assign, &error) != BASE_OK) {
-        agent_give_up(agent, &error);
-        return;
+    const base_status status = take_part(agent, assign, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     if (!agent->options->quiet && !is_beside_head(agent)) {
         const agent_part *part = &agent->part;
@@ -95,6 +95,7 @@ static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign 
                  part->ranks > 1 ? "ranks" : "rank", part->first_rank, last, part->world_size);
     }
     agent->state = AGENT_FETCHING;
+    return BASE_OK;
 }
 
 static void handle_wait(launch_agent *agent, const Ringfence__Control__Wait *wait)
@@ -104,23 +105,6 @@ static void handle_wait(launch_agent *agent, const Ringfence__Control__Wait *wai
     agent->state = AGENT_WAITING;
     base_log(BASE_LOG_INFO, "the job runs on other hosts: this one waits, and may join the next "
                             "attempt");
-}
-
-static void handle_lease(launch_agent *agent, const Ringfence__Control__Lease *lease)
-{
-    base_error error;
-    if (agent_take_lease(agent, lease, &error) != BASE_OK) {
-        agent_give_up(agent, &error);
-    }
-}
-
-static void handle_begin(launch_agent *agent, const Ringfence__Control__Begin *begin)
-{
-    base_error error;
-    agent->state = AGENT_RUNNING;
-    if (agent_start_ranks(agent, begin, &error) != BASE_OK) {
-        agent_give_up(agent, &error);
-    }
 }
 
 static void handle_signal(launch_agent *agent, const Ringfence__Control__Signal *message)
@@ -148,56 +132,63 @@ static void handle_end(launch_agent *agent, const Ringfence__Control__End *end)
     agent_end_ranks(agent, is_beside_head(agent) ? BASE_EXIT_DONE : (int)end->exit_code);
 }
 
-static void handle_chunk(launch_agent *agent, const Ringfence__Control__Chunk *chunk)
+static void handle_refuse(launch_agent *agent, const Ringfence__Control__Refuse *refuse)
 {
-    base_error error;
-    if (!agent_files_chunk(agent, chunk, &error)) {
-        agent_give_up(agent, &error);
+    if (refuse->for_now && agent->state == AGENT_ENROLLED) {
+        agent_refused_for_now(agent, refuse->reason);
+        return;
     }
+    base_log(BASE_LOG_ERROR, "the head has refused this host: %s", refuse->reason);
+    agent->refused = true;
+    agent_end_ranks(agent, BASE_EXIT_USAGE);
 }
 
-static void handle_fetch(launch_agent *agent, const Ringfence__Control__Fetch *fetch)
+/* What does not fit the agent's state is of before a change that the head did not know of yet. */
+static base_status handle(launch_agent *agent, const envelope_type *envelope, base_error *reterr)
 {
-    base_error error;
-    if (agent_state_send(agent, fetch, &error) != BASE_OK) {
-        agent_give_up(agent, &error);
+    const agent_state state = agent->state;
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE:
+        handle_refuse(agent, envelope->refuse);
+        return BASE_OK;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_END:
+        handle_end(agent, envelope->end);
+        return BASE_OK;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
+        agent->taken_bytes = envelope->heartbeat->printed_bytes;
+        return BASE_OK;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN:
+        return state == AGENT_ENROLLED ? handle_assign(agent, envelope->assign, reterr) : BASE_OK;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_WAIT:
+        if (state == AGENT_ENROLLED) {
+            handle_wait(agent, envelope->wait);
+        }
+        return BASE_OK;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
+        return state == AGENT_FETCHING ? agent_files_chunk(agent, envelope->chunk, reterr)
+                                       : BASE_OK;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_LEASE:
+        return state == AGENT_PREPARED ? agent_take_lease(agent, envelope->lease, reterr) : BASE_OK;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN:
+        return state == AGENT_PREPARED ? agent_start_ranks(agent, envelope->begin, reterr)
+                                       : BASE_OK;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_SIGNAL:
+        if (state == AGENT_RUNNING) {
+            handle_signal(agent, envelope->signal);
+        }
+        return BASE_OK;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH:
+        return state == AGENT_RUNNING ? agent_state_send(agent, envelope->fetch, reterr) : BASE_OK;
+    default: /* proto_envelope_unpack refuses all others */
+        return BASE_OK;
     }
 }
 
 void agent_handle(launch_agent *agent, const envelope_type *envelope)
 {
+    base_error error;
     agent->last_message_ns = base_now_ns();
-    if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE &&
-        envelope->refuse->for_now && agent->state == AGENT_ENROLLED) {
-        agent_refused_for_now(agent, envelope->refuse->reason);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE) {
-        base_log(BASE_LOG_ERROR, "the head has refused this host: %s", envelope->refuse->reason);
-        agent->refused = true;
-        agent_end_ranks(agent, BASE_EXIT_USAGE);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_END) {
-        handle_end(agent, envelope->end);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN &&
-               agent->state == AGENT_ENROLLED) {
-        handle_assign(agent, envelope->assign);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_WAIT &&
-               agent->state == AGENT_ENROLLED) {
-        handle_wait(agent, envelope->wait);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_LEASE &&
-               agent->state == AGENT_PREPARED) {
-        handle_lease(agent, envelope->lease);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN &&
-               agent->state == AGENT_PREPARED) {
-        handle_begin(agent, envelope->begin);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_SIGNAL &&
-               agent->state == AGENT_RUNNING) {
-        handle_signal(agent, envelope->signal);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK &&
-               agent->state == AGENT_FETCHING) {
-        handle_chunk(agent, envelope->chunk);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH &&
-               agent->state == AGENT_RUNNING) {
-        handle_fetch(agent, envelope->fetch);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT) {
-        agent->taken_bytes = envelope->heartbeat->printed_bytes;
+    if (handle(agent, envelope, &error) != BASE_OK) {
+        agent_give_up(agent, &error);
     }
 }
