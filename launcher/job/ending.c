@@ -61,6 +61,7 @@ void launch_rank_signal(launch_session *session, int index, int signal_number)
     if (rank->node == 0) {
         launch_process_signal(&rank->process, signal_number);
     } else {
+        session->sent = true;
         launch_head_signal(session->head, rank->node, index, signal_number);
     }
 }

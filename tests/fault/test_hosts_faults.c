@@ -359,6 +359,22 @@ static void a_user_may_end_it_before_the_beginning(void **state)
     test_program_assert_no_children();
 }
 
+/* SIGUSR1 ends a job of Slurm, also while hosts are awaited. */
+static void slurm_may_end_it_before_the_beginning(void **state)
+{
+    (void)state;
+    several_make_key("slurm");
+    const several job = SEVERAL("2", "--ranks", "2");
+    assert_int_equal(setenv("SLURM_JOB_ID", "12", 1), 0);
+    several_start_head(&job, "slurm");
+    assert_int_equal(unsetenv("SLURM_JOB_ID"), 0);
+    several_wait_says(0, "waiting at ");
+    (void)kill(several_pid(0), SIGUSR1);
+    several_expect(0, 128 + SIGUSR1);
+    several_assert_says(0, "ended before all hosts had joined");
+    test_program_assert_no_children();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +397,7 @@ int main(void)
         cmocka_unit_test(a_stopped_agent_is_given_up_before_the_beginning),
         cmocka_unit_test(a_head_may_stand_still_before_the_beginning),
         cmocka_unit_test(a_user_may_end_it_before_the_beginning),
+        cmocka_unit_test(slurm_may_end_it_before_the_beginning),
     };
     const int skipped = test_hosts_skip(TEST_HOSTS_MAX);
     return skipped != 0 ? skipped
