@@ -55,9 +55,9 @@ static base_status replay_note(replay *self)
 {
     ledger_op op;
     const journal_row *row = self->row;
-    base_status status = op_begin(&op, self->scratch, &self->caller, &self->answer, self->reterr);
-    if (status != BASE_OK || op.replayed || row->reserved_delta != 0 || row->posted_delta != 0 ||
-        row->state != 0) {
+    base_status status = BASE_OK;
+    if (!op_begin(&op, self->scratch, &self->caller, &self->answer, self->reterr, &status) ||
+        row->reserved_delta != 0 || row->posted_delta != 0 || row->state != 0) {
         return status != BASE_OK ? status : malformed(self);
     }
     op.row = *row;

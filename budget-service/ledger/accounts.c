@@ -132,57 +132,53 @@ static base_status insert_account(ledger_op *op, const char *account, int64_t pa
     return op_grant(op);
 }
 
+static base_status create(ledger_op *op, const char *account, int64_t cap_usd_micro)
+{
+    account_row row = {0};
+    const char *slash = strrchr(account, '/');
+    op->row.text = account;
+    op->answer->cap_usd_micro = cap_usd_micro;
+    (void)strncpy(op->answer->account, account, sizeof op->answer->account - 1);
+    base_status status = load_account(op->ledger, account, 0, &row, op->reterr);
+    if (status == BASE_OK) {
+        return op_refuse(op, BUDGET_REASON_ACCOUNT_EXISTS,
+                         "there is an account %.64s already: budget-service account "
+                         "set-cap %.64s --cap USD gives it another cap",
+                         account, account);
+    }
+    if (status == BASE_ERR_NOTFOUND && slash != NULL) {
+        char name[BUDGET_ACCOUNT_BYTES] = "";
+        memcpy(name, account, (size_t)(slash - account));
+        status = load_account(op->ledger, name, 0, &row, op->reterr);
+        if (status == BASE_ERR_NOTFOUND) {
+            return op_refuse(op, BUDGET_REASON_ACCOUNT_UNKNOWN,
+                             "there is no account %.64s for it to be a part of: first "
+                             "budget-service account create %.64s --cap USD",
+                             name, name);
+        }
+    } else if (status == BASE_ERR_NOTFOUND) {
+        status = BASE_OK;
+    }
+    /* row is its parent's, or zero */
+    return status == BASE_OK ? insert_account(op, account, row.id, cap_usd_micro) : status;
+}
+
 base_status budget_ledger_account_create(budget_ledger *ledger, const budget_caller *caller,
                                          const char *account, int64_t cap_usd_micro,
                                          budget_answer *answer, base_error *reterr)
 {
     ledger_op op;
-    account_row row = {0};
     base_status status = check_account(account, cap_usd_micro, reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
+        status = create(&op, account, cap_usd_micro);
     }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status != BASE_OK || op.replayed) {
-        return op_end(&op, status);
-    }
-    op.row.text = account;
-    answer->cap_usd_micro = cap_usd_micro;
-    (void)strncpy(answer->account, account, sizeof answer->account - 1);
-    status = load_account(ledger, account, 0, &row, reterr);
-    if (status == BASE_OK) {
-        return op_end(&op, op_refuse(&op, BUDGET_REASON_ACCOUNT_EXISTS,
-                                     "there is an account %.64s already: budget-service account "
-                                     "set-cap %.64s --cap USD gives it another cap",
-                                     account, account));
-    }
-    int64_t parent = 0;
-    const char *slash = strrchr(account, '/');
-    if (status == BASE_ERR_NOTFOUND && slash != NULL) {
-        char name[BUDGET_ACCOUNT_BYTES] = "";
-        memcpy(name, account, (size_t)(slash - account));
-        status = load_account(ledger, name, 0, &row, reterr);
-        if (status == BASE_ERR_NOTFOUND) {
-            return op_end(&op, op_refuse(&op, BUDGET_REASON_ACCOUNT_UNKNOWN,
-                                         "there is no account %.64s for it to be a part of: first "
-                                         "budget-service account create %.64s --cap USD",
-                                         name, name));
-        }
-        parent = row.id;
-    } else if (status == BASE_ERR_NOTFOUND) {
-        status = BASE_OK;
-    }
-    status = status == BASE_OK ? insert_account(&op, account, parent, cap_usd_micro) : status;
     return op_end(&op, status);
 }
 
-/* The chain of the account that a begun operation is about. False: the operation ends with
- * *status, because it is a replay, or failed, or there is no such account. */
+/* The chain of the account that an operation is about. False: *status says why, or there is no such
+ * account and that is refused. */
 static bool find_chain(ledger_op *op, const char *account, ledger_chain *chain, base_status *status)
 {
-    if (*status != BASE_OK || op->replayed) {
-        return false;
-    }
     op->row.text = account;
     *status = chain_load(op->ledger, account, 0, chain, op->reterr);
     if (*status == BASE_ERR_NOTFOUND) {
@@ -192,30 +188,52 @@ static bool find_chain(ledger_op *op, const char *account, ledger_chain *chain, 
     return *status == BASE_OK;
 }
 
+static base_status set_cap(ledger_op *op, const char *account, int64_t cap_usd_micro)
+{
+    ledger_chain chain;
+    base_status status = BASE_OK;
+    if (!find_chain(op, account, &chain, &status)) {
+        return status;
+    }
+    ledger_chain after = chain;
+    after.rule.accounts[0].cap = cap_usd_micro;
+    chain_answer(&chain, &after, 0, op->answer);
+    op->row.kind = BUDGET_KIND_CAP;
+    op->row.account = chain.ids[0];
+    op->row.amount = cap_usd_micro;
+    status = store_run_one(op->store, op->reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i",
+                           cap_usd_micro, (int64_t)chain.rule.accounts[0].frozen, chain.ids[0]);
+    return status == BASE_OK ? op_grant(op) : status;
+}
+
 base_status budget_ledger_set_cap(budget_ledger *ledger, const budget_caller *caller,
                                   const char *account, int64_t cap_usd_micro, budget_answer *answer,
                                   base_error *reterr)
 {
     ledger_op op;
-    ledger_chain chain;
     base_status status = check_account(account, cap_usd_micro, reterr);
-    if (status != BASE_OK) {
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
+        status = set_cap(&op, account, cap_usd_micro);
+    }
+    return op_end(&op, status);
+}
+
+static base_status acknowledge(ledger_op *op, const char *account)
+{
+    ledger_chain chain;
+    base_status status = BASE_OK;
+    if (!find_chain(op, account, &chain, &status)) {
         return status;
     }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (!find_chain(&op, account, &chain, &status)) {
-        return op_end(&op, status);
+    chain_answer(&chain, &chain, 0, op->answer);
+    if (!chain.rule.accounts[0].frozen) {
+        return op_refuse(op, BUDGET_REASON_STATE, "%s is not frozen", account);
     }
-    ledger_chain after = chain;
-    after.rule.accounts[0].cap = cap_usd_micro;
-    chain_answer(&chain, &after, 0, answer);
-    op.row.kind = BUDGET_KIND_CAP;
-    op.row.account = chain.ids[0];
-    op.row.amount = cap_usd_micro;
-    status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i", cap_usd_micro,
-                           (int64_t)chain.rule.accounts[0].frozen, chain.ids[0]);
-    status = status == BASE_OK ? op_grant(&op) : status;
-    return op_end(&op, status);
+    op->row.kind = BUDGET_KIND_ACKNOWLEDGE;
+    op->row.account = chain.ids[0];
+    status = store_run_one(op->store, op->reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i",
+                           chain.rule.accounts[0].cap, (int64_t)0, chain.ids[0]);
+    return status == BASE_OK ? op_grant(op) : status;
 }
 
 base_status budget_ledger_acknowledge(budget_ledger *ledger, const budget_caller *caller,
@@ -223,24 +241,10 @@ base_status budget_ledger_acknowledge(budget_ledger *ledger, const budget_caller
                                       base_error *reterr)
 {
     ledger_op op;
-    ledger_chain chain;
     base_status status = check_account(account, 0, reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
+        status = acknowledge(&op, account);
     }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (!find_chain(&op, account, &chain, &status)) {
-        return op_end(&op, status);
-    }
-    chain_answer(&chain, &chain, 0, answer);
-    if (!chain.rule.accounts[0].frozen) {
-        return op_end(&op, op_refuse(&op, BUDGET_REASON_STATE, "%s is not frozen", account));
-    }
-    op.row.kind = BUDGET_KIND_ACKNOWLEDGE;
-    op.row.account = chain.ids[0];
-    status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i",
-                           chain.rule.accounts[0].cap, (int64_t)0, chain.ids[0]);
-    status = status == BASE_OK ? op_grant(&op) : status;
     return op_end(&op, status);
 }
 

@@ -150,17 +150,13 @@ static base_status write_actual(ledger_op *op, const budget_ledger_actual *actua
                                 const actual_effect *effect, const budget_reservation *before,
                                 budget_reservation *after)
 {
-    bool overflow = false;
     base_status status = put_data(op, actual, effect, after);
     after->actual_ms = op->ledger->now.wall_ms;
     if (status == BASE_OK) {
-        status = reservation_apply(op, before, after, effect->freeze, &overflow);
+        status = reservation_apply(op, before, after, effect->freeze);
     }
-    if (status != BASE_OK) {
+    if (status != BASE_OK || op->answer->reason != BUDGET_REASON_NONE) {
         return status;
-    }
-    if (overflow) {
-        return op_refuse_overflow(op);
     }
     if (effect->freeze) {
         actual_frozen_message(after, effect->passes_cap ? op->answer->account : NULL,
@@ -242,11 +238,7 @@ base_status budget_ledger_record_actual(budget_ledger *ledger, const budget_call
         checked.instance_id = "";
     }
     base_status status = check_actual(&checked, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
         status = record(&op, &checked);
     }
     return op_end(&op, status);

@@ -170,11 +170,7 @@ base_status budget_ledger_authorize(budget_ledger *ledger, const budget_caller *
     ledger_op op;
     payload[0] = '\0';
     base_status status = budget_claims_check(&authorization->claims, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
         status = decide(&op, authorization, payload);
     } else if (status == BASE_OK && answer->reason == BUDGET_REASON_NONE) {
         status = load_payload(ledger, answer->sequence, authorization, payload, reterr);

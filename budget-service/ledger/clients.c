@@ -108,8 +108,8 @@ base_status budget_ledger_client_add(budget_ledger *ledger, const budget_caller 
         return base_fail(reterr, BASE_ERR_INVALID,
                          "a client has a name of letters, digits and . _ - + @ : and a role");
     }
-    base_status status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
+    base_status status = BASE_OK;
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
         status = add(&op, client);
     }
     return op_end(&op, status);
@@ -158,11 +158,7 @@ base_status budget_ledger_client_revoke(budget_ledger *ledger, const budget_call
 {
     ledger_op op;
     base_status status = text_check("a client's name", name, BUDGET_NAME_BYTES, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
         status = revoke(&op, name);
     }
     return op_end(&op, status);

@@ -101,13 +101,14 @@ static base_status note(budget_ledger *ledger, budget_kind kind, const char *tex
 {
     budget_answer answer;
     ledger_op op;
-    base_status status = op_begin(&op, ledger, NULL, &answer, reterr);
+    base_status status = BASE_OK;
+    const bool begun = op_begin(&op, ledger, NULL, &answer, reterr, &status);
     op.row.kind = kind;
     op.row.text = text;
     if (kind == BUDGET_KIND_GENESIS || kind == BUDGET_KIND_BOOT) {
         note_boot(&op);
     }
-    return op_end(&op, status == BASE_OK ? op_grant(&op) : status);
+    return op_end(&op, begun ? op_grant(&op) : status);
 }
 
 base_status budget_ledger_accept_audit(budget_ledger *ledger, const char *finding,
@@ -364,8 +365,8 @@ base_status budget_ledger_clock_repair(budget_ledger *ledger, const budget_calle
                                        budget_answer *answer, base_error *reterr)
 {
     ledger_op op;
-    base_status status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
+    base_status status = BASE_OK;
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
         const int64_t offset_ms = ledger->anchor.offset_ms;
         budget_clock_repair(&ledger->anchor, &ledger->anchor.clock);
         ledger->now.wall_ms = wall_of(ledger, ledger->now.ledger_ms);

@@ -46,10 +46,10 @@ typedef struct ledger_op {
 /* What the operation is about, into the row. */
 void op_about(ledger_op *op, int64_t reservation, int64_t account, const char *label);
 
-/* Looks whether this request was answered before. */
-BASE_MUST_CHECK base_status op_begin(ledger_op *op, budget_ledger *ledger,
-                                     const budget_caller *caller, budget_answer *answer,
-                                     base_error *reterr);
+/* Looks whether this request was answered before. False: the operation ends with *status, which was
+ * bad before the call (the request is malformed), or is now, or the answer is the earlier one. */
+bool op_begin(ledger_op *op, budget_ledger *ledger, const budget_caller *caller,
+              budget_answer *answer, base_error *reterr, base_status *status);
 
 /* Ends it with a refusal, remembered when the caller has a request id.
  * format: a message for a person. */
@@ -126,11 +126,14 @@ BASE_MUST_CHECK base_status reservation_load_id(budget_ledger *ledger, int64_t i
  * label and that is refused. */
 bool op_load(ledger_op *op, const char *label, budget_reservation *found, base_status *status);
 
-/* Writes `after` over `before` and the difference into the chain, and the deltas into op->row.
- * *overflow: a sum would overflow, nothing is written. */
+/* Writes `after` over `before` and the difference into the chain, and the deltas into op->row. Where a
+ * sum would overflow, nothing is written and that is refused: op->answer->reason says so. */
 BASE_MUST_CHECK base_status reservation_apply(ledger_op *op, const budget_reservation *before,
-                                              const budget_reservation *after, bool freeze,
-                                              bool *overflow);
+                                              const budget_reservation *after, bool freeze);
+
+/* The same without a freeze, and ends the operation with its row. */
+BASE_MUST_CHECK base_status reservation_change(ledger_op *op, const budget_reservation *before,
+                                               const budget_reservation *after);
 
 /* Takes down in which account of the vendor its instances are ("": not said). *placed: nobody had said it before.
  * Refused if another one is known: then op->answer->reason says so. */

@@ -85,8 +85,8 @@ void op_about(ledger_op *op, int64_t reservation, int64_t account, const char *l
     op->row.label = op->label;
 }
 
-base_status op_begin(ledger_op *op, budget_ledger *ledger, const budget_caller *caller,
-                     budget_answer *answer, base_error *reterr)
+bool op_begin(ledger_op *op, budget_ledger *ledger, const budget_caller *caller,
+              budget_answer *answer, base_error *reterr, base_status *status)
 {
     memset(op, 0, sizeof *op);
     memset(answer, 0, sizeof *answer);
@@ -95,12 +95,15 @@ base_status op_begin(ledger_op *op, budget_ledger *ledger, const budget_caller *
     op->caller = caller;
     op->answer = answer;
     op->reterr = reterr;
-    if (!ledger->in_batch || ledger->lost || ledger->store.broken) {
-        return base_fail(reterr, BASE_ERR_STATE,
-                         ledger->in_batch ? "an earlier operation of this batch failed"
-                                          : "no batch is open");
+    if (*status == BASE_OK && (!ledger->in_batch || ledger->lost || ledger->store.broken)) {
+        *status = base_fail(reterr, BASE_ERR_STATE,
+                            ledger->in_batch ? "an earlier operation of this batch failed"
+                                             : "no batch is open");
     }
-    return caller != NULL && caller->request_id != NULL ? find_request(op) : BASE_OK;
+    if (*status == BASE_OK && caller != NULL && caller->request_id != NULL) {
+        *status = find_request(op);
+    }
+    return *status == BASE_OK && !op->replayed;
 }
 
 /* A mutant that forgets its requests overwrites nothing: it leaves the first answer in place. */

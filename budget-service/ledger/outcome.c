@@ -23,7 +23,6 @@ static base_status start(ledger_op *op, const budget_reservation *before,
                          const char *vendor_account)
 {
     budget_reservation after = *before;
-    bool overflow = false;
     bool placed = false;
     op->row.state = before->rule.state;
     base_status status = reservation_place(op, &after, vendor_account, &placed);
@@ -36,8 +35,7 @@ static base_status start(ledger_op *op, const budget_reservation *before,
     base_write_bytes(&writer, vendor_account, placed ? strlen(vendor_account) : 0);
     op->row.data = op->data;
     op->row.data_bytes = writer.offset_bytes;
-    status = reservation_apply(op, before, &after, false, &overflow);
-    return status == BASE_OK && overflow ? BASE_ERR_STATE : status;
+    return reservation_apply(op, before, &after, false);
 }
 
 /* Whether the run has ended by a proof that does not describe this instance. An admin's word is about the
@@ -148,12 +146,8 @@ base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *cal
         status = text_check("an account of the vendor", what->vendor_account,
                             BUDGET_VENDOR_ACCOUNT_BYTES, reterr);
     }
-    if (status != BASE_OK) {
-        return status;
-    }
     bool refutes = false;
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
         status = attach(&op, what, &refutes);
     }
     status = op_end(&op, status);
@@ -192,7 +186,6 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     budget_reservation before;
     base_error why = {0};
     base_status status = BASE_OK;
-    bool overflow = false;
     if (!op_load(op, termination->label, &before, &status)) {
         return status;
     }
@@ -234,16 +227,12 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
         op_keep_evidence(op, termination->evidence, termination->evidence_bytes, after.evidence);
     after.has_evidence = true;
     after.entry.attested = termination->attested && (before.entry.attested || anew);
-    status = status == BASE_OK ? reservation_apply(op, &before, &after, false, &overflow) : status;
-    if (status != BASE_OK || overflow) {
-        return status != BASE_OK ? status : op_refuse_overflow(op);
-    }
     op->data[0] = termination->attested ? JOURNAL_END_ATTESTED : JOURNAL_END_PROVEN;
     memcpy(op->data + 1, after.evidence, sizeof after.evidence);
     op->row.kind = BUDGET_KIND_TERMINATED;
     op->row.data = op->data;
     op->row.data_bytes = 1 + sizeof after.evidence;
-    return op_grant(op);
+    return status == BASE_OK ? reservation_change(op, &before, &after) : status;
 }
 
 base_status budget_ledger_terminated(budget_ledger *ledger, const budget_caller *caller,
@@ -258,11 +247,7 @@ base_status budget_ledger_terminated(budget_ledger *ledger, const budget_caller 
                 ? base_fail(reterr, BASE_ERR_INVALID, "termination needs evidence")
                 : evidence_size_check(termination->evidence, termination->evidence_bytes, reterr);
     }
-    if (status != BASE_OK) {
-        return status;
-    }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
         status = terminate(&op, termination);
     }
     return op_end(&op, status);
@@ -274,7 +259,6 @@ static base_status void_it(ledger_op *op, const char *label)
 {
     budget_reservation before;
     base_status status = BASE_OK;
-    bool overflow = false;
     int64_t instances = 0;
     if (!op_load(op, label, &before, &status)) {
         return status;
@@ -295,12 +279,8 @@ static base_status void_it(ledger_op *op, const char *label)
         return op_refuse(op, BUDGET_REASON_STATE,
                          "%s has an instance: its money returns by terminated and its cost", label);
     }
-    status = status == BASE_OK ? reservation_apply(op, &before, &after, false, &overflow) : status;
-    if (status != BASE_OK || overflow) {
-        return status != BASE_OK ? status : op_refuse_overflow(op);
-    }
     op->row.kind = BUDGET_KIND_VOID;
-    return op_grant(op);
+    return status == BASE_OK ? reservation_change(op, &before, &after) : status;
 }
 
 base_status budget_ledger_void(budget_ledger *ledger, const budget_caller *caller,
@@ -308,11 +288,7 @@ base_status budget_ledger_void(budget_ledger *ledger, const budget_caller *calle
 {
     ledger_op op;
     base_status status = text_check("a label", label, BUDGET_LABEL_BYTES, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
         status = void_it(&op, label);
     }
     return op_end(&op, status);
@@ -344,10 +320,10 @@ base_status budget_ledger_expire(budget_ledger *ledger, size_t max, budget_reser
     for (size_t done = 0; done < max && status == BASE_OK; done++) {
         budget_reservation before;
         bool row = false;
-        bool overflow = false;
-        status = op_begin(&op, ledger, NULL, &answer, reterr);
-        status = status == BASE_OK ? next_due(ledger, &before, &row, reterr) : status;
-        if (status != BASE_OK || !row) {
+        if (op_begin(&op, ledger, NULL, &answer, reterr, &status)) {
+            status = next_due(ledger, &before, &row, reterr);
+        }
+        if (!row) {
             break;
         }
         budget_reservation after = before;
@@ -355,8 +331,10 @@ base_status budget_ledger_expire(budget_ledger *ledger, size_t max, budget_reser
             break;
         }
         op.row.kind = BUDGET_KIND_EXPIRE;
-        status = reservation_apply(&op, &before, &after, false, &overflow);
-        status = status == BASE_OK ? op_grant(&op) : status;
+        status = reservation_change(&op, &before, &after);
+        if (answer.reason != BUDGET_REASON_NONE) {
+            break;
+        }
         if (status == BASE_OK && !after.rule.terminated) {
             found[*count] = after;
             status = reservation_describe(ledger, &found[*count], reterr);

@@ -119,7 +119,6 @@ static base_status write_redemption(ledger_op *op, const budget_reservation *bef
                                     budget_reservation *after,
                                     const budget_ledger_redemption *redemption)
 {
-    bool overflow = false;
     base_writer writer = base_writer_make(op->data, sizeof op->data);
     base_write_u64(&writer, (uint64_t)after->rule.deadline_ms);
     base_write_u64(&writer, (uint64_t)redemption->rank);
@@ -129,11 +128,7 @@ static base_status write_redemption(ledger_op *op, const budget_reservation *bef
     op->row.data = op->data;
     op->row.data_bytes = writer.offset_bytes;
     after->started_ms = op->ledger->now.wall_ms;
-    base_status status = reservation_apply(op, before, after, false, &overflow);
-    if (status != BASE_OK || overflow) {
-        return status != BASE_OK ? status : BASE_ERR_STATE;
-    }
-    return op_grant(op);
+    return reservation_change(op, before, after);
 }
 
 static base_status redeem(ledger_op *op, budget_ledger_redemption *redemption)
@@ -168,7 +163,7 @@ static base_status redeem(ledger_op *op, budget_ledger_redemption *redemption)
     }
     op->row.kind = BUDGET_KIND_REDEEM;
     status = write_redemption(op, &before, &after, redemption);
-    if (status != BASE_OK) {
+    if (status != BASE_OK || op->answer->reason != BUDGET_REASON_NONE) {
         return status;
     }
     return store_run(op->store, op->reterr, SQL_REDEMPTION_INSERT,
@@ -181,11 +176,10 @@ base_status budget_ledger_redeem(budget_ledger *ledger, budget_ledger_redemption
 {
     ledger_op op;
     base_status status = text_check("a jti", redemption->jti, sizeof redemption->jti, reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (op_begin(&op, ledger, NULL, answer, reterr, &status)) {
+        status = redeem(&op, redemption);
     }
-    status = op_begin(&op, ledger, NULL, answer, reterr);
-    return op_end(&op, status == BASE_OK ? redeem(&op, redemption) : status);
+    return op_end(&op, status);
 }
 
 static base_status create(ledger_op *op, budget_ledger_redemption *redemption)
@@ -225,9 +219,8 @@ base_status budget_ledger_redeem_create(budget_ledger *ledger, const budget_call
         status = text_check("an account of the vendor", redemption->vendor_account,
                             sizeof redemption->vendor_account, reterr);
     }
-    if (status != BASE_OK) {
-        return status;
+    if (op_begin(&op, ledger, &unremembered, answer, reterr, &status)) {
+        status = create(&op, redemption);
     }
-    status = op_begin(&op, ledger, &unremembered, answer, reterr);
-    return op_end(&op, status == BASE_OK ? create(&op, redemption) : status);
+    return op_end(&op, status);
 }

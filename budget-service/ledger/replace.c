@@ -58,7 +58,6 @@ static base_status replace(ledger_op *op, const budget_replacement *what)
     budget_reservation before;
     base_status status = BASE_OK;
     bool refused = false;
-    bool overflow = false;
     op->row.text = what->instance_id;
     if (!op_load(op, what->label, &before, &status)) {
         return status;
@@ -75,16 +74,13 @@ static base_status replace(ledger_op *op, const budget_replacement *what)
     op->row.kind = BUDGET_KIND_REPLACE;
     op->row.data = what->replaces;
     op->row.data_bytes = strlen(what->replaces);
-    status = reservation_apply(op, &before, &after, false, &overflow);
-    if (status != BASE_OK || overflow) {
-        return status != BASE_OK ? status : op_refuse_overflow(op);
+    status = reservation_change(op, &before, &after);
+    if (status != BASE_OK || op->answer->reason != BUDGET_REASON_NONE) {
+        return status;
     }
-    status = op_grant(op);
-    return status == BASE_OK ? store_run_one(op->store, op->reterr, SQL_INSTANCE_REPLACE,
-                                             "id:t seq:i before:t vendor:t reservation:i",
-                                             what->instance_id, (int64_t)op->row.sequence,
-                                             what->replaces, before.entry.vendor, before.id)
-                             : status;
+    return store_run_one(op->store, op->reterr, SQL_INSTANCE_REPLACE,
+                         "id:t seq:i before:t vendor:t reservation:i", what->instance_id,
+                         (int64_t)op->row.sequence, what->replaces, before.entry.vendor, before.id);
 }
 
 base_status budget_ledger_replace(budget_ledger *ledger, const budget_caller *caller,
@@ -99,11 +95,7 @@ base_status budget_ledger_replace(budget_ledger *ledger, const budget_caller *ca
     if (status == BASE_OK) {
         status = text_check("an instance id", what->replaces, BUDGET_INSTANCE_BYTES, reterr);
     }
-    if (status != BASE_OK) {
-        return status;
-    }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
+    if (op_begin(&op, ledger, caller, answer, reterr, &status)) {
         status = replace(&op, what);
     }
     return op_end(&op, status);

@@ -115,7 +115,7 @@ static base_status update_chain(ledger_op *op, const ledger_chain *before,
 }
 
 base_status reservation_apply(ledger_op *op, const budget_reservation *before,
-                              const budget_reservation *after, bool freeze, bool *overflow)
+                              const budget_reservation *after, bool freeze)
 {
     ledger_chain chain;
     BASE_ASSERT(before->id == after->id);
@@ -125,9 +125,8 @@ base_status reservation_apply(ledger_op *op, const budget_reservation *before,
         return status == BASE_ERR_NOTFOUND ? BASE_ERR_STATE : status;
     }
     ledger_chain next = chain;
-    *overflow = !budget_rule_effect(&next.rule, &before->rule, &after->rule, freeze);
-    if (*overflow) {
-        return BASE_OK;
+    if (!budget_rule_effect(&next.rule, &before->rule, &after->rule, freeze)) {
+        return op_refuse_overflow(op);
     }
     chain_answer(&chain, &next, budget_rule_binding(&next.rule), op->answer);
     const budget_rule_reservation *rule = &after->rule;
@@ -149,6 +148,13 @@ base_status reservation_apply(ledger_op *op, const budget_reservation *before,
         after->has_evidence ? after->evidence : NULL, sizeof after->evidence, rule->ended_ms,
         after->actual_ms, before->rule.total, before->rule.held, after->started_ms,
         after->entry.vendor_account);
+}
+
+base_status reservation_change(ledger_op *op, const budget_reservation *before,
+                               const budget_reservation *after)
+{
+    const base_status status = reservation_apply(op, before, after, false);
+    return status == BASE_OK && op->answer->reason == BUDGET_REASON_NONE ? op_grant(op) : status;
 }
 
 base_status reservation_place(ledger_op *op, budget_reservation *reservation,
