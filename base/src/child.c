@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 
 enum {
     CHILDREN_BYTES = 4096,
@@ -108,7 +109,7 @@ static base_status wait_and_reap(const base_child *child, pid_t pid, int *wait_s
     if (leader != NULL) {
         *leader = pid;
     }
-    const int pidfd = pidfd_open(pid, 0);
+    int pidfd = pidfd_open(pid, 0);
     if (pidfd < 0) {
         status = base_fail_errno(reterr, errno, "cannot watch %s", child->program);
     } else {
@@ -119,9 +120,7 @@ static base_status wait_and_reap(const base_child *child, pid_t pid, int *wait_s
     } else if (status != BASE_OK) {
         (void)kill(pid, SIGKILL);
     }
-    if (pidfd >= 0) {
-        (void)close(pidfd);
-    }
+    base_fd_close(&pidfd);
     if (leader != NULL) {
         *leader = 0;
     }

@@ -114,15 +114,21 @@ base_status base_file_read_regular(const char *path, size_t size_bytes_max, void
     return status;
 }
 
+void base_fd_close(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+}
+
 void base_fd_open_standard(void)
 {
     int fd = 0;
     do {
         fd = open("/dev/null", O_RDWR);
     } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) {
-        (void)close(fd);
-    }
+    base_fd_close(&fd);
 }
 
 int base_fd_put(int fd, const void *data, size_t size_bytes)

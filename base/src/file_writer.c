@@ -83,9 +83,7 @@ static base_status open_existing(const char *path, int *fd, base_error *reterr)
     const bool seen = *fd >= 0 ? fstat(*fd, &info) == 0 : lstat(path, &info) == 0;
     const char *why = seen ? why_not_ours(&info) : NULL;
     if (why != NULL) {
-        if (*fd >= 0) {
-            (void)close(*fd);
-        }
+        base_fd_close(fd);
         return base_fail(reterr, BASE_ERR_IO, "%s is in the way, and %s: remove it", path, why);
     }
     return *fd >= 0 || reason == ENOENT ? BASE_OK

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/lock.h"
 #include "base/path.h"
 #include "budget/service_files.h"
@@ -38,9 +38,7 @@ base_status key_store_lock(const char *dir, int *lock, base_error *reterr)
 
 void key_store_unlock(int lock)
 {
-    if (lock >= 0) {
-        (void)close(lock);
-    }
+    base_fd_close(&lock);
 }
 
 base_status key_store_begin(key_store *store, int *lock, base_error *reterr)

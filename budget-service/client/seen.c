@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/lock.h"
 #include "proto/digest.h"
 
@@ -34,10 +35,7 @@ base_status budget_seen_open(const char *path, budget_seen *seen, base_error *re
 
 void budget_seen_close(budget_seen *seen)
 {
-    if (seen->fd >= 0) {
-        (void)close(seen->fd);
-        seen->fd = -1;
-    }
+    base_fd_close(&seen->fd);
 }
 
 static void format(const budget_seen_row *row, char line[LINE_BYTES + 1])

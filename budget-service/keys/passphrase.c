@@ -14,6 +14,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/limits.h"
 #include "budget/secret_file.h"
 
@@ -179,11 +180,9 @@ base_status budget_passphrase_open(const budget_passphrase_source *source,
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a passphrase");
     }
     sigset_t before;
-    const int signals = hold_signals(&before);
+    int signals = hold_signals(&before);
     base_status status = read_source(source, signals, into, reterr);
-    if (signals >= 0) {
-        (void)close(signals);
-    }
+    base_fd_close(&signals);
     (void)sigprocmask(SIG_SETMASK, &before, NULL); /* one that was held ends the process here */
     if (status == BASE_OK) {
         status = finish(into, reterr);

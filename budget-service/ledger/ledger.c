@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/file.h"
 #include "base/lock.h"
 #include "budget/token.h"
 #include "failpoint.h"
@@ -220,12 +221,8 @@ void budget_ledger_close(budget_ledger *ledger)
         budget_ledger_rollback(ledger);
     }
     store_close(&ledger->store);
-    if (ledger->checkpoint_fd >= 0) {
-        (void)close(ledger->checkpoint_fd);
-    }
-    if (ledger->lock_fd >= 0) {
-        (void)close(ledger->lock_fd);
-    }
+    base_fd_close(&ledger->checkpoint_fd);
+    base_fd_close(&ledger->lock_fd);
     free(ledger);
 }
 

@@ -154,9 +154,7 @@ static base_status run(const rent_driver *driver, call *made, base_error *reterr
     status = open ? run_with(driver, made, fds, reterr)
                   : base_fail(reterr, BASE_ERR_IO, "no file for a driver's answer");
     for (int i = 0; i < 3; i++) {
-        if (fds[i] >= 0) {
-            (void)close(fds[i]);
-        }
+        base_fd_close(&fds[i]);
     }
     return status == BASE_OK
                ? BASE_OK

@@ -14,6 +14,7 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/path.h"
@@ -281,12 +282,8 @@ static void close_all(budget_service *service)
     }
     free(service->items);
     free(service->scratch);
-    if (service->signal_fd >= 0) {
-        (void)close(service->signal_fd);
-    }
-    if (service->lock_fd >= 0) {
-        (void)close(service->lock_fd);
-    }
+    base_fd_close(&service->signal_fd);
+    base_fd_close(&service->lock_fd);
 }
 
 base_status budget_serve(const budget_serve_options *options, base_error *reterr)

@@ -11,6 +11,7 @@
 #include "agent/agent_impl.h"
 #include "base/clock.h"
 #include "base/exitcode.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "engine/parent.h"
 #include "job/signals.h"
@@ -356,12 +357,8 @@ static int run_agent(const launch_options *options, const char *rank_path)
     agent_ranks_close(&agent);
     agent_files_close(&agent.files);
     proto_bus_close(agent.bus);
-    if (agent.signal_fd >= 0) {
-        (void)close(agent.signal_fd);
-    }
-    if (agent.job_fd >= 0) {
-        (void)close(agent.job_fd);
-    }
+    base_fd_close(&agent.signal_fd);
+    base_fd_close(&agent.job_fd);
     launch_bootstrap_close(&agent.bootstrap);
     return agent.exit_code;
 }

@@ -7,6 +7,7 @@
 #include "agent/agent_impl.h"
 #include "base/clock.h"
 #include "base/exitcode.h"
+#include "base/file.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "base/version.h"
@@ -118,11 +119,8 @@ void agent_call_again(launch_agent *agent)
     agent_ranks_close(agent);
     agent_files_close(&agent->files);
     proto_bus_close(agent->bus);
-    if (agent->job_fd >= 0) {
-        (void)close(agent->job_fd);
-    }
+    base_fd_close(&agent->job_fd);
     agent->bus = NULL;
-    agent->job_fd = -1;
     agent->part.tried_again = false;
     agent->again = agent->connected = agent->waits = agent->put_off = agent->silent = false;
     agent->more = false;

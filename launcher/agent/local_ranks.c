@@ -11,6 +11,7 @@
 
 #include "agent/agent_impl.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "budget/lease.h"
 #include "job/start_local.h"
@@ -23,18 +24,10 @@ enum {
 
 /* ---- starting ---- */
 
-static void close_lease(agent_rank *rank)
-{
-    if (rank->lease_fd >= 0) {
-        (void)close(rank->lease_fd);
-        rank->lease_fd = NO_FD;
-    }
-}
-
 void agent_drop_ranks(launch_agent *agent)
 {
     for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
-        close_lease(&agent->ranks[i]);
+        base_fd_close(&agent->ranks[i].lease_fd);
     }
     free(agent->ranks);
     agent->ranks = NULL;
@@ -120,7 +113,7 @@ static base_status start_rank(launch_agent *agent, int index,
     const base_status status = launch_start_local(options, &key, (int)begin->master_port,
                                                   &agent->ranks[index].process, reterr);
     proto_wipe(&key, sizeof key);
-    close_lease(&agent->ranks[index]);
+    base_fd_close(&agent->ranks[index].lease_fd);
     if (status == BASE_OK) {
         agent->ranks[index].started = true;
         report_started(agent, index, agent->affinity.bound ? &cpus : NULL);
@@ -160,9 +153,7 @@ base_status agent_start_ranks(launch_agent *agent, const Ringfence__Control__Beg
     for (int i = 0; i < agent->part.ranks && status == BASE_OK; i++) {
         status = start_rank(agent, i, begin, lifeline[0], reterr);
     }
-    if (lifeline[0] >= 0) {
-        (void)close(lifeline[0]);
-    }
+    base_fd_close(&lifeline[0]);
     return status;
 }
 
@@ -376,23 +367,16 @@ void agent_ranks_close(launch_agent *agent)
     agent_rank_signal(agent, -1, SIGKILL);
     for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
         agent_rank *rank = &agent->ranks[i];
-        const int pipes[] = {rank->process.out_fd, rank->process.err_fd};
         launch_hashing_close(rank->state.hashing);
         if (rank->started && !rank->exited) {
             launch_process_reap(&rank->process);
             rank->exited = true;
         }
-        for (size_t fd = 0; fd < sizeof pipes / sizeof pipes[0]; fd++) {
-            if (pipes[fd] >= 0) {
-                (void)close(pipes[fd]);
-            }
-        }
+        base_fd_close(&rank->process.out_fd);
+        base_fd_close(&rank->process.err_fd);
     }
     agent_drop_ranks(agent);
     launch_affinity_fini(&agent->affinity);
     launch_oom_close(&agent->oom);
-    if (agent->lifeline_fd >= 0) {
-        (void)close(agent->lifeline_fd);
-        agent->lifeline_fd = NO_FD;
-    }
+    base_fd_close(&agent->lifeline_fd);
 }

@@ -2,19 +2,17 @@
  * for each message. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "agent/agent_impl.h"
 #include "base/clock.h"
 #include "base/exitcode.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "budget/lease.h"
 #include "engine/place.h"
 #include "job/descriptors.h"
 #include "job/processes.h"
 #include "job/start_local.h"
-
-enum { NO_FD = -1 };
 
 /* Whether mpirun or srun shows the output of all launchers together, and ends all once one fails. */
 static bool is_beside_head(const launch_agent *agent)
@@ -75,10 +73,7 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
 static base_status handle_assign(launch_agent *agent, const Ringfence__Control__Assign *assign,
                                  base_error *reterr)
 {
-    if (agent->job_fd >= 0) {
-        (void)close(agent->job_fd); /* of a head that was there before */
-        agent->job_fd = NO_FD;
-    }
+    base_fd_close(&agent->job_fd); /* of a head that was there before */
     agent_drop_ranks(agent);
     const base_status status = take_part(agent, assign, reterr);
     if (status != BASE_OK) {

@@ -118,9 +118,7 @@ int launch_preflight(const launch_options *options, const char *rank_path)
         const question asked = {.rank_path = rank_path, .option = "--check", .stdin_fd = job_fd};
         exit_code = ask(&asked, &error);
     }
-    if (job_fd >= 0) {
-        (void)close(job_fd);
-    }
+    base_fd_close(&job_fd);
     const bool runs_here = !options->dry_run && options->write_job[0] == '\0';
     if (exit_code == BASE_EXIT_NO_GPU && !runs_here) {
         exit_code = BASE_EXIT_DONE;

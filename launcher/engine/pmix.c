@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "engine/store.h"
 
 enum {
@@ -142,9 +143,7 @@ static base_status pmix_open(const launch_place *place, const launch_wait *wait,
         status = check(pmix, init_without_signals(pmix), "PMIx_Init", reterr);
     }
     if (status != BASE_OK) {
-        if (pmix->done_fd >= 0) {
-            (void)close(pmix->done_fd);
-        }
+        base_fd_close(&pmix->done_fd);
         free(pmix); /* the library stays: its destructors are not made for being unloaded */
         return status;
     }

@@ -300,13 +300,6 @@ static void kill_all(launch_session *session)
     }
 }
 
-static void close_fd(int fd)
-{
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-}
-
 static void session_close(launch_session *session)
 {
     kill_all(session);
@@ -326,17 +319,17 @@ static void session_close(launch_session *session)
     launch_steps_fini(&session->own_steps);
     launch_outputs_fini(&session->outputs);
     for (int i = 0; session->ranks != NULL && i < session->world_size; i++) {
-        close_fd(session->ranks[i].process.pidfd);
-        close_fd(session->ranks[i].process.out_fd);
-        close_fd(session->ranks[i].process.err_fd);
-        close_fd(session->ranks[i].log_fd);
+        base_fd_close(&session->ranks[i].process.pidfd);
+        base_fd_close(&session->ranks[i].process.out_fd);
+        base_fd_close(&session->ranks[i].process.err_fd);
+        base_fd_close(&session->ranks[i].log_fd);
         free(session->ranks[i].flight);
         launch_tail_fini(&session->ranks[i].tail);
     }
-    close_fd(session->job_fd);
-    close_fd(session->lifeline_fd);
-    close_fd(session->master_port_fd);
-    close_fd(session->signal_fd);
+    base_fd_close(&session->job_fd);
+    base_fd_close(&session->lifeline_fd);
+    base_fd_close(&session->master_port_fd);
+    base_fd_close(&session->signal_fd);
     launch_oom_close(&session->oom);
     free(session->ranks);
 }

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 /* Both families at once where the host has IPv6. A port that was asked for must be nobody's, not even one that
  * another launcher holds; then it is open to programs that set SO_REUSEADDR. */
 static int bind_to(int family, int wanted)
@@ -51,9 +53,7 @@ base_status launch_master_port_hold(const base_ports *ports, int *fd, int *port,
     if (held < 0 || getsockname(held, &bound.any, &size_bytes) != 0) {
         const base_status status =
             base_fail_errno(reterr, errno, "cannot find a free port for MASTER_PORT");
-        if (held >= 0) {
-            (void)close(held);
-        }
+        base_fd_close(&held);
         return status;
     }
     *fd = held;

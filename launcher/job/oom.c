@@ -15,6 +15,7 @@
 
 #include "base/cgroup.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/kernel_file.h"
 #include "base/limits.h"
 
@@ -54,10 +55,7 @@ void launch_oom_open(launch_oom *oom)
 
 void launch_oom_close(launch_oom *oom)
 {
-    if (oom->kmsg_fd >= 0) {
-        (void)close(oom->kmsg_fd);
-    }
-    oom->kmsg_fd = -1;
+    base_fd_close(&oom->kmsg_fd);
 }
 
 static bool take_limit(const char *directory, void *user)

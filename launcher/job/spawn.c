@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/file.h"
 #include "job/environment.h"
 #include "job/subreaper.h"
 
@@ -187,15 +188,6 @@ static BASE_NORETURN void run_child(const child_plan *plan)
     child_cannot_run(options->rank_path);
 }
 
-static void close_all(const int *fds, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (fds[i] >= 0) {
-            (void)close(fds[i]);
-        }
-    }
-}
-
 /* Forks. *process is complete except for its pipes. */
 static base_status fork_child(const child_plan *plan, launch_process *process, base_error *reterr)
 {
@@ -254,6 +246,8 @@ base_status launch_spawn(const launch_spawn_options *options, launch_process *pr
         fds[OUT_READ] = NO_FD;
         fds[ERR_READ] = NO_FD;
     }
-    close_all(fds, FDS);
+    for (int i = 0; i < FDS; i++) {
+        base_fd_close(&fds[i]);
+    }
     return status;
 }

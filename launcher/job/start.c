@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "budget/lease.h"
 #include "job/head.h"
 #include "job/master_port.h"
@@ -81,9 +82,7 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
         session->ranks[rank].started = true;
         session->started_count++;
     }
-    if (lease_fd >= 0) {
-        (void)close(lease_fd);
-    }
+    base_fd_close(&lease_fd);
     return status;
 }
 

@@ -61,11 +61,7 @@ base_status launch_start_local(launch_spawn_options options, const proto_key_fil
     if (status == BASE_OK) {
         status = launch_spawn(&options, process, reterr);
     }
-    if (options.job_fd >= 0) {
-        (void)close(options.job_fd);
-    }
-    if (options.key_fd >= 0) {
-        (void)close(options.key_fd);
-    }
+    base_fd_close(&options.job_fd);
+    base_fd_close(&options.key_fd);
     return status;
 }

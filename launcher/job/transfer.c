@@ -88,9 +88,7 @@ void launch_hashing_close(launch_hashing *hashing)
     if (hashing == NULL) {
         return;
     }
-    if (hashing->fd >= 0) {
-        (void)close(hashing->fd);
-    }
+    base_fd_close(&hashing->fd);
     proto_hasher_destroy(hashing->hasher);
     free(hashing);
 }
@@ -278,9 +276,7 @@ void launch_incoming_close(launch_incoming *incoming, bool keep)
     if (!keep && incoming->fd >= 0) {
         (void)unlink(incoming->part);
     }
-    if (incoming->fd >= 0) {
-        (void)close(incoming->fd); /* and with it the lock */
-    }
+    base_fd_close(&incoming->fd); /* and with it the lock */
     proto_hasher_destroy(incoming->hasher);
     free(incoming);
 }

@@ -373,8 +373,6 @@ base_status launch_out_directory_drop_states(const launch_out_directory *directo
 
 void launch_out_directory_close(launch_out_directory *directory)
 {
-    if (directory->fd >= 0) {
-        (void)close(directory->fd);
-    }
+    base_fd_close(&directory->fd);
     directory->fd = -1;
 }

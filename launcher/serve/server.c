@@ -361,13 +361,6 @@ static void flush(launch_server *server, const char *cause)
     (void)pthread_mutex_unlock(&server->lock);
 }
 
-static void close_fd(int fd)
-{
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-}
-
 void launch_server_destroy(launch_server *server, const char *cause)
 {
     if (server == NULL) {
@@ -382,9 +375,9 @@ void launch_server_destroy(launch_server *server, const char *cause)
         MHD_stop_daemon(server->daemon);
     }
     launch_completions_free(server);
-    close_fd(server->listen_fd);
-    close_fd(server->events_fd);
-    close_fd(server->wake_fd);
+    base_fd_close(&server->listen_fd);
+    base_fd_close(&server->events_fd);
+    base_fd_close(&server->wake_fd);
     sodium_memzero(server->key_hash, sizeof server->key_hash);
     (void)pthread_cond_destroy(&server->idle);
     (void)pthread_mutex_destroy(&server->lock);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/path.h"
 
 static const char PREFIX[] = "step-";
@@ -113,13 +114,11 @@ base_status proto_checkpoints_newest_before(const char *out, uint64_t end, bool 
 static base_status remove_directory(const char *path, base_error *reterr)
 {
     const struct dirent *entry = NULL;
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
     if (entries == NULL) {
         const int reason = errno;
-        if (fd >= 0) {
-            (void)close(fd);
-        }
+        base_fd_close(&fd);
         const bool gone = reason == ENOENT || (reason == ENOTDIR && unlink(path) == 0);
         return gone ? BASE_OK
                     : base_fail_errno(reterr, reason, "cannot read the directory %s", path);

@@ -33,6 +33,9 @@ BASE_MUST_CHECK base_status base_file_read_regular(const char *path, size_t size
 BASE_MUST_CHECK base_status base_fd_read(int fd, const char *name, size_t size_bytes_max,
                                          void **data, size_t *size_bytes, base_error *reterr);
 
+/* Closes the descriptor, which is -1 then, as it is where there is none. */
+void base_fd_close(int *fd);
+
 /* Opens /dev/null in place of standard descriptors that are closed. Otherwise another file could
  * get such a number and be written to. Call it first in main. */
 void base_fd_open_standard(void);

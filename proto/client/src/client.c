@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/host.h"
 #include "base/thread.h"
 #include "client_impl.h"
@@ -362,12 +363,8 @@ void proto_client_close(proto_client *client)
         (void)pthread_join(client->thread, NULL);
     }
     proto_bus_close(client->bus); /* queued messages leave, for a bounded time */
-    if (client->lifeline_fd >= 0) {
-        (void)close(client->lifeline_fd);
-    }
-    if (client->wake_fd >= 0) {
-        (void)close(client->wake_fd);
-    }
+    base_fd_close(&client->lifeline_fd);
+    base_fd_close(&client->wake_fd);
     proto_wipe(&client->key, sizeof client->key);
     client_queue_fini(&client->queue);
     client_work_destroy(client->work);

@@ -172,17 +172,11 @@ base_status proto_inherit(proto_inherited *inherited, base_error *reterr)
         memcpy(identity->collectives_key, inherited->key.collectives_key, PROTO_KEY_BYTES);
         address_of(inherited->key.endpoint, identity->launcher_address);
     }
-    if (job_fd >= 0) {
-        (void)close(job_fd);
+    base_fd_close(&job_fd);
+    base_fd_close(&key_fd);
+    if (status != BASE_OK) {
+        base_fd_close(&pipe_fd);
     }
-    if (key_fd >= 0) {
-        (void)close(key_fd);
-    }
-    if (status != BASE_OK && pipe_fd >= 0) {
-        (void)close(pipe_fd);
-    }
-    if (status == BASE_OK) {
-        inherited->lifeline_fd = pipe_fd;
-    }
+    inherited->lifeline_fd = pipe_fd;
     return status;
 }
