@@ -76,6 +76,17 @@ static bool is_key(const base_field *row, const char *name, size_t bytes)
     return row->key != NULL && is_written(dot != NULL ? dot + 1 : row->key, name, bytes);
 }
 
+/* The row of what other programs call an option; NULL: the user has written something else. */
+static const base_other_name *find_other(const base_command_line *line, const char *name)
+{
+    for (int i = 0; i < line->other_count; i++) {
+        if (is_written(line->others[i].name, name, strcspn(name, "="))) {
+            return &line->others[i];
+        }
+    }
+    return NULL;
+}
+
 /* `shown` is unknown, or the beginning of several flags. `name` is what the user may have meant as one. */
 static base_status wrong_flag(const base_command_line *line, const option_list *list,
                               const char *shown, const char *name, base_error *reterr)
@@ -96,13 +107,15 @@ static base_status wrong_flag(const base_command_line *line, const option_list *
             used += (size_t)snprintf(several + used, sizeof several - used, " --%s", option);
         }
     }
-    for (int i = 0; i < line->other_count; i++) {
-        nearest.name =
-            is_written(line->others[i].name, name, bytes) ? line->others[i].option : nearest.name;
+    const base_other_name *other = find_other(line, name);
+    if (other != NULL && other->option == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown flag %s: %s", shown, other->instead);
     }
-    return used > 0 ? base_fail(reterr, BASE_ERR_INVALID, "%s may be one of:%s", shown, several)
-                    : base_fail(reterr, BASE_ERR_INVALID, "unknown flag %s%s", shown,
-                                base_nearest_ask(&nearest, "--", question));
+    nearest.name = other != NULL ? other->option : nearest.name;
+    return used > 0 && other == NULL
+               ? base_fail(reterr, BASE_ERR_INVALID, "%s may be one of:%s", shown, several)
+               : base_fail(reterr, BASE_ERR_INVALID, "unknown flag %s%s", shown,
+                           base_nearest_ask(&nearest, "--", question));
 }
 
 /* The error that getopt_long found in argv. */
@@ -126,6 +139,19 @@ static base_status wrong_option(const base_command_line *line, const option_list
     word = next != NULL && next[0] == '-' && next[1] != '-' && strchr(next, optopt) != NULL ? next
                                                                                             : word;
     return wrong_flag(line, list, letter, word + 1, reterr);
+}
+
+/* What getopt_long has taken for this row, if it was another program's name of an option and only begins the row's; else
+ * NULL. */
+static const char *find_misread(const base_command_line *line, const base_field *row, int answer)
+{
+    if (answer < FIRST_LONG) {
+        return NULL;
+    }
+    const bool apart = row->value != NULL && optarg == line->argv[optind - 1];
+    const char *word = line->argv[optind - (apart ? 2 : 1)];
+    const bool whole = strlen(row->option) == strcspn(word + 2, "=");
+    return !whole && find_other(line, word + 2) != NULL ? word : NULL;
 }
 
 /* The index of the option that getopt_long's answer means. */
@@ -156,6 +182,10 @@ base_status base_options_parse(const base_command_line *line, int *rest, base_er
         }
         const int index = find_answer(&list, answer);
         const base_field *row = list.rows[index];
+        const char *misread = find_misread(line, row, answer);
+        if (misread != NULL) {
+            return wrong_flag(line, &list, misread, misread + 2, reterr);
+        }
         if (line->seen != NULL) {
             line->seen(line->user, row);
         }

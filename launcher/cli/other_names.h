@@ -4,8 +4,9 @@
 
 #include "base/options.h"
 
-enum { LAUNCH_OTHER_NAMES = 51 };
+enum { LAUNCH_OTHER_NAMES = 51, LAUNCH_PLAN_OTHER_NAMES = 3 };
 
 extern const base_other_name launch_other_names[LAUNCH_OTHER_NAMES];
+extern const base_other_name launch_plan_other_names[LAUNCH_PLAN_OTHER_NAMES];
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "budget/codings.h"
+#include "cli/other_names.h"
 #include "cli/plan_checkpoint.h"
 #include "pipeline/picture.h"
 #include "proto/limits.h"
@@ -181,9 +182,6 @@ static const base_fields fields = {
     .rows = rows, .count = sizeof rows / sizeof rows[0], .what = "plan"};
 
 enum { DEFAULT_MODEL = 4, DEFAULT_DEVICE = 1, DEFAULT_RANKS = 8 };
-
-/* What a training calls them. */
-static const base_other_name others[] = {{"stages", "pipeline"}, {"micro_batches", "global-batch"}};
 
 static const launch_plan_options defaults = {
     .ask = {.precision = PROTO_PRECISION_BFLOAT16,
@@ -482,8 +480,8 @@ base_status launch_plan_options_parse(int argc, char **argv, launch_plan_options
                                     .set_count = 1,
                                     .seen = note_option,
                                     .user = options,
-                                    .others = others,
-                                    .other_count = sizeof others / sizeof others[0]};
+                                    .others = launch_plan_other_names,
+                                    .other_count = LAUNCH_PLAN_OTHER_NAMES};
     int rest = 0;
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && rest < argc && !options->help) {

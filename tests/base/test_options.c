@@ -32,8 +32,17 @@ static base_status parse(const char *const *arguments, sample *record, seen_opti
         argv[argc] = (char *)arguments[argc - 1];
     }
     *record = sample_defaults;
-    const base_command_line line = {
-        .argc = argc, .argv = argv, .sets = &set, .set_count = 1, .seen = note, .user = seen};
+    static const base_other_name others[] = {{.name = "col", .option = "name"},
+                                             {.name = "q_u", .option = "path"},
+                                             {.name = "qui", .instead = "say it otherwise"}};
+    const base_command_line line = {.argc = argc,
+                                    .argv = argv,
+                                    .sets = &set,
+                                    .set_count = 1,
+                                    .seen = note,
+                                    .user = seen,
+                                    .others = others,
+                                    .other_count = sizeof others / sizeof others[0]};
     const base_status status = base_options_parse(&line, rest, error);
     for (int i = *rest; status == BASE_OK && i < argc; i++) {
         operands[i - *rest] = argv[i];
@@ -85,6 +94,10 @@ static void errors_name_what_is_wrong(void **state)
         {{"--ruom=2K"}, "unknown flag --ruom=2K; did you mean --room?"},
         {{"--wait-ms", "3"}, "unknown flag --wait-ms; did you mean --wait?"}, /* its key */
         {{"-rate", "0.5"}, "unknown flag -r; did you mean --rate?"},
+        {{"--col", "red"}, "unknown flag --col; did you mean --name?"}, /* not of --colour */
+        {{"--col=red"}, "unknown flag --col=red; did you mean --name?"},
+        {{"--q-u"}, "unknown flag --q-u; did you mean --path?"},
+        {{"--qui"}, "unknown flag --qui: say it otherwise"},
         {{"--colour", "gren"}, "--colour: 'gren': must be one of: red green; did you mean green?"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -399,6 +399,8 @@ static void wrong_words_are_refused(void **state)
     assert_has(plan_warnings, "unknown flag --stages; did you mean --pipeline?");
     assert_int_equal(plan_run(PLAN_WORDS("--micro-batches", "2"), text), BASE_EXIT_USAGE);
     assert_has(plan_warnings, "unknown flag --micro-batches; did you mean --global-batch?");
+    assert_int_equal(plan_run(PLAN_WORDS("--mode", "pp-cpu"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "unknown flag --mode: a plan is of training, or with --decode of ");
     assert_int_equal(plan_run(PLAN_WORDS("--model", "gpt5"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--link", "10"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--link", "10,0"), text), BASE_EXIT_USAGE);

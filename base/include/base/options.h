@@ -22,10 +22,11 @@ typedef struct base_option_set {
 typedef void (*base_option_seen)(void *user, const base_field *field);
 
 /* What other programs call an option, with "_" where a user may write "-" as well. It is only asked
- * about: "did you mean --out?". */
+ * about: "did you mean --out?". It is refused also where it is the beginning of an option's name. */
 typedef struct base_other_name {
     const char *name;
     const char *option;
+    const char *instead; /* what to do, where no one option is meant (`option` is NULL) */
 } base_other_name;
 
 /* A command line, and the records that its options set. */
