@@ -8,6 +8,7 @@
 
 #include "base/exitcode.h"
 #include "base/file.h"
+#include "base/free_memory.h"
 #include "base/number.h"
 #include "base/path.h"
 #include "base/version.h"
@@ -34,6 +35,8 @@ static const char usage[] =
     "  --version        the version, and which sources it was built from\n";
 
 enum { VALUE_MAX = 1 << 20 };
+
+#define BYTES_PER_GB 1e9
 
 enum { LIKE = 6, BFLOAT16, OVERWRITE }; /* options behind those with a number */
 
@@ -88,6 +91,20 @@ static bool is_of(const char *directory, const char *tokenizer, char path[BASE_P
            one.st_ino == other.st_ino;
 }
 
+/* All numbers are drawn into memory, in float32. */
+static base_status check_memory(const rank_model_config *config, base_error *reterr)
+{
+    const size_t count = rank_model_param_count(config);
+    const uint64_t free_bytes = base_free_memory_find("").most_bytes;
+    return count <= free_bytes / sizeof(float)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY,
+                           "%zu parameters take %.1f GB of memory, and %.1f GB are available, with "
+                           "swap: take fewer --layers or a smaller --width",
+                           count, (double)count * sizeof(float) / BYTES_PER_GB,
+                           (double)free_bytes / BYTES_PER_GB);
+}
+
 static base_status write_random(const asked *asks, const char *directory, const char *tokenizer,
                                 base_error *reterr)
 {
@@ -95,6 +112,9 @@ static base_status write_random(const asked *asks, const char *directory, const 
     rank_tokenizer *loaded = NULL;
     char source[BASE_PATH_BYTES];
     base_status status = rank_model_config_check(config, reterr);
+    if (status == BASE_OK) {
+        status = check_memory(config, reterr);
+    }
     if (status == BASE_OK) {
         status = check_directory(directory, asks->overwrite, reterr);
     }

@@ -12,29 +12,30 @@
 
 enum { FILE_BYTES_MAX = 64 << 20 };
 
-static base_status read_file(const char *path, rank_tokenizer **tokenizer, base_error *reterr)
+static base_status parse(const void *data, size_t size_bytes, rank_tokenizer **tokenizer,
+                         base_error *reterr)
 {
-    void *data = NULL;
-    size_t size_bytes = 0;
     json_error_t flaw;
-    base_status status = base_file_read_regular(path, FILE_BYTES_MAX, &data, &size_bytes, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
     json_t *root = json_loadb(data, size_bytes, JSON_REJECT_DUPLICATES, &flaw);
-    free(data);
     if (root == NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "line %d: %s", flaw.line, flaw.text);
     }
-    status = rank_tokenizer_create(root, tokenizer, reterr);
+    const base_status status = rank_tokenizer_create(root, tokenizer, reterr);
     json_decref(root);
     return status;
 }
 
 base_status rank_tokenizer_load(const char *path, rank_tokenizer **tokenizer, base_error *reterr)
 {
+    void *data = NULL;
+    size_t size_bytes = 0;
     *tokenizer = NULL;
-    const base_status status = read_file(path, tokenizer, reterr);
+    base_status status = base_file_read_regular(path, FILE_BYTES_MAX, &data, &size_bytes, reterr);
+    if (status != BASE_OK) {
+        return status; /* it names the file */
+    }
+    status = parse(data, size_bytes, tokenizer, reterr);
+    free(data);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
 }
 

@@ -18,6 +18,11 @@ shape="--width 32 --layers 1 --heads 2 --context 64"
 {
     refused "has 512 tokens, the model only 100" few "$oracle/tokenizer.json" $shape --vocab-size 100
     [ ! -e few ] || fail "a directory was made for a model that cannot be"
+    refused "take fewer --layers or a smaller --width" huge "$oracle/tokenizer.json" --width 16384 --layers 512 --heads 128
+    grep -qF "parameters take " err || fail "it does not say what a huge model takes: $(cat err)"
+    [ ! -e huge ] || fail "a directory was made for a model that has no room"
+    refused "cannot open none.json" few none.json $shape --vocab-size 512
+    grep -q "none.json.*none.json" err && fail "a missing tokenizer is named twice: $(cat err)"
     random-checkpoint model "$oracle/tokenizer.json" $shape --vocab-size 512
     cp model/model.safetensors kept
     refused "model has a model: name another directory, or --overwrite it" model "$oracle/tokenizer.json" $shape --vocab-size 512 --seed 2
