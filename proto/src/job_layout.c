@@ -185,8 +185,8 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
     return job->parallel.algorithm == PROTO_ALGORITHM_AUTO || proto_job_copies(job) > 1
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
-                           "parallel.algorithm: the stages of one pipeline do not add up gradients "
-                           "by an all-reduce: leave it out");
+                           "parallel.algorithm: all ranks together have one copy of the model, and "
+                           "only several copies add up gradients by an all-reduce: leave it out");
 }
 
 static base_status check_pipeline(const proto_job *job, base_error *reterr)

@@ -247,7 +247,10 @@ static void what_makes_no_sense_is_refused(void **state)
         {{"--layers", "2", "--bucket-bytes", "5000"}, "--bucket-bytes goes with data parallel"},
         {{"--layers", "2", "--timing", "bracketed"}, "--timing goes with data parallel"},
         {{"--layers", "2", "--algorithm", "ring"},
-         "--algorithm: the stages of one pipeline do not"},
+         "--algorithm: all ranks together have one copy of the model, and only several copies "
+         "add "},
+        {{"--stages=1", "--tensor", "2", "--algorithm", "ring"},
+         "--algorithm: all ranks together have one copy of the model"},
         {{"--layers", "4", "--stages", "3"}, "--stages 3 does not divide --ranks 2"},
         {{"--layers", "1", "--stages", "2"},
          "--stages 2: each stage has a layer at least, and the model has 1: take fewer, or a "
