@@ -76,18 +76,22 @@ static coll_status make_ways(rank_pipeline *made, int colour, coll_error *reterr
                              : status;
 }
 
-base_status pipeline_make_layout(rank_pipeline *made, int tensor, base_error *reterr)
+void pipeline_find_place(rank_pipeline *made, int tensor, int rank)
 {
-    coll_error *error = coll_error_of(reterr);
     const int stages = made->schedule.stages;
-    const coll_comm *world = coll_context_world(made->context);
-    const int rank = coll_comm_rank(world);
-    const int replicas = coll_comm_size(world) / (stages * tensor);
     made->part = rank % tensor;
     made->stage = rank / tensor % stages;
     made->replica = rank / (tensor * stages);
     made->config.tensor_ranks = tensor;
     made->config.tensor_rank = made->part;
+    made->tp = pipeline_make_tp(made);
+}
+
+base_status pipeline_make_layout(rank_pipeline *made, int tensor, base_error *reterr)
+{
+    coll_error *error = coll_error_of(reterr);
+    const int stages = made->schedule.stages;
+    const int replicas = coll_comm_size(coll_context_world(made->context)) / (stages * tensor);
     coll_status status = make_comm(made, stages * tensor, made->replica, &made->copy, error);
     if (status == COLL_OK) {
         status = make_comm(made, stages, made->replica * tensor + made->part, &made->comm, error);
@@ -103,7 +107,6 @@ base_status pipeline_make_layout(rank_pipeline *made, int tensor, base_error *re
         status =
             make_comm(made, replicas, made->stage * tensor + made->part, &made->replicas, error);
     }
-    made->tp = pipeline_make_tp(made);
     return (base_status)status;
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
@@ -80,7 +81,6 @@ static rank_range late_of(const rank_pipeline *pipeline, const rank_shape *shape
                         .count = last.offset + last.count - first.offset};
 }
 
-/* Says what a chunk is; it has no memory yet. */
 static pipeline_chunk describe_chunk(rank_pipeline *pipeline, int number)
 {
     const proto_pipeline *schedule = &pipeline->schedule;
@@ -99,18 +99,21 @@ static pipeline_chunk describe_chunk(rank_pipeline *pipeline, int number)
         .place_count = proto_pipeline_held_of(schedule, pipeline->stage, number)};
 }
 
+size_t pipeline_work_floats(const rank_pipeline *pipeline)
+{
+    size_t most = 0;
+    for (int i = 0; i < pipeline->schedule.chunks; i++) {
+        const rank_shape *shape = &pipeline->chunks[i].run.shape;
+        most = base_max_size(most, pipeline->config.family->work_floats(shape));
+    }
+    return most;
+}
+
 static base_status make_chunks(rank_pipeline *pipeline, base_error *reterr)
 {
-    const int chunks = pipeline->schedule.chunks;
-    size_t work_floats = 0;
-    for (int i = 0; i < chunks; i++) {
-        pipeline_chunk *chunk = &pipeline->chunks[i];
-        *chunk = describe_chunk(pipeline, i);
-        const size_t floats = pipeline->config.family->work_floats(&chunk->run.shape);
-        work_floats = floats > work_floats ? floats : work_floats;
-    }
-    base_status status = alloc(pipeline, RANK_MEMORY_WORK, work_floats, &pipeline->work, reterr);
-    for (int i = 0; status == BASE_OK && i < chunks; i++) {
+    base_status status =
+        alloc(pipeline, RANK_MEMORY_WORK, pipeline_work_floats(pipeline), &pipeline->work, reterr);
+    for (int i = 0; status == BASE_OK && i < pipeline->schedule.chunks; i++) {
         pipeline->chunks[i].run.work = pipeline->work;
         status = make_places(pipeline, &pipeline->chunks[i], reterr);
     }
@@ -171,8 +174,24 @@ static base_status check(const rank_pipeline *pipeline, base_error *reterr)
     return proto_pipeline_check(schedule, reterr);
 }
 
-static base_status fill(rank_pipeline *made, const rank_pipeline_options *options,
-                        base_error *reterr)
+base_status pipeline_begin(rank_pipeline *made, const rank_pipeline_options *options,
+                           base_error *reterr)
+{
+    made->context = options->context;
+    made->device = *options->device;
+    made->config = *options->config;
+    made->algorithm = options->algorithm;
+    made->bucket_elements = options->bucket_bytes / sizeof(float);
+    made->schedule = options->schedule;
+    made->cp = options->cp;
+    made->trace = options->trace;
+    made->loads = options->loads;
+    const base_status status = check(made, reterr);
+    return status == BASE_OK ? rank_model_check_tensor_ranks(&made->config, options->tensor, reterr)
+                             : status;
+}
+
+void pipeline_describe(rank_pipeline *made, const rank_pipeline_options *options)
 {
     const rank_cp *cp = options->cp != NULL ? rank_cp_group_cp(options->cp) : NULL;
     const size_t tokens = (size_t)options->token_count_max;
@@ -183,12 +202,19 @@ static base_status fill(rank_pipeline *made, const rank_pipeline_options *option
                      .training = true,
                      .recompute = options->recompute,
                      .split = proto_pipeline_splits(&made->schedule),
-                     .tp = made->tensor != NULL ? &made->tp : NULL,
+                     .tp = options->tensor > 1 ? &made->tp : NULL,
                      .cp = cp};
     BASE_ASSERT(!made->shape.split || (!made->shape.recompute && cp == NULL));
     made->held = pipeline_held_of(made, &made->config, made->stage);
     made->hooks =
         (rank_hooks){.need = need, .done = done, .weights = made, .trace = options->trace};
+    for (int i = 0; i < made->schedule.chunks; i++) {
+        made->chunks[i] = describe_chunk(made, i);
+    }
+}
+
+static base_status fill(rank_pipeline *made, base_error *reterr)
+{
     base_status status = pipeline_make_sent(made, reterr);
     if (status == BASE_OK) {
         status = make_chunks(made, reterr);
@@ -204,20 +230,10 @@ base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipe
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a pipeline");
     }
-    made->context = options->context;
-    made->device = *options->device;
-    made->config = *options->config;
-    made->algorithm = options->algorithm;
-    made->bucket_elements = options->bucket_bytes / sizeof(float);
-    made->schedule = options->schedule;
-    made->cp = options->cp;
-    made->trace = options->trace;
-    made->loads = options->loads;
-    base_status status = check(made, reterr);
+    base_status status = pipeline_begin(made, options, reterr);
     if (status == BASE_OK) {
-        status = rank_model_check_tensor_ranks(&made->config, options->tensor, reterr);
-    }
-    if (status == BASE_OK) {
+        pipeline_find_place(made, options->tensor,
+                            coll_comm_rank(coll_context_world(made->context)));
         status = pipeline_make_layout(made, options->tensor, reterr);
     }
     if (status == BASE_OK && made->cp != NULL) {
@@ -225,7 +241,8 @@ base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipe
                                                 reterr);
     }
     if (status == BASE_OK) {
-        status = fill(made, options, reterr);
+        pipeline_describe(made, options);
+        status = fill(made, reterr);
     }
     if (status != BASE_OK) {
         rank_pipeline_destroy(made);

@@ -1,4 +1,4 @@
-/* The inside of pipeline.h: what the files of this directory share. make.c makes and frees a stage,
+/* The inside of pipeline.h: what the files of this directory share. make.c makes and frees a stage, plan.c says what that takes,
  * run.c computes a step, evaluate.c forward alone, norm.c adds up the norm, params.c moves parameters, messages.c sends and
  * receives, replicas.c is what several pipelines exchange, layout.c says which rank has what, sent.c has the memory of messages, tensor.c
  * is what the ranks of a stage exchange in its passes. */
@@ -149,9 +149,27 @@ static inline size_t pipeline_own_place(const rank_pipeline *pipeline)
     return pipeline_is_first(pipeline) ? 0 : pipeline->held.tied_count;
 }
 
+/* ---- make.c ---- */
+
+/* Says what this rank's stage is, by its schedule, configuration and place: its shape, what it holds, its chunks. It
+ * has no memory yet. */
+void pipeline_describe(rank_pipeline *pipeline, const rank_pipeline_options *options);
+
+/* The same refusals of what cannot be made, for rank_pipeline_create and rank_pipeline_plan; fills in what the options
+ * say, but for this rank's place. */
+BASE_MUST_CHECK base_status pipeline_begin(rank_pipeline *pipeline,
+                                           const rank_pipeline_options *options,
+                                           base_error *reterr);
+
+/* Of all chunks: they compute one after the other. */
+size_t pipeline_work_floats(const rank_pipeline *pipeline);
+
 /* ---- layout.c ---- */
 
-/* Finds this rank's place, and makes the communicators. Collective. */
+/* Which part of which stage of which replica a rank is, by the schedule. */
+void pipeline_find_place(rank_pipeline *pipeline, int tensor, int rank);
+
+/* Makes the communicators of this rank's place. Collective. */
 BASE_MUST_CHECK base_status pipeline_make_layout(rank_pipeline *pipeline, int tensor,
                                                  base_error *reterr);
 void pipeline_free_layout(const rank_pipeline *pipeline);

@@ -73,6 +73,12 @@ typedef struct rank_pipeline_options {
     rank_trace *trace; /* borrowed; gets the spans of passes, messages and waits; NULL: none */
 } rank_pipeline_options;
 
+/* Adds what rank_pipeline_create will allocate on `rank` of so many ranks, and the places of messages. *held_count:
+ * parameters that this rank will hold. The refusals of create. Local: the options' context may be NULL. */
+BASE_MUST_CHECK base_status rank_pipeline_plan(const rank_pipeline_options *options, int rank,
+                                               int ranks, size_t *held_count, rank_memory_use *use,
+                                               base_error *reterr);
+
 /* Makes memory for what this rank holds. Collective. BASE_ERR_INVALID: fewer layers than virtual stages, too
  * many micro-batches, or so many ranks cannot share a stage. BASE_ERR_UNSUPPORTED: the family cannot be cut
  * into stages. */

@@ -26,6 +26,9 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
     base_status status = (base_status)coll_algorithm_parse(
         proto_algorithm_name(job->parallel.algorithm), &options.algorithm, coll_error_of(reterr));
     if (status == BASE_OK) {
+        status = trainer_check_stage_host(self, &options, reterr);
+    }
+    if (status == BASE_OK) {
         status = rank_pipeline_create(&options, &self->pipeline, reterr);
     }
     if (status == BASE_OK) {

@@ -360,6 +360,11 @@ bool trainer_shards_params(const trainer *self);
 BASE_MUST_CHECK base_status trainer_check_host(const trainer *self, const rank_model_options *model,
                                                const rank_memory_use *state, base_error *reterr);
 
+/* The same of ranks of pipelines. */
+BASE_MUST_CHECK base_status trainer_check_stage_host(const trainer *self,
+                                                     const rank_pipeline_options *options,
+                                                     base_error *reterr);
+
 /* prepare.c: adds what data-parallel training keeps of the model's state: parameters, gradients, moments. */
 void trainer_plan_state(const trainer *self, rank_memory_use *use);
 

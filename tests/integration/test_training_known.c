@@ -242,6 +242,12 @@ static void what_has_no_room_is_refused(void **state)
     assert_has(one.program.text[TEST_STDERR],
                "a smaller --context or --batch, --recompute and --zero take less");
     assert_int_not_equal(access(one.out, F_OK), 0);
+    training_expect(&one, &test_shared_directory, "no-room", 1,
+                    FLAGS("--mode", "pp-cpu", "--width", "16384", "--layers", "512", "--heads",
+                          "128", "--micro-batches", "4"));
+    assert_has(one.program.text[TEST_STDERR], " GB of this host's memory, and ");
+    assert_has(one.program.text[TEST_STDERR], "--recompute and --pipeline 1f1b take less");
+    assert_int_not_equal(access(one.out, F_OK), 0);
 }
 
 int main(void)
