@@ -21,8 +21,9 @@ static const char usage[] =
     "of the 124 M parameters'\n"
     "shape. DIRECTORY and its parents are made where they are missing.\n"
     "\n"
-    "  --like DIR       of the family and shape that DIR/config.json says; with\n"
-    "                   DIR/tokenizer.json also with its chat template\n"
+    "  --like DIR       of the family and shape that DIR/config.json says, but for\n"
+    "                   the numbers given here; with DIR/tokenizer.json also with\n"
+    "                   its chat template\n"
     "  --vocab-size N   (default 50257)\n"
     "  --width N        (default 768)\n"
     "  --layers N       (default 12)\n"
@@ -38,14 +39,14 @@ enum { VALUE_MAX = 1 << 20 };
 
 #define BYTES_PER_GB 1e9
 
-enum { LIKE = 6, BFLOAT16, OVERWRITE }; /* options behind those with a number */
+enum { NUMBERS = 6, LIKE = NUMBERS, BFLOAT16, OVERWRITE }; /* options behind those with a number */
 
-static int parse(const char *text)
+static int parse(const char *option, const char *text)
 {
     int64_t value = 0;
     if (!base_parse_int(text, 1, VALUE_MAX, &value)) {
-        (void)fprintf(stderr, "random-checkpoint: %s is not a number from 1 to %d\n", text,
-                      VALUE_MAX);
+        (void)fprintf(stderr, "random-checkpoint: --%s: '%s' is not a number from 1 to %d\n",
+                      option, text, VALUE_MAX);
         exit(BASE_EXIT_USAGE);
     }
     return (int)value;
@@ -162,6 +163,56 @@ static int refuse(const base_error *error)
     return BASE_EXIT_ERROR;
 }
 
+static const struct option options[] = {{"vocab-size", required_argument, NULL, 0},
+                                        {"width", required_argument, NULL, 1},
+                                        {"layers", required_argument, NULL, 2},
+                                        {"heads", required_argument, NULL, 3},
+                                        {"context", required_argument, NULL, 4},
+                                        {"seed", required_argument, NULL, 5},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {"like", required_argument, NULL, LIKE},
+                                        {"bfloat16", no_argument, NULL, BFLOAT16},
+                                        {"overwrite", no_argument, NULL, OVERWRITE},
+                                        {NULL, 0, NULL, 0}};
+
+/* Reads all options; what --like says holds where no number was given, in whatever order. */
+static int read_options(int argc, char **argv, asked *asks)
+{
+    rank_model_config *config = &asks->config;
+    int *const values[NUMBERS] = {&config->vocab_size, &config->width,   &config->layers,
+                                  &config->heads,      &config->context, &asks->seed};
+    int given[NUMBERS] = {0};
+    base_error error;
+    for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+        if (option == 'h') {
+            (void)fputs(usage, stdout);
+            exit(BASE_EXIT_DONE);
+        }
+        if (option == LIKE) {
+            asks->like = optarg;
+        } else if (option == BFLOAT16) {
+            asks->type = RANK_BFLOAT16;
+        } else if (option == OVERWRITE) {
+            asks->overwrite = true;
+        } else if (option < NUMBERS) {
+            given[option] = parse(options[option].name, optarg);
+        } else {
+            return BASE_EXIT_USAGE;
+        }
+    }
+    if (argc - optind != 2) {
+        (void)fputs(usage, stderr);
+        return BASE_EXIT_USAGE;
+    }
+    if (asks->like != NULL && rank_checkpoint_config(asks->like, config, &error) != BASE_OK) {
+        return refuse(&error);
+    }
+    for (int i = 0; i < NUMBERS; i++) {
+        *values[i] = given[i] != 0 ? given[i] : *values[i];
+    }
+    return BASE_EXIT_DONE;
+}
+
 int main(int argc, char **argv)
 {
     asked asks = {.config = {.family = rank_family_default(),
@@ -172,51 +223,17 @@ int main(int argc, char **argv)
                              .context = 1024},
                   .seed = 35200,
                   .type = RANK_FLOAT32};
-    rank_model_config *config = &asks.config;
-    int *const values[] = {&config->vocab_size, &config->width,   &config->layers,
-                           &config->heads,      &config->context, &asks.seed};
     base_error error;
-    static const struct option options[] = {{"vocab-size", required_argument, NULL, 0},
-                                            {"width", required_argument, NULL, 1},
-                                            {"layers", required_argument, NULL, 2},
-                                            {"heads", required_argument, NULL, 3},
-                                            {"context", required_argument, NULL, 4},
-                                            {"seed", required_argument, NULL, 5},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"like", required_argument, NULL, LIKE},
-                                            {"bfloat16", no_argument, NULL, BFLOAT16},
-                                            {"overwrite", no_argument, NULL, OVERWRITE},
-                                            {NULL, 0, NULL, 0}};
     if (base_version_asked(argc, argv, "random-checkpoint")) {
         return BASE_EXIT_DONE;
     }
-    for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
-        if (option == 'h') {
-            (void)fputs(usage, stdout);
-            return 0;
-        }
-        if (option == LIKE) {
-            asks.like = optarg;
-            if (rank_checkpoint_config(optarg, config, &error) != BASE_OK) {
-                return refuse(&error);
-            }
-        } else if (option == BFLOAT16) {
-            asks.type = RANK_BFLOAT16;
-        } else if (option == OVERWRITE) {
-            asks.overwrite = true;
-        } else if (option < LIKE) {
-            *values[option] = parse(optarg);
-        } else {
-            return BASE_EXIT_USAGE;
-        }
-    }
-    if (argc - optind != 2) {
-        (void)fputs(usage, stderr);
-        return BASE_EXIT_USAGE;
+    const int code = read_options(argc, argv, &asks);
+    if (code != BASE_EXIT_DONE) {
+        return code;
     }
     if (write_random(&asks, argv[optind], argv[optind + 1], &error) != BASE_OK) {
         return refuse(&error);
     }
-    (void)printf("%zu parameters\n", rank_model_param_count(config));
-    return 0;
+    (void)printf("%zu parameters\n", rank_model_param_count(&asks.config));
+    return BASE_EXIT_DONE;
 }

@@ -43,6 +43,11 @@ grep -q '"bos_token_id": 1,' drawn/config.json || fail "begins with another toke
 grep -q '"bos_token": "<|im_start|>"' drawn/tokenizer_config.json || fail "calls its beginning otherwise: $(cat drawn/tokenizer_config.json)"
 [ ! -e drawn/chat_template.jinja ] || fail "takes the chats of another tokenizer"
 random-checkpoint same ./like/../like/tokenizer.json --like like
+random-checkpoint --layers 2 before "$oracle/hub_llama3.json" --like like
+random-checkpoint behind "$oracle/hub_llama3.json" --like like --layers 2
+grep -q '"num_hidden_layers": 2' before/config.json || fail "--like takes back a number that stands before it"
+cmp before/model.safetensors behind/model.safetensors || fail "the order of options makes a difference"
+refused "--layers: '0' is not a number from 1 to" zero "$oracle/tokenizer.json" --layers 0
 cmp like/chat_template.jinja same/chat_template.jinja || fail "leaves out the chat template"
 launcher --mode generate --checkpoint same --prompt a --max-new-tokens 1 --quiet >out 2>err || fail "the launcher does not read it: $(cat err)"
 echo "random-checkpoint: ok"
