@@ -334,6 +334,18 @@ static void allow(rank_grammars *grammars, const proto_grammar_step *steps,
     }
 }
 
+/* Allows the tokens that end the text, or forbids them. */
+static void mark_stops(rank_grammars *grammars, const rank_request *request, bool allowed)
+{
+    for (int32_t i = 0; i < request->stop_count; i++) {
+        const int32_t stop = request->stops[i];
+        if (stop < grammars->vocab_size) {
+            grammars->allowed[stop / WORD_BITS] &= ~(UINT64_C(1) << (stop % WORD_BITS));
+            grammars->allowed[stop / WORD_BITS] |= (uint64_t)allowed << (stop % WORD_BITS);
+        }
+    }
+}
+
 /* Makes the logits -infinity whose tokens have no bit. */
 static void forbid(const uint64_t *allowed, const rank_adjust_row *row)
 {
@@ -367,11 +379,9 @@ void rank_grammars_mask(rank_grammars *grammars, const rank_grammar_text *where,
         memcpy(grammars->allowed, grammars->plain, words * sizeof *grammars->allowed);
     }
     allow(grammars, steps, state, in_string ? &grammars->others : &grammars->all);
-    const bool ends = state->ends != 0 || !any_bit(grammars->allowed, words);
-    for (int32_t i = 0; ends && i < request->stop_count; i++) {
-        if (request->stops[i] < grammars->vocab_size) {
-            set_bit(grammars->allowed, request->stops[i]);
-        }
+    mark_stops(grammars, request, false); /* one may have bytes */
+    if (state->ends != 0 || !any_bit(grammars->allowed, words)) {
+        mark_stops(grammars, request, true);
     }
     forbid(grammars->allowed, row);
 }

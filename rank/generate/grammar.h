@@ -3,7 +3,7 @@
  * Every rank follows the text of each sequence that has a grammar, token by token, and forbids the same tokens. So the
  * bits do not depend on how many ranks there are, and drafts change nothing: a forbidden token is not drawn, whoever
  * has drafted it. A token is allowed if the grammar takes all of its bytes. One that ends the text is
- * allowed where the grammar may end. Tokens without bytes, and those of more than TOKEN_BYTES_MAX, are not.
+ * allowed where the grammar may end and, if it has bytes, nowhere else but where no other token is left. Tokens without bytes, and those of more than TOKEN_BYTES_MAX, are not.
  *
  * Some token is always allowed: a byte is taken only if an end can follow (proto_grammar_check), and the vocabulary must
  * have a token of each single byte that the grammar needs (rank_grammars_check). The time of a row is bounded: where a

@@ -104,10 +104,6 @@ bool rank_grammar_take(const proto_grammar_step *steps, const rank_grammar_state
 
 bool rank_grammar_is_in_string(const proto_grammar_step *steps, const rank_grammar_state *state)
 {
-    for (int32_t i = 0; i < state->count; i++) {
-        if (steps[state->threads[i].step].kind == PROTO_GRAMMAR_PLAIN) {
-            return true; /* a string's body comes back to the same step after each plain byte */
-        }
-    }
-    return false;
+    /* A string's body comes back to this step after each such byte, and the first thread is never left out. */
+    return state->count > 0 && steps[state->threads[0].step].kind == PROTO_GRAMMAR_PLAIN;
 }

@@ -27,7 +27,7 @@ void rank_grammar_begin(const proto_grammar_step *steps, rank_grammar_state *sta
 bool rank_grammar_take(const proto_grammar_step *steps, const rank_grammar_state *from,
                        uint8_t byte, rank_grammar_state *to);
 
-/* Whether any number of plain bytes of a string may follow. */
+/* Whether any number of plain bytes of a string is taken, whatever other threads there are. */
 bool rank_grammar_is_in_string(const proto_grammar_step *steps, const rank_grammar_state *state);
 
 #endif

@@ -197,6 +197,14 @@ static void check_mask(const char *text, const float *logits, int32_t count)
     }
 }
 
+static int32_t single_token(char byte)
+{
+    rank_ids ids = {.at = (int32_t[2]){0}, .capacity = 2};
+    assert_ok(rank_tokenizer_encode(tokenizer, &byte, 1, &ids, &error), &error);
+    assert_int_equal(ids.count, 1);
+    return ids.at[0];
+}
+
 typedef struct drawn {
     int32_t tokens[PROMPT_TOKENS + TEXT_TOKENS_MAX];
     int32_t count;
@@ -310,6 +318,54 @@ static void many_alternatives_are_followed(void **state)
         170, "");
     check_answers(UINT64_C(1) << 21);
     assert_true(is_whole("[[[[[[[[[[[[[[[null]]]]]]]]]]]]]]]"));
+}
+
+/* Behind an "a" so many ways go on that the string's is left out: then no mask may have a token that needs it. */
+static void ways_that_are_left_out_are_forbidden(void **state)
+{
+    static char text[64 * 1024];
+    const int32_t count = rank_tokenizer_vocab_size(tokenizer) + VOCAB_MORE;
+    const int32_t quote[PROMPT_TOKENS + 1] = {[PROMPT_TOKENS] = single_token('"')};
+    float *logits = calloc((size_t)count, sizeof *logits);
+    size_t used = (size_t)snprintf(text, sizeof text, OPEN "{\"anyOf\":[");
+    (void)state;
+    assert_non_null(logits);
+    for (int one = 0; one < 4; one++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "{\"enum\":[\"b\"");
+        for (char byte = '0'; byte <= '~'; byte++) {
+            used += byte == '\\' ? 0
+                                 : (size_t)snprintf(text + used, sizeof text - used, ",\"a%c%d\"",
+                                                    byte, one);
+        }
+        used += (size_t)snprintf(text + used, sizeof text - used, "]},");
+    }
+    (void)snprintf(text + used, sizeof text - used, "{\"type\":\"string\"}]}}}");
+    assert_ok(read_format(text), &error);
+    make_request(UINT64_C(1) << 41);
+    mask(quote, PROMPT_TOKENS + 1, PROMPT_TOKENS + 1, logits, count);
+    check_mask("\"", logits, count);
+    free(logits);
+}
+
+/* Two tokens end a text, and one of them has bytes: within a string it would cut the answer. */
+static void tokens_that_end_a_text_are_not_drawn_within_it(void **state)
+{
+    const int32_t count = rank_tokenizer_vocab_size(tokenizer) + VOCAB_MORE;
+    const int32_t tokens[PROMPT_TOKENS + 2] = {[PROMPT_TOKENS] = single_token('"'),
+                                               [PROMPT_TOKENS + 1] = single_token('"')};
+    float *logits = calloc((size_t)count, sizeof *logits);
+    (void)state;
+    assert_non_null(logits);
+    assert_ok(read_format(OPEN "{\"type\":\"string\"}}}"), &error);
+    make_request(UINT64_C(1) << 42);
+    request.stops[request.stop_count++] = single_token('a');
+    mask(tokens, PROMPT_TOKENS + 1, PROMPT_TOKENS + 1, logits, count);
+    assert_true(logits[request.stops[0]] == -INFINITY && logits[request.stops[1]] == -INFINITY);
+    assert_true(logits[single_token('b')] == 0);
+    memset(logits, 0, (size_t)count * sizeof *logits);
+    mask(tokens, PROMPT_TOKENS + 2, PROMPT_TOKENS + 2, logits, count);
+    assert_true(logits[request.stops[0]] == 0 && logits[request.stops[1]] == 0);
+    free(logits);
 }
 
 /* A row behind a draft has the mask of the drafted text; where that has left the grammar, nothing is masked. */
@@ -433,6 +489,8 @@ int main(void)
         cmocka_unit_test(schemas_mean_what_they_say),
         cmocka_unit_test(any_model_answers_in_json),
         cmocka_unit_test(many_alternatives_are_followed),
+        cmocka_unit_test(ways_that_are_left_out_are_forbidden),
+        cmocka_unit_test(tokens_that_end_a_text_are_not_drawn_within_it),
         cmocka_unit_test(drafts_are_followed),
         cmocka_unit_test(what_is_not_supported_is_named),
         cmocka_unit_test(broken_grammars_are_refused),
