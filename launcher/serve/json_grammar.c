@@ -141,18 +141,23 @@ launch_step launch_grammar_string(launch_grammar *grammar, launch_step next)
 
 launch_step launch_grammar_number(launch_grammar *grammar, bool integer, launch_step next)
 {
-    if (!integer) {
-        const launch_step power = add_bytes(grammar, digits, EXPONENT_DIGITS_MAX, true, next);
-        const launch_step signed_power =
-            launch_grammar_either(grammar, power, add_byte(grammar, "++--", power));
-        next = launch_grammar_either(grammar, next, add_byte(grammar, "eeEE", signed_power));
-        const launch_step fraction = add_bytes(grammar, digits, FRACTION_DIGITS_MAX, true, next);
-        next = launch_grammar_either(grammar, next, launch_grammar_text(grammar, ".", fraction));
+    launch_step *made = integer ? &grammar->integer : &grammar->number;
+    if (*made == 0) {
+        launch_step end = LAUNCH_GRAMMAR_RETURN;
+        if (!integer) {
+            const launch_step power = add_bytes(grammar, digits, EXPONENT_DIGITS_MAX, true, end);
+            const launch_step signed_power =
+                launch_grammar_either(grammar, power, add_byte(grammar, "++--", power));
+            end = launch_grammar_either(grammar, end, add_byte(grammar, "eeEE", signed_power));
+            const launch_step fraction = add_bytes(grammar, digits, FRACTION_DIGITS_MAX, true, end);
+            end = launch_grammar_either(grammar, end, launch_grammar_text(grammar, ".", fraction));
+        }
+        const launch_step rest = add_bytes(grammar, digits, WHOLE_DIGITS_MAX - 1, false, end);
+        const launch_step whole = launch_grammar_either(
+            grammar, launch_grammar_text(grammar, "0", end), add_byte(grammar, "19", rest));
+        *made = launch_grammar_either(grammar, whole, launch_grammar_text(grammar, "-", whole));
     }
-    const launch_step rest = add_bytes(grammar, digits, WHOLE_DIGITS_MAX - 1, false, next);
-    const launch_step whole = launch_grammar_either(
-        grammar, launch_grammar_text(grammar, "0", next), add_byte(grammar, "19", rest));
-    return launch_grammar_either(grammar, whole, launch_grammar_text(grammar, "-", whole));
+    return launch_grammar_call(grammar, *made, next);
 }
 
 /* Texts in rising order, of which the first `offset` bytes are the same. */

@@ -23,6 +23,8 @@ typedef struct launch_grammar {
     /* Steps that are called: 0: not made yet. */
     launch_step blank;
     launch_step string;
+    launch_step integer;
+    launch_step number;
     launch_step value;
     base_status status;
     base_error *reterr;

@@ -320,6 +320,16 @@ static void many_alternatives_are_followed(void **state)
     assert_true(is_whole("[[[[[[[[[[[[[[[null]]]]]]]]]]]]]]]"));
 }
 
+/* Numbers are called, as texts are: each costs one step. */
+static void many_numbers_have_room(void **state)
+{
+    static const char *const each[] = {",\"k", "\":{\"type\":\"number\"}"};
+    (void)state;
+    read_alternatives("{\"properties\":{\"a\":{\"type\":\"integer\"}", each, 100, "}}");
+    assert_true(is_whole("{\"a\": 7, \"k0\": -1.5, \"k99\": 2e9}"));
+    assert_false(is_whole("{\"a\": 7.0}"));
+}
+
 /* Behind an "a" so many ways go on that the string's is left out: then no mask may have a token that needs it. */
 static void ways_that_are_left_out_are_forbidden(void **state)
 {
@@ -489,6 +499,7 @@ int main(void)
         cmocka_unit_test(schemas_mean_what_they_say),
         cmocka_unit_test(any_model_answers_in_json),
         cmocka_unit_test(many_alternatives_are_followed),
+        cmocka_unit_test(many_numbers_have_room),
         cmocka_unit_test(ways_that_are_left_out_are_forbidden),
         cmocka_unit_test(tokens_that_end_a_text_are_not_drawn_within_it),
         cmocka_unit_test(drafts_are_followed),
