@@ -92,6 +92,14 @@ static const struct {
      {"{\"k\":1}", "{\"k\":2}"},
      {"{\"k\":3}"}},
     {"{\"anyOf\":[{\"$ref\":\"#\"},{\"$ref\":\"#\"},{\"type\":\"null\"}]}", {"null"}, {"", "nul"}},
+    {"{\"anyOf\":[{\"$ref\":\"#/$defs/a~1b\"},{\"$ref\":\"#/$defs/%7E0%20%25\"},{\"$ref\":\"#/"
+     "$defs/x/"
+     "anyOf/1\"}],"
+     "\"$defs\":{\"a/b\":{\"const\":1},\"a~1b\":{\"const\":2},\"~ "
+     "%\":{\"const\":3},\"x\":{\"anyOf\":[{"
+     "\"const\":4},{\"const\":5}]}}}",
+     {"1", "3", "5"},
+     {"2", "4"}},
     {"{\"allOf\":[{\"type\":\"boolean\"}],\"description\":\"a\"}", {"true"}, {"1"}},
 };
 
@@ -440,6 +448,10 @@ static void what_is_not_supported_is_named(void **state)
         {OPEN "{\"enum\":[1],\"type\":\"string\"}}}", "\"enum\": has no value of its type"},
         {OPEN "{\"$ref\":\"#/$defs/a\"}}}", "\"$ref\": must name"},
         {OPEN "{\"$ref\":\"#\"}}}", "no answer can end"},
+        {OPEN "{\"$ref\":\"#/$defs/~2\",\"$defs\":{\"~2\":{}}}}}", "\"$ref\": must name"},
+        {OPEN "{\"$ref\":\"#/$defs/%4\",\"$defs\":{\"%4\":{}}}}}", "\"$ref\": must name"},
+        {OPEN "{\"$ref\":\"#/$defs/%2F\",\"$defs\":{\"/\":{}}}}}", "\"$ref\": must name"},
+        {OPEN "{\"$ref\":\"#/anyOf/1\",\"$defs\":{}}}}", "\"$ref\": must name"},
         {OPEN "{\"$ref\":\"\"}}}", "\"$ref\": must name"},
         {OPEN "{\"type\":\"array\",\"minItems\":2,\"maxItems\":1}}}", "is out of range"},
         {OPEN "{\"type\":\"array\",\"maxItems\":100000}}}", "more than 4096 steps"},
