@@ -21,6 +21,7 @@ typedef struct launch_stage_figures {
     double forward_ms;  /* of all micro-batches */
     double backward_ms; /* the same */
     double weights_ms;  /* in backward: the gradients of weights, if they are a pass of their own */
+    double span_ms;     /* from the first pass's begin to the last one's end */
     double tensor_ms;   /* in both: exchanging with other ranks of the stage */
     double neighbour_ms; /* waiting for messages of other stages */
     double waiting_ms;   /* that, and waiting at the step's end */
@@ -41,7 +42,7 @@ typedef struct launch_stages {
     launch_stage_figures stages[PROTO_PIPELINE_STAGES_MAX];
     launch_chunk_layers chunks[PROTO_PIPELINE_PARTS_MAX]; /* chunk · stages + stage */
     /* Shares of stages × time in which a stage does not compute, from 0 to 1. */
-    double bubble_measured; /* from stage 0's first forward to its last backward; NaN: no step */
+    double bubble_measured; /* from stage 0's first forward to the last pass; NaN: no step */
     double bubble_played;   /* the schedule with the measured times, and messages that take none */
     double bubble_formula;  /* of stages that take equally long */
 } launch_stages;
@@ -76,6 +77,7 @@ static void sum_up(const launch_run *run, int rank, launch_stage_figures *figure
             figures->forward_ms += (double)step->forward_ns * MS_PER_NS / steps;
             figures->backward_ms += (double)step->backward_ns * MS_PER_NS / steps;
             figures->weights_ms += (double)step->weights_ns * MS_PER_NS / steps;
+            figures->span_ms += (double)step->span_ns * MS_PER_NS / steps;
             figures->tensor_ms += (double)step->tensor_ns * MS_PER_NS / steps;
             figures->neighbour_ms += (double)step->neighbour_ns * MS_PER_NS / steps;
             figures->bytes_sent += (double)run->steps->ranks[rank].times[i].bytes_sent / steps;
@@ -83,20 +85,14 @@ static void sum_up(const launch_run *run, int rank, launch_stage_figures *figure
     }
 }
 
-/* Of the first stage: the mean of its ranks. */
-static double span_ms(const launch_run *run)
+/* From stage 0's first forward to the end of the last stage that works: stage 0, but where W comes behind its last backward. */
+static double span_ms(const launch_stages *stages)
 {
-    const launch_summary *summary = run->summary;
-    double sum_ms = 0;
-    double count = 0;
-    for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
-        const bool is_first = proto_job_place(run->job, rank).stage == 0;
-        for (size_t i = summary->measured_first; is_first && i < summary->steps_done; i++) {
-            sum_ms += (double)run->steps->ranks[rank].stages[i].span_ns * MS_PER_NS;
-            count++;
-        }
+    double longest_ms = stages->stages[0].span_ms;
+    for (int s = 1; proto_pipeline_splits(&stages->pipeline) && s < stages->count; s++) {
+        longest_ms = fmax(longest_ms, stages->stages[s].span_ms);
     }
-    return sum_ms / count;
+    return longest_ms;
 }
 
 /* The bubble of the schedule if every micro-batch takes its stage's mean times, and each chunk equally long. */
@@ -144,7 +140,7 @@ static bool measure(const launch_run *run, launch_stages *stages)
     for (int s = 0; s < stages->count; s++) {
         busy_ms += stages->stages[s].forward_ms + stages->stages[s].backward_ms;
     }
-    const double whole_ms = span_ms(run) * stages->count;
+    const double whole_ms = span_ms(stages) * stages->count;
     /* figures come from other processes: one that lies does not make a share below 0 */
     stages->bubble_measured = whole_ms > 0 ? fmax(0, 1 - busy_ms / whole_ms) : NAN;
     return play(stages);
