@@ -127,7 +127,8 @@ static void stages_go_on_too(void **state)
         const char *tensor;
         const char *pipeline;
     } pieces[] = {{"ddp-cpu", "1", "4", "3", "0", "0", "gpipe"},
-                  {"pp-cpu", "3", "4", "5", "0", "0", "gpipe"},
+                  {"pp-cpu", "3", "4", "4", "0", "0", "zb-h1"},
+                  {"pp-cpu", "3", "4", "5", "0", "0", "zb-h1"},
                   {"pp-cpu", "2", "4", "7", "0", "0", "interleaved"},
                   {"pp-cpu", "8", "2", "9", "2", "2", "1f1b"},
                   {"pp-cpu", "4", "2", "10", "2", "0", "interleaved"},

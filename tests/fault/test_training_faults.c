@@ -80,9 +80,10 @@ static void a_killed_stage_ends_the_job(void **state)
         const char *tensor; /* ranks that share a stage: they are in all-reduces of their own */
         int killed;
         const char *pipeline;
-    } cases[] = {{"3", "1", 0, "gpipe"},       {"3", "1", 1, "1f1b"},       {"3", "1", 2, "gpipe"},
-                 {"2", "2", 1, "1f1b"},        {"4", "2", 0, "gpipe"},      {"4", "2", 3, "1f1b"},
-                 {"2", "1", 0, "interleaved"}, {"4", "1", 3, "interleaved"}};
+    } cases[] = {
+        {"3", "1", 0, "gpipe"},       {"3", "1", 1, "1f1b"},        {"3", "1", 2, "gpipe"},
+        {"2", "2", 1, "1f1b"},        {"4", "2", 0, "gpipe"},       {"4", "2", 3, "1f1b"},
+        {"2", "1", 0, "interleaved"}, {"4", "1", 3, "interleaved"}, {"3", "1", 2, "zb-h1"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int killed = cases[i].killed;
         test_directory directory;
