@@ -349,13 +349,10 @@ static base_status check_used(const launch_plan_options *options, base_error *re
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is of training: not with --decode",
                          of_training);
     }
-    const char *unsplit = options->ask.recompute              ? "recompute"
-                          : options->ask.adapters.rank > 0    ? "lora"
-                          : options->layout.context_ranks > 1 ? "context-ranks"
-                                                              : NULL;
-    if (options->ask.schedule == PROTO_PIPELINE_ZB_H1 && unsplit != NULL) {
+    const bool splits = options->ask.schedule == PROTO_PIPELINE_ZB_H1;
+    if (splits && (options->ask.recompute || options->ask.adapters.rank > 0)) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s does not go with --schedule zb-h1",
-                         unsplit);
+                         options->ask.recompute ? "recompute" : "lora");
     }
     if (!options->ask.decode && options->ask.weights != PROTO_WEIGHTS_CHECKPOINT) {
         return base_fail(reterr, BASE_ERR_INVALID, "--weights goes with --decode");

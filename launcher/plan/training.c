@@ -453,13 +453,6 @@ base_status launch_step_training(const launch_ask *ask, launch_estimate *made, b
         .micro_batches = (int)(ask->global_batch / (layout->data * ask->batch)),
     };
     base_status status = proto_pipeline_check(&made->run.pipeline, reterr);
-    if (status == BASE_OK && proto_pipeline_splits(&made->run.pipeline) && ask->model.after_norms) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "schedule %s: backward of a model with norms behind attention and MLP cannot "
-            "be split",
-            proto_pipeline_name((int)ask->schedule));
-    }
     if (status == BASE_OK) {
         status = play(ask, made, reterr);
     }

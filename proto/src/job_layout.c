@@ -133,18 +133,11 @@ static base_status check_schedule(const proto_job *job, base_error *reterr)
                          "and the model has %" PRId64 ": take fewer, or a larger model.layers",
                          pipeline.chunks, pipeline.stages, job->model.layers);
     }
-    if (proto_pipeline_splits(&pipeline)) {
-        const char *without = job->train.recompute               ? "train.recompute"
-                              : job->train.dropout > 0.0         ? "train.dropout"
-                              : proto_job_context_ranks(job) > 1 ? "parallel.context_ranks"
-                                                                 : NULL;
-        if (without != NULL) {
-            return base_fail(
-                reterr, BASE_ERR_INVALID,
-                "parallel.pipeline %s does not go with %s: its backward is in two passes, "
-                "and keeps what the second one needs",
-                proto_pipeline_name((int)pipeline.kind), without);
-        }
+    if (proto_pipeline_splits(&pipeline) && job->train.recompute) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.pipeline %s does not go with train.recompute: its backward is "
+                         "in two passes, and both would compute activations again",
+                         proto_pipeline_name((int)pipeline.kind));
     }
     if (pipeline.chunks > 1 && pipeline.micro_batches % pipeline.stages != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,

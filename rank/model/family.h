@@ -100,7 +100,8 @@ typedef struct rank_forward_args {
 
 typedef struct rank_backward_args {
     rank_saved *saved;
-    const float *dout;     /* (T, C), or NULL in the last stage, which writes *saved->loss */
+    /* (T, C), or NULL in the last stage, which writes *saved->loss. With split it is changed */
+    float *dout;
     float *din;            /* (T, C), or NULL in the first stage */
     float *grads;          /* all parameters'; those of other stages are not written */
     const rank_held *held; /* grads has only what this stage holds; NULL: all */
@@ -192,8 +193,8 @@ struct rank_family {
     void (*forward)(const rank_run *run, const rank_forward_args *args);
     void (*backward)(const rank_run *run, const rank_backward_args *args);
     /* The second pass of a split backward: the gradients of the blocks of these layers, from what `backward` has left
-     * in args->saved; args->dout is as it was. It has the bits of a backward that is not split. NULL: backward cannot
-     * be split. */
+     * in args->saved and args->dout. It has the bits of a backward that is not split. Not of blocks with experts, nor of
+     * adapters. */
     void (*weight_grads)(const rank_run *run, const rank_backward_args *args);
     void (*decode)(const rank_run *run, const rank_decode_args *args);
 };

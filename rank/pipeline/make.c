@@ -161,12 +161,6 @@ static base_status check(const rank_pipeline *pipeline, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "a stage that is alone has one chunk, not %d",
                          schedule->chunks);
     }
-    if (proto_pipeline_splits(schedule) && pipeline->config.family->weight_grads == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "schedule %s: backward of this model (%s) cannot be split",
-                         proto_pipeline_name((int)schedule->kind),
-                         pipeline->config.family->model_types[0]);
-    }
     if (schedule->micro_batches > RANK_DDP_MICRO_BATCHES_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "%d micro-batches: 1 to %d are possible",
                          schedule->micro_batches, RANK_DDP_MICRO_BATCHES_MAX);
@@ -204,7 +198,7 @@ void pipeline_describe(rank_pipeline *made, const rank_pipeline_options *options
                      .split = proto_pipeline_splits(&made->schedule),
                      .tp = options->tensor > 1 ? &made->tp : NULL,
                      .cp = cp};
-    BASE_ASSERT(!made->shape.split || (!made->shape.recompute && cp == NULL));
+    BASE_ASSERT(!made->shape.split || !made->shape.recompute);
     made->held = pipeline_held_of(made, &made->config, made->stage);
     made->hooks =
         (rank_hooks){.need = need, .done = done, .weights = made, .trace = options->trace};

@@ -50,6 +50,7 @@ static void copies_may_be_cut(void **state)
         const char *ranks, *stages, *tensor, *pipeline, *more;
     } cuts[] = {{"8", "2", "1", "1f1b", "--quiet"},
                 {"4", "1", "1", "gpipe", "--recompute"},
+                {"8", "2", "1", "zb-h1", "--quiet"},
                 {"16", "2", "2", "interleaved", "--recompute"}};
     char path[BASE_PATH_BYTES];
     (void)snprintf(path, sizeof path, "%s", test_shared_path("few.jsonl"));

@@ -35,6 +35,8 @@ static void layouts_draw_the_same_masks(void **state)
     expect_same(FLAGS("--ranks", "2", "--micro-batches", "2", SHAPE, "--zero", "2"));
     expect_same(FLAGS("--mode", "pp-cpu", "--ranks", "3", "--micro-batches", "4", SHAPE,
                       "--pipeline", "1f1b"));
+    expect_same(FLAGS("--mode", "pp-cpu", "--ranks", "3", "--micro-batches", "4", SHAPE,
+                      "--pipeline", "zb-h1"));
     expect_same(FLAGS("--mode", "pp-cpu", "--ranks", "4", "--stages", "1", "--tensor", "4",
                       "--micro-batches", "4", SHAPE));
     expect_same(FLAGS("--mode", "pp-cpu", "--ranks", "8", "--stages", "2", "--tensor", "2",
@@ -63,7 +65,7 @@ static void context_ranks_draw_the_same_masks(void **state)
     expect_same(FLAGS("--ranks", "4", "--context-ranks", "2", "--micro-batches", "2", SHAPE,
                       "--recompute", "--transport", "tcp"));
     expect_same(FLAGS("--mode", "pp-cpu", "--ranks", "8", "--context-ranks", "2", "--stages", "2",
-                      "--micro-batches", "2", SHAPE));
+                      "--micro-batches", "2", SHAPE, "--pipeline", "zb-h1"));
     const double whole = loss_of_a_step("whole-step", FLAGS("--ranks", "2", "--steps", "1", SHAPE));
     const double cut = loss_of_a_step(
         "cut-step", FLAGS("--ranks", "4", "--steps", "1", "--context-ranks", "2", SHAPE));

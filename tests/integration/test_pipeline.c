@@ -265,9 +265,8 @@ static void what_makes_no_sense_is_refused(void **state)
         {{"--pipeline", "1f1b", "--chunks", "2"},
          "--chunks 2 goes with --pipeline interleaved, not with 1f1b"},
         {{"--layers", "2", "--pipeline", "zb-h1", "--recompute"},
-         "--pipeline zb-h1 does not go with --recompute: its backward is in two passes"},
-        {{"--layers", "2", "--pipeline", "zb-h1", "--dropout", "0.1"},
-         "--pipeline zb-h1 does not go with --dropout"},
+         "--pipeline zb-h1 does not go with --recompute: its backward is in two passes, and both "
+         "would compute activations again"},
         {{"--mode", "ddp-cpu", "--chunks", "2"}, "--chunks 2 goes with mode pp-cpu"},
         {{"--mode", "ddp-cpu", "--pipeline", "1f1b"}, "--pipeline 1f1b goes with"},
     };

@@ -27,5 +27,6 @@ const rank_family rank_gemma3 = {
     .cpus_only = true,
     .forward = transformer_forward,
     .backward = transformer_backward,
+    .weight_grads = transformer_weight_grads,
     .decode = rank_decoder_decode,
 };

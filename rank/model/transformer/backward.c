@@ -44,12 +44,14 @@ static transformer_rows adapted_rows(factor_rows of)
     return (transformer_rows){of.at, of.row > 0 ? of.row : of.columns};
 }
 
-/* With adapters their gradients, and not the weight's; in a split backward none. */
+/* With adapters their gradients, and not the weight's. */
 static void linear_dw(const backward *b, int tensor, factor_rows x, factor_rows dy)
 {
     if (b->pass.adapters != NULL) {
         transformer_adapt_grads(&b->pass, tensor, b->rows, adapted_rows(x), adapted_rows(dy));
-    } else if (!b->pass.run->shape.split) {
+    } else if (b->pass.run->shape.split) {
+        transformer_keep_dy(&b->pass, tensor, b->rows, dy.at);
+    } else {
         transformer_linear_dw(&b->pass, tensor, b->rows, x, dy);
     }
 }
@@ -217,7 +219,6 @@ static void backward_above_attention(backward *b, size_t end)
         }
         norm_grad(b, &pass->block.norm2, NORM2_WEIGHT, NORM2_BIAS,
                   transformer_sum_grad(pass, pass->layer, PROJ_BIAS));
-        transformer_keep_middle_grad(pass, b->rows);
         backward_projection(b, &projection);
     }
 }
@@ -237,23 +238,14 @@ static void attention_grad(const backward *b, const rank_segments *segments)
     pass->backend->attention_grad(pass->queue, &args);
 }
 
-/* The next rows, and in wide the gradient of their q, k and v. Where ranks share the micro-batch, they are
- * not whole segments. */
+/* The next rows, and in wide the gradient of their q, k and v. */
 static bool next_dqkv(backward *b, rank_segments *segments)
 {
     const transformer_pass *pass = &b->pass;
-    const size_t most = pass->backend->rows_at_once;
-    if (pass->run->shape.cp != NULL) {
-        const size_t first = segments->first_row + segments->row_count;
-        const size_t rows = base_min_size(pass->rows->count - first, most);
-        *segments = (rank_segments){.first_row = first, .row_count = rows};
-    } else if (!rank_next_segments(pass->rows, most, segments)) {
+    if (!transformer_next_rows(pass, segments)) {
         return false;
     }
     b->rows = (row_chunk){segments->first_row, segments->row_count};
-    if (b->rows.rows == 0) {
-        return false;
-    }
     if (pass->run->shape.cp != NULL) {
         transformer_take_dqkv(pass, b->rows, pass->wide);
     } else {
@@ -284,7 +276,6 @@ static void backward_below_attention(backward *b)
     while (next_dqkv(b, &segments)) {
         linear_dw(b, QKV_WEIGHT, (factor_rows){typed_at(b, norm->out, width), width, 0},
                   (factor_rows){pass->wide, sizes->qkv, sizes->qkv_row});
-        transformer_keep_dqkv(pass, b->rows);
         if (pass->adapters != NULL && pass->layer == 0) {
             continue; /* nothing below is trained */
         }
@@ -302,7 +293,6 @@ static void backward_layer(backward *b)
 {
     const transformer_pass *pass = &b->pass;
     const size_t end = transformer_rows_behind(pass, pass->layer);
-    transformer_keep_output_grad(pass);
     backward_above_attention(b, end);
     if (end < pass->rows->count) {
         const rank_move_rows stream =
@@ -416,12 +406,6 @@ static void zero_all(backward *b, float *din)
     tell_embeddings(b);
 }
 
-/* Targets of the micro-batch, whoever has them. */
-static size_t targets(const transformer_pass *pass)
-{
-    return pass->run->shape.cp != NULL ? pass->rows->whole_target_count : pass->rows->target_count;
-}
-
 /* Makes dx at the end of the last layer: from the losses, or from the next stage. */
 static void begin_stream(const backward *b, const rank_backward_args *args)
 {
@@ -465,7 +449,8 @@ void transformer_backward(const rank_run *run, const rank_backward_args *args)
     transformer_pass_begin(run, args->saved, &b.pass);
     b.pass.grads = args->grads;
     b.pass.held = args->held;
-    if (targets(&b.pass) == 0) {
+    b.pass.dout = args->dout;
+    if (transformer_target_count(&b.pass) == 0) {
         zero_all(&b, args->din);
         return;
     }

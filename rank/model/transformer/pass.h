@@ -190,6 +190,7 @@ typedef struct transformer_pass {
     /* in backward */
     float *grads; /* of the adapters, if there are some; else NULL but in backward */
     const rank_held *held;
+    float *dout; /* of rank_backward_args */
 } transformer_pass;
 
 /* layout.c: of the model, or where ranks share it of this rank's part. */

@@ -1,13 +1,13 @@
 /* Backward in two passes: what the first one, backward.c, keeps for the second, and the second itself, which makes
  * the gradients of the blocks. Called by backward.c, and through the families' tables.
  *
- * A weight's gradient is a product of what forward gave to it and the gradient of what came out. The factors
- * that backward overwrites are kept where their originals are not needed any more:
+ * A matrix's gradient is a product of x, what forward gave to it, and dy, the gradient of what came out. Forward keeps
+ * every x but the MLP's activation. dy goes where backward does not need the original any more:
  *
- *     gradient of                              takes the place of
- *     the stream at a layer's end              the stream there: the next norm's input
- *     the stream behind attention              the stream there: the second norm's input
- *     q, k and v                               q, k and v
+ *     dy of                    takes the place of
+ *     the MLP's last matrix    the stream at the layer's end: the next norm's input
+ *     attention's projection   the stream behind attention: the second norm's input
+ *     queries, keys, values    these
  *
  * Only the MLP's activation and its gradient both need a place: block.active has the one that block.up has not. The gradients
  * of biases and norms are sums that backward makes beside others. They wait in pass.vectors, as the array of
@@ -64,89 +64,103 @@ void transformer_linear_dw(const transformer_pass *pass, int tensor, row_chunk c
                              .accumulate = chunk.first > 0});
 }
 
-/* Where the gradient of the current layer's output is kept. NULL: the stage behind has sent it, and it stays there. */
-static float *output_grad(const transformer_pass *pass)
+bool transformer_next_rows(const transformer_pass *pass, rank_segments *segments)
 {
-    if (pass->layer + 1 < pass->run->shape.end_layer) {
-        return transformer_block(pass, pass->layer + 1).norm1.x;
+    const size_t most = pass->backend->rows_at_once;
+    if (pass->run->shape.cp == NULL) {
+        return rank_next_segments(pass->rows, most, segments) && segments->row_count > 0;
     }
-    return transformer_is_last_stage(pass) ? pass->norm_final.x : NULL;
+    const size_t first = segments->first_row + segments->row_count;
+    const size_t rows = base_min_size(pass->rows->count - first, most);
+    *segments = (rank_segments){.first_row = first, .row_count = rows};
+    return rows > 0;
 }
 
-static void keep(const transformer_pass *pass, void *to, const void *from, size_t size_bytes)
-{
-    if (pass->run->shape.split && to != NULL) {
-        pass->backend->copy(pass->queue, to, from, size_bytes);
-    }
-}
+/* An array of the pass's type, of all rows. */
+typedef struct kept_rows {
+    void *at;
+    size_t columns;
+    size_t row; /* elements from one row to the next */
+} kept_rows;
 
-void transformer_keep_output_grad(const transformer_pass *pass)
-{
-    const size_t rows = transformer_rows_behind(pass, pass->layer);
-    keep(pass, output_grad(pass), pass->dx, rows * pass->width * sizeof *pass->dx);
-}
-
-void transformer_keep_middle_grad(const transformer_pass *pass, row_chunk chunk)
-{
-    const size_t at = chunk.first * pass->width;
-    keep(pass, pass->block.norm2.x + at, pass->dx + at,
-         chunk.rows * pass->width * sizeof *pass->dx);
-}
-
-void transformer_keep_dqkv(const transformer_pass *pass, row_chunk chunk)
-{
-    const size_t row = pass->sizes.qkv_row;
-    keep(pass, transformer_at(pass, pass->block.qkv, chunk.first * row), pass->wide,
-         chunk.rows * row * rank_type_bytes(pass->type));
-}
-
-/* The chunk's rows of an array of the pass's type. */
-static factor_rows rows_of(const transformer_pass *pass, const void *array, row_chunk chunk,
-                           size_t columns)
-{
-    const size_t row_bytes = columns * rank_type_bytes(pass->type);
-    return (factor_rows){.at = (const char *)array + chunk.first * row_bytes, .columns = columns};
-}
-
-/* Of what is above attention, from the gradient of the block's output. */
-static void grads_above_attention(const transformer_pass *pass, const float *dout)
+/* What forward gave to the current layer's matrix. */
+static kept_rows kept_x(const transformer_pass *pass, int tensor)
 {
     const transformer_sizes *sizes = &pass->sizes;
     const block_state *block = &pass->block;
-    const size_t width = pass->width;
+    const size_t columns = tensor == DOWN_WEIGHT   ? sizes->hidden
+                           : tensor == PROJ_WEIGHT ? sizes->queries
+                                                   : sizes->width;
+    void *at = tensor == QKV_WEIGHT    ? block->norm1.out
+               : tensor == PROJ_WEIGHT ? block->attention
+               : tensor == UP_WEIGHT   ? block->norm2.out
+               : pass->of.gated        ? block->active
+                                       : block->up;
+    return (kept_rows){at, columns, columns};
+}
+
+/* The stream at the current layer's end; of a stage's last layer the gradient of that, as it was sent. */
+static float *stream_behind(const transformer_pass *pass)
+{
+    return pass->layer + 1 < pass->run->shape.end_layer
+               ? transformer_block(pass, pass->layer + 1).norm1.x
+           : transformer_is_last_stage(pass) ? pass->norm_final.x
+                                             : pass->dout;
+}
+
+/* Where the gradient of what came out is kept. */
+static kept_rows kept_dy(const transformer_pass *pass, int tensor)
+{
+    const transformer_sizes *sizes = &pass->sizes;
+    const block_state *block = &pass->block;
+    return tensor == QKV_WEIGHT    ? (kept_rows){block->qkv, sizes->qkv, sizes->qkv_row}
+           : tensor == PROJ_WEIGHT ? (kept_rows){block->norm2.x, sizes->width, sizes->width}
+           : tensor == DOWN_WEIGHT ? (kept_rows){stream_behind(pass), sizes->width, sizes->width}
+           : pass->of.gated        ? (kept_rows){block->up, sizes->up, sizes->up}
+                                   : (kept_rows){block->active, sizes->up, sizes->up};
+}
+
+void transformer_keep_dy(const transformer_pass *pass, int tensor, row_chunk chunk, const void *dy)
+{
+    const kept_rows kept = kept_dy(pass, tensor);
+    void *to = transformer_at(pass, kept.at, chunk.first * kept.row);
+    if (to != dy) { /* of the MLP's first matrix it is there */
+        pass->backend->copy(pass->queue, to, dy,
+                            chunk.rows * kept.row * rank_type_bytes(pass->type));
+    }
+}
+
+static factor_rows rows_of(const transformer_pass *pass, kept_rows kept, row_chunk chunk)
+{
+    return (factor_rows){.at = transformer_at(pass, kept.at, chunk.first * kept.row),
+                         .columns = kept.columns,
+                         .row = kept.row};
+}
+
+static void make_dw(const transformer_pass *pass, int tensor, row_chunk chunk)
+{
+    transformer_linear_dw(pass, tensor, chunk, rows_of(pass, kept_x(pass, tensor), chunk),
+                          rows_of(pass, kept_dy(pass, tensor), chunk));
+}
+
+/* In the chunks of backward: a sum's order is a part of its bits. */
+static void grads_above_attention(const transformer_pass *pass)
+{
     const size_t end = transformer_rows_behind(pass, pass->layer);
     row_chunk chunk = {.first = 0};
     for (; chunk.first < end; chunk.first += chunk.rows) {
         chunk.rows = base_min_size(end - chunk.first, pass->backend->rows_at_once);
-        const factor_rows up = rows_of(pass, block->up, chunk, sizes->up);
-        const factor_rows active = rows_of(pass, block->active, chunk, sizes->hidden);
-        transformer_linear_dw(pass, DOWN_WEIGHT, chunk, pass->of.gated ? active : up,
-                              rows_of(pass, dout, chunk, width));
-        transformer_linear_dw(pass, UP_WEIGHT, chunk, rows_of(pass, block->norm2.out, chunk, width),
-                              pass->of.gated ? up : active);
-        transformer_linear_dw(pass, PROJ_WEIGHT, chunk,
-                              rows_of(pass, block->attention, chunk, sizes->queries),
-                              rows_of(pass, block->norm2.x, chunk, width));
+        make_dw(pass, DOWN_WEIGHT, chunk);
+        make_dw(pass, UP_WEIGHT, chunk);
+        make_dw(pass, PROJ_WEIGHT, chunk);
     }
 }
 
-/* In the chunks of backward: a sum's order is a part of its bits. */
 static void grads_below_attention(const transformer_pass *pass)
 {
-    const size_t most = pass->backend->rows_at_once;
-    const size_t row = pass->sizes.qkv_row;
     rank_segments segments = {.count = 0};
-    while (rank_next_segments(pass->rows, most, &segments)) {
-        const row_chunk chunk = {segments.first_row, segments.row_count};
-        const factor_rows dqkv = {
-            .at = transformer_at(pass, pass->block.qkv, chunk.first * row),
-            .columns = pass->sizes.qkv,
-            .row = row,
-        };
-        if (chunk.rows > 0) {
-            transformer_linear_dw(pass, QKV_WEIGHT, chunk,
-                                  rows_of(pass, pass->block.norm1.out, chunk, pass->width), dqkv);
-        }
+    while (transformer_next_rows(pass, &segments)) {
+        make_dw(pass, QKV_WEIGHT, (row_chunk){segments.first_row, segments.row_count});
     }
 }
 
@@ -162,16 +176,16 @@ static void copy_vectors(const transformer_pass *pass)
     }
 }
 
-static void layer_grads(const transformer_pass *pass, const rank_backward_args *args)
+static void layer_grads(const transformer_pass *pass)
 {
     const rank_hooks *hooks = pass->run->hooks;
     const size_t offset = transformer_offset(pass, pass->layer, 0);
     const size_t count = pass->layout.in_block[BLOCK_TENSORS];
-    const float *kept = output_grad(pass);
-    if (pass->rows->target_count == 0) {
+    if (pass->rows->active_count == 0) { /* there may be no first chunk, which writes */
         transformer_zero_range(pass, offset, count);
-    } else {
-        grads_above_attention(pass, kept != NULL ? kept : args->dout);
+    }
+    if (transformer_target_count(pass) > 0) {
+        grads_above_attention(pass);
         grads_below_attention(pass);
         copy_vectors(pass);
     }
@@ -186,9 +200,10 @@ void transformer_weight_grads(const rank_run *run, const rank_backward_args *arg
     transformer_pass_begin(run, args->saved, &pass);
     pass.grads = args->grads;
     pass.held = args->held;
+    pass.dout = args->dout;
     for (int layer = run->shape.end_layer - 1; layer >= run->shape.first_layer; layer--) {
         transformer_enter_layer(&pass, layer);
-        layer_grads(&pass, args);
+        layer_grads(&pass);
         transformer_leave_layer(&pass);
     }
 }

@@ -1,4 +1,4 @@
-/* Backward in two passes: what the first one, backward.c, leaves to the second, weight_grads.c. */
+/* Backward in two passes: what the first one, backward.c, leaves to the second, weight_grads.c, and what both need. */
 #ifndef RANK_MODEL_TRANSFORMER_WEIGHT_GRADS_H
 #define RANK_MODEL_TRANSFORMER_WEIGHT_GRADS_H
 
@@ -19,10 +19,18 @@ void transformer_linear_dw(const transformer_pass *pass, int tensor, row_chunk c
 /* Elements of a block's biases and norms. */
 size_t transformer_count_vectors(const rank_model_config *config);
 
-/* In a split backward; else nothing. The gradient of the layer's output, dx, is put where nobody needs
- * the stream any more; and so are the chunk's rows of dx behind the second norm, and of dqkv. */
-void transformer_keep_output_grad(const transformer_pass *pass);
-void transformer_keep_middle_grad(const transformer_pass *pass, row_chunk chunk);
-void transformer_keep_dqkv(const transformer_pass *pass, row_chunk chunk);
+/* In a split backward, in place of that: keeps the chunk's dy for the second pass. Its rows are as far apart as those of what
+ * came out. x is kept by forward, and of DOWN_WEIGHT by backward, which makes it. */
+void transformer_keep_dy(const transformer_pass *pass, int tensor, row_chunk chunk, const void *dy);
+
+/* Targets of the micro-batch, whoever has them. */
+static inline size_t transformer_target_count(const transformer_pass *pass)
+{
+    return pass->run->shape.cp != NULL ? pass->rows->whole_target_count : pass->rows->target_count;
+}
+
+/* The next rows that a layer's lower half takes at once in backward; segments are zeros before the first call. They are
+ * whole segments, but where ranks share the micro-batch. False: there are none. */
+bool transformer_next_rows(const transformer_pass *pass, rank_segments *segments);
 
 #endif

@@ -82,7 +82,7 @@ void transformer_begin_grads(const transformer_pass *pass)
         return;
     }
     transformer_zero_adapters(pass);
-    for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
+    for (int layer = shape->first_layer; !shape->split && layer < shape->end_layer; layer++) {
         transformer_zero_range(pass, transformer_offset(pass, layer, 0),
                                pass->layout.in_block[BLOCK_TENSORS]);
     }

@@ -202,11 +202,10 @@ static void stages_are_the_whole(void **state)
     }
 }
 
-/* All but the last family's can be split. */
 static void a_split_backward_has_the_same_bits(void **state)
 {
     (void)state;
-    for (size_t i = 0; i + 1 < sizeof models / sizeof *models; i++) {
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         check_stages(models[i].config, models[i].is_tied, true);
     }
 }
