@@ -10,6 +10,7 @@
 #include "common/sized.h"
 #include "core/comm.h"
 #include "core/rendezvous.h"
+#include "core/text.h"
 #include "ringfence/coll_error.h"
 #include "transport/registry.h"
 
@@ -78,19 +79,17 @@ static coll_status check_identity(const coll_context *context, int rank,
                          rank, context->size, identity->host, (unsigned)identity->pid,
                          (unsigned)identity->rank, (unsigned)identity->world_size);
     }
+    char name[128];
+    coll_context_rank_text(context, rank, name, sizeof name);
     if (identity->transport != (uint32_t)options->transport) {
-        return coll_fail(reterr, COLL_ERR_MISMATCH,
-                         "rank %d (host %s, pid %u) asks for transport %s, rank %d for %s", rank,
-                         identity->host, (unsigned)identity->pid,
-                         coll_transport_name((coll_transport)identity->transport), context->rank,
-                         coll_transport_name(options->transport));
+        return coll_fail(reterr, COLL_ERR_MISMATCH, "%s asks for transport %s, rank %d for %s",
+                         name, coll_transport_name((coll_transport)identity->transport),
+                         context->rank, coll_transport_name(options->transport));
     }
     if (identity->algorithm != (uint32_t)context->algorithm) {
-        return coll_fail(reterr, COLL_ERR_MISMATCH,
-                         "rank %d (host %s, pid %u) asks for algorithm %s, rank %d for %s", rank,
-                         identity->host, (unsigned)identity->pid,
-                         coll_algorithm_name((coll_algorithm)identity->algorithm), context->rank,
-                         coll_algorithm_name(context->algorithm));
+        return coll_fail(reterr, COLL_ERR_MISMATCH, "%s asks for algorithm %s, rank %d for %s",
+                         name, coll_algorithm_name((coll_algorithm)identity->algorithm),
+                         context->rank, coll_algorithm_name(context->algorithm));
     }
     return COLL_OK;
 }
@@ -172,11 +171,11 @@ static coll_status choose_transport(coll_context *context, const coll_context_op
         }
     }
     if (options->transport == COLL_TRANSPORT_SHM && stranger >= 0) {
+        char name[128];
+        coll_context_rank_text(context, stranger, name, sizeof name);
         return coll_fail(reterr, COLL_ERR_UNSUPPORTED,
-                         "shm needs all ranks on one host (and in its namespaces); rank %d (host "
-                         "%s, pid %u) is elsewhere",
-                         stranger, context->identities[stranger].host,
-                         (unsigned)context->identities[stranger].pid);
+                         "shm needs all ranks on one host (and in its namespaces); %s is elsewhere",
+                         name);
     }
     context->transport = options->transport;
     if (options->transport == COLL_TRANSPORT_AUTO && stranger < 0) {

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -34,15 +33,8 @@ static bool has_hung_up(int sock)
 coll_status coll_missing_blame(const coll_context *context, uint64_t missing, coll_status status,
                                coll_error *reterr)
 {
-    char text[400] = "";
-    size_t used = 0;
-    for (; missing != 0 && used + 1 < sizeof text; missing &= missing - 1) {
-        char name[160];
-        coll_context_rank_text(context, __builtin_ctzll(missing), name, sizeof name);
-        const int added =
-            snprintf(text + used, sizeof text - used, "%s%s", used == 0 ? "" : ", ", name);
-        used += added > 0 ? (size_t)added : 0;
-    }
+    char text[400];
+    coll_context_list_ranks(context, missing, NULL, text, sizeof text);
     return coll_error_prepend(reterr, status, "waiting for %s to connect", text);
 }
 

@@ -23,6 +23,23 @@ void coll_context_rank_text(const coll_context *context, int rank, char *text, s
                    (unsigned)identity->pid);
 }
 
+void coll_context_list_ranks(const coll_context *context, uint64_t ranks,
+                             const coll_rank_addresses *addresses, char *text, size_t size_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (; ranks != 0 && used + 1 < size_bytes; ranks &= ranks - 1) {
+        const int rank = __builtin_ctzll(ranks);
+        char name[160];
+        coll_context_rank_text(context, rank, name, sizeof name);
+        const int added = snprintf(
+            text + used, size_bytes - used, "%s%s%s%s", used == 0 ? "" : ", ", name,
+            addresses != NULL ? " at " : "",
+            addresses != NULL ? addresses->first + (size_t)rank * addresses->step_bytes : "");
+        used += added > 0 ? (size_t)added : 0;
+    }
+}
+
 int coll_comm_number(uint64_t id)
 {
     return (int)(id & INT32_MAX);

@@ -16,7 +16,15 @@ void coll_of_comm_text(const coll_comm *comm, char *text, size_t size_bytes);
 int coll_comm_number(uint64_t id);
 /* "rank 1 (host h, pid 42)" for a rank of the context; "rank 1" before the identities are known. */
 void coll_context_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes);
-/* The same for a rank of the communicator. Where the world has another number for it: "rank 1 (host h, pid 42, rank
+/* "rank 1 (host h, pid 42) at 10.0.0.1, rank 2 …", of the ranks whose bits are set. Rank r's address is
+ * r × step_bytes behind the first; NULL: they are left out. */
+typedef struct coll_rank_addresses {
+    const char *first;
+    size_t step_bytes;
+} coll_rank_addresses;
+void coll_context_list_ranks(const coll_context *context, uint64_t ranks,
+                             const coll_rank_addresses *addresses, char *text, size_t size_bytes);
+/* coll_context_rank_text for a rank of the communicator. Where the world has another number for it: "rank 1 (host h, pid 42, rank
  * 5 of the world)". */
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes);
 

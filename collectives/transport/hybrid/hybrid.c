@@ -173,8 +173,9 @@ static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, co
     coll_status status = COLL_OK;
     for (int k = 1; k < count; k++) {
         const int from = here[(own + count - k) % count];
-        const coll_status sent = coll_fdpass_send(context, here[(own + k) % count], tcp->wake_fd,
-                                                  &label, status == COLL_OK ? reterr : NULL);
+        const coll_status sent =
+            coll_fdpass_send(context, here[(own + k) % count], tcp->net.wake_fd, &label,
+                             status == COLL_OK ? reterr : NULL);
         status = status == COLL_OK ? sent : status;
         if (status == COLL_OK) {
             status = coll_fdpass_receive(context, from, &label, deadline_ns,
@@ -225,9 +226,9 @@ static void hybrid_sleep(coll_context *context, bool (*changed)(coll_context *co
     coll_shm_slumber(context, SHM_AWAKE);
 }
 
-static const coll_socket_table hybrid_sockets = {.poll = coll_tcp_poll, .push = coll_tcp_push};
+static const coll_socket_table hybrid_sockets = {.poll = coll_tcp_poll, .push = coll_net_push};
 
-static const coll_sleep_table hybrid_sleep_table = {.sleep = hybrid_sleep, .wake = coll_tcp_wake};
+static const coll_sleep_table hybrid_sleep_table = {.sleep = hybrid_sleep, .wake = coll_net_wake};
 
 const coll_transport_table coll_hybrid_transport = {
     .transport = COLL_TRANSPORT_AUTO,

@@ -94,8 +94,10 @@ typedef struct coll_net_links {
      * Both are NULL if is_through is. */
     uint64_t (*handed)(coll_context *context, int peer);
     bool (*has_gone)(coll_context *context, int peer, uint64_t bytes);
-    /* Sends what waits to be coalesced. Returns whether all that was sent to a peer has arrived at
-     * its system, as far as these links can tell. */
+    /* Sends what waits to be coalesced. */
+    void (*flush)(coll_context *context);
+    /* The same for a peer at least. Returns whether all that was sent to it has arrived at its system,
+     * as far as these links can tell. */
     bool (*deliver)(coll_context *context, int peer);
     /* Takes back what coll_net_lend was given. NULL: these links do not lend. */
     void (*give_back)(coll_context *context, void *loan);
@@ -125,6 +127,11 @@ typedef struct coll_net {
     unsigned gone_count;
     uint64_t blamed[COLL_GONE_MAX]; /* that peers made where this rank made another (lists.c) */
     unsigned blamed_count;
+    int wake_fd;                         /* an eventfd that ends a sleep; -1: not open */
+    bool keeps_for_turn;                 /* frames for some peer, until the end of this turn, */
+    bool keeps_for_idle;                 /* or until there is nothing else to do, */
+    int polls;                           /* so many since */
+    int64_t look_ns;                     /* when to look for silent hosts again */
     bool watchful;                       /* a peer has left, or this: look every time */
     bool keeps_notices;                  /* of failures that this rank has yet to come to */
     size_t packet_bytes[COLL_RANKS_MAX]; /* on the way to each rank; 0: unknown, or any */
@@ -164,6 +171,24 @@ void coll_net_lost(coll_context *context, int peer, const char *how);
 /* Fails communicators that wait for a peer which has left, or have come to where a peer failed.
  * Called after frames were taken. */
 void coll_net_look(coll_context *context);
+
+/* Called after send has kept frames. */
+void coll_net_note_kept(coll_net *net, coll_net_when when);
+/* Sends all that was kept; the second, in the tables of transports, what was kept for this turn. */
+void coll_net_flush(coll_context *context);
+void coll_net_push(coll_context *context);
+/* Called at the end of the transport's poll. */
+void coll_net_end_poll(coll_context *context);
+
+/* Makes wake_fd, which the transport closes. */
+COLL_MUST_CHECK coll_status coll_net_open_wake(coll_net *net, coll_error *reterr);
+/* Ends a sleep; in the tables of transports. */
+void coll_net_wake(coll_context *context);
+/* Called after wake_fd has ended one. */
+void coll_net_note_woken(const coll_net *net);
+
+/* Whether a rank that goes to sleep is to look for hosts that have stopped answering. */
+bool coll_net_may_be_silent(coll_net *net);
 
 /* Says goodbye to all. */
 void coll_net_farewell(coll_context *context);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -330,25 +329,11 @@ static coll_status advance(connecting *m, handshake *g, coll_error *reterr)
     return COLL_OK;
 }
 
-/* Names the ranks that are missing. */
-static void list_text(const connecting *m, char text[LIST_BYTES])
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint64_t left = m->missing; left != 0 && used + 1 < LIST_BYTES; left &= left - 1) {
-        const int rank = __builtin_ctzll(left);
-        char name[128];
-        coll_context_rank_text(m->context, rank, name, sizeof name);
-        const int added = snprintf(text + used, LIST_BYTES - used, "%s%s at %s",
-                                   used == 0 ? "" : ", ", name, m->all[rank].address);
-        used += added > 0 ? (size_t)added : 0;
-    }
-}
-
 static coll_status fail_late(const connecting *m, coll_error *reterr)
 {
+    const coll_rank_addresses addresses = {m->all[0].address, sizeof m->all[0]};
     char text[LIST_BYTES];
-    list_text(m, text);
+    coll_context_list_ranks(m->context, m->missing, &addresses, text, sizeof text);
     m->context->unreached = __builtin_ctzll(m->missing);
     if (m->hung_up >= 0 && (m->missing >> m->hung_up & 1) != 0) {
         return coll_fail(reterr, COLL_ERR_TIMEOUT,

@@ -12,7 +12,6 @@
 #include <linux/sockios.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,7 +22,6 @@
 
 enum {
     DIRECT_PEERS = 3, /* up to so many are read without asking poll first */
-    KEEP_POLLS = 128, /* that frames wait to be coalesced */
     SLEEP_MS = 1000,
     FLUSH_STEP_MS = 5,
 };
@@ -41,11 +39,7 @@ static void tcp_send(coll_context *context, int peer, const coll_net_frames *fra
 {
     coll_tcp *tcp = tcp_of(context);
     coll_conn_send(context, tcp->connections[peer], frames, when);
-    tcp->keeps_for_turn = tcp->keeps_for_turn || when == COLL_NET_THIS_TURN;
-    if (when == COLL_NET_IDLE) {
-        tcp->keeps_for_idle = true;
-        tcp->polls = 0;
-    }
+    coll_net_note_kept(&tcp->net, when);
 }
 
 static bool tcp_has_room(coll_context *context, int peer)
@@ -89,11 +83,23 @@ static void tcp_forget(coll_context *context, coll_comm *comm)
     }
 }
 
+static void tcp_flush(coll_context *context)
+{
+    const coll_tcp *tcp = tcp_of(context);
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        if (conn->held) {
+            (void)coll_conn_flush(conn);
+        }
+    }
+}
+
 static const coll_net_links tcp_net_links = {.send = tcp_send,
                                              .has_room = tcp_has_room,
                                              .is_through = tcp_is_through,
                                              .handed = tcp_handed,
                                              .has_gone = tcp_has_gone,
+                                             .flush = tcp_flush,
                                              .deliver = tcp_deliver,
                                              .forget = tcp_forget};
 
@@ -117,30 +123,9 @@ static int readable(const coll_tcp *tcp, int *ranks)
     return count;
 }
 
-/* Sends what was kept to be coalesced. */
-static void flush_held(coll_tcp *tcp)
-{
-    for (int i = 0; i < tcp->peer_count; i++) {
-        coll_conn *conn = tcp->connections[tcp->peers[i]];
-        if (conn->held) {
-            (void)coll_conn_flush(conn);
-        }
-    }
-    tcp->keeps_for_turn = false;
-    tcp->keeps_for_idle = false;
-}
-
-void coll_tcp_push(coll_context *context)
-{
-    coll_tcp *tcp = tcp_of(context);
-    if (tcp->keeps_for_turn) {
-        flush_held(tcp);
-    }
-}
-
 bool coll_tcp_poll(coll_context *context)
 {
-    coll_tcp *tcp = tcp_of(context);
+    const coll_tcp *tcp = tcp_of(context);
     int ranks[COLL_RANKS_MAX];
     const int *here = tcp->peers;
     int count = tcp->peer_count;
@@ -157,12 +142,7 @@ bool coll_tcp_poll(coll_context *context)
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         moved = (!conn->held && coll_conn_backlog(conn) > 0 && coll_conn_flush(conn)) || moved;
     }
-    if (tcp->keeps_for_idle && ++tcp->polls > KEEP_POLLS) {
-        flush_held(tcp);
-    }
-    if (tcp->net.watchful) {
-        coll_net_look(context);
-    }
+    coll_net_end_poll(context);
     return moved;
 }
 
@@ -170,13 +150,9 @@ bool coll_tcp_poll(coll_context *context)
 static bool lose_silent(coll_context *context)
 {
     coll_tcp *tcp = tcp_of(context);
+    const int peers = coll_net_may_be_silent(&tcp->net) ? tcp->peer_count : 0;
     bool lost = false;
-    const int64_t now_ns = base_now_ns();
-    if (now_ns < tcp->look_ns) {
-        return false;
-    }
-    tcp->look_ns = now_ns + COLL_SILENCE_LOOK_MS * BASE_NS_PER_MS;
-    for (int i = 0; i < tcp->peer_count; i++) {
+    for (int i = 0; i < peers; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         if (coll_conn_reads(conn) && coll_silence_is_over(conn->fd, context->host_timeout_ns)) {
             coll_silence_lose(context, conn->peer, conn->fd);
@@ -189,13 +165,13 @@ static bool lose_silent(coll_context *context)
 
 void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context), int64_t until_ns)
 {
-    coll_tcp *tcp = tcp_of(context);
-    struct pollfd items[COLL_RANKS_MAX + 1] = {{.fd = tcp->wake_fd, .events = POLLIN}};
+    const coll_tcp *tcp = tcp_of(context);
+    struct pollfd items[COLL_RANKS_MAX + 1] = {{.fd = tcp->net.wake_fd, .events = POLLIN}};
     nfds_t count = 1;
     if (changed(context)) {
         return;
     }
-    flush_held(tcp);
+    coll_net_flush(context);
     if (lose_silent(context)) {
         return;
     }
@@ -209,16 +185,8 @@ void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context
     }
     if (poll(items, count, base_deadline_poll_ms(until_ns, SLEEP_MS)) > 0 &&
         items[0].revents != 0) {
-        uint64_t rung = 0;
-        (void)!read(tcp->wake_fd, &rung, sizeof rung);
+        coll_net_note_woken(&tcp->net);
     }
-}
-
-void coll_tcp_wake(coll_context *context)
-{
-    const coll_tcp *tcp = tcp_of(context);
-    const uint64_t one = 1;
-    (void)!write(tcp->wake_fd, &one, sizeof one);
 }
 
 static coll_status make_state(coll_context *context, coll_error *reterr)
@@ -229,8 +197,7 @@ static coll_status make_state(coll_context *context, coll_error *reterr)
     }
     tcp->net.links = &tcp_net_links;
     context->net = tcp;
-    tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return tcp->wake_fd >= 0 ? COLL_OK : coll_fail_errno(reterr, errno, "cannot make an eventfd");
+    return coll_net_open_wake(&tcp->net, reterr);
 }
 
 coll_status coll_tcp_open(coll_context *context, const coll_context_options *options,
@@ -334,8 +301,8 @@ void coll_tcp_close(coll_context *context)
         }
         coll_conn_destroy(conn);
     }
-    if (tcp->wake_fd >= 0) {
-        (void)close(tcp->wake_fd);
+    if (tcp->net.wake_fd >= 0) {
+        (void)close(tcp->net.wake_fd);
     }
     coll_net_fini(&tcp->net);
     free(tcp);
@@ -348,9 +315,9 @@ static coll_status tcp_open(coll_context *context, const coll_context_options *o
     return coll_tcp_open(context, options, deadline_ns, COLL_OK, reterr);
 }
 
-static const coll_socket_table tcp_sockets = {.poll = coll_tcp_poll, .push = coll_tcp_push};
+static const coll_socket_table tcp_sockets = {.poll = coll_tcp_poll, .push = coll_net_push};
 
-static const coll_sleep_table tcp_sleep_table = {.sleep = coll_tcp_sleep, .wake = coll_tcp_wake};
+static const coll_sleep_table tcp_sleep_table = {.sleep = coll_tcp_sleep, .wake = coll_net_wake};
 
 const coll_transport_table coll_tcp_transport = {
     .transport = COLL_TRANSPORT_TCP,

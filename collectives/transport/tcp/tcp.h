@@ -10,11 +10,6 @@ typedef struct coll_tcp {
     coll_conn *connections[COLL_RANKS_MAX];
     int peers[COLL_RANKS_MAX]; /* context ranks with a connection */
     int peer_count;
-    int wake_fd;         /* an eventfd: ends a sleep */
-    bool keeps_for_turn; /* some connection keeps frames until the end of this turn, */
-    bool keeps_for_idle; /* or until there is nothing else to do */
-    int polls;           /* since then */
-    int64_t look_ns;     /* when to look for silent hosts again */
 } coll_tcp;
 
 extern const coll_transport_table coll_tcp_transport;
@@ -26,9 +21,7 @@ COLL_MUST_CHECK coll_status coll_tcp_open(coll_context *context,
                                           coll_status status, coll_error *reterr);
 void coll_tcp_close(coll_context *context);
 bool coll_tcp_poll(coll_context *context);
-void coll_tcp_push(coll_context *context);
 void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context),
                     int64_t until_ns);
-void coll_tcp_wake(coll_context *context);
 
 #endif

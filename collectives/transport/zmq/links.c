@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "core/failure.h"
@@ -154,7 +152,6 @@ static coll_status connect_to(coll_context *context, coll_zmq_links *links, int 
     char endpoint[ENDPOINT_BYTES];
     char address[COLL_ADDRESS_BYTES];
     const link_record *theirs = &all[peer];
-    const coll_identity *identity = &context->identities[peer];
     coll_status status = make_socket(links, peer, reterr);
     void *socket = links->sockets[peer];
     if (status == COLL_OK) {
@@ -169,10 +166,11 @@ static coll_status connect_to(coll_context *context, coll_zmq_links *links, int 
                    (unsigned)theirs->ports[context->rank]);
     if (coll_address_is_any(theirs->address) ||
         (!coll_context_is_here(context, peer) && coll_address_is_loopback(theirs->address))) {
+        char name[128];
         context->unreached = peer;
-        return coll_fail(reterr, COLL_ERR_PEER,
-                         "rank %d (host %s, pid %u) listens on %s, which no other host can reach",
-                         peer, identity->host, (unsigned)identity->pid, theirs->address);
+        coll_context_rank_text(context, peer, name, sizeof name);
+        return coll_fail(reterr, COLL_ERR_PEER, "%s listens on %s, which no other host can reach",
+                         name, theirs->address);
     }
     if (zmq_connect(socket, endpoint) != 0) {
         return coll_fail(reterr, COLL_ERR_IO, "cannot connect to rank %d at %s: %s", peer, endpoint,
@@ -241,19 +239,10 @@ static bool is_hello(void *socket)
 static coll_status name_missing(coll_context *context, const link_record *all, uint64_t missing,
                                 coll_error *reterr)
 {
-    char text[512] = "";
-    size_t used = 0;
-    for (int rank = 0; rank < context->size && used + 1 < sizeof text; rank++) {
-        if ((missing >> rank & 1) != 0) {
-            const coll_identity *identity = &context->identities[rank];
-            context->unreached = used == 0 ? rank : context->unreached;
-            const int added =
-                snprintf(text + used, sizeof text - used, "%srank %d (host %s, pid %u) at %s",
-                         used == 0 ? "" : ", ", rank, identity->host, (unsigned)identity->pid,
-                         all[rank].address);
-            used += added > 0 ? (size_t)added : 0;
-        }
-    }
+    const coll_rank_addresses addresses = {all[0].address, sizeof all[0]};
+    char text[512];
+    coll_context_list_ranks(context, missing, &addresses, text, sizeof text);
+    context->unreached = __builtin_ctzll(missing);
     return coll_fail(reterr, COLL_ERR_TIMEOUT, "no connection in time to %s", text);
 }
 
@@ -310,10 +299,6 @@ static coll_status open_zmq(coll_zmq_links *links, bool plain, coll_error *reter
     if (!plain && zmq_has("curve") == 0) {
         return coll_fail(reterr, COLL_ERR_UNSUPPORTED, "this libzmq has no CURVE");
     }
-    links->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (links->wake_fd < 0) {
-        return coll_fail_errno(reterr, errno, "cannot make an eventfd");
-    }
     links->zmq = zmq_ctx_new();
     links->zap = links->zmq != NULL ? zmq_socket(links->zmq, ZMQ_REP) : NULL;
     if (links->zap == NULL || !set_int(links->zap, ZMQ_LINGER, 0) ||
@@ -337,21 +322,17 @@ static void digest_key(const uint8_t *job_key, uint8_t digest[KEY_DIGEST_BYTES])
 static coll_status check_records(const coll_context *context, const link_record *all,
                                  coll_error *reterr)
 {
+    char one[128];
+    char other[128];
+    coll_context_rank_text(context, 0, one, sizeof one);
     for (int rank = 1; rank < context->size; rank++) {
+        coll_context_rank_text(context, rank, other, sizeof other);
         if (all[rank].plain != all[0].plain) {
-            const coll_identity *identity = &context->identities[rank];
-            const coll_identity *first = &context->identities[0];
-            return coll_fail(reterr, COLL_ERR_MISMATCH,
-                             "rank 0 (host %s, pid %u) wants zmq %s, rank %d (host %s, pid %u) %s",
-                             first->host, (unsigned)first->pid,
-                             all[0].plain != 0 ? "plain" : "encrypted", rank, identity->host,
-                             (unsigned)identity->pid, all[rank].plain != 0 ? "plain" : "encrypted");
+            return coll_fail(reterr, COLL_ERR_MISMATCH, "%s wants zmq %s, %s %s", one,
+                             all[0].plain != 0 ? "plain" : "encrypted", other,
+                             all[rank].plain != 0 ? "plain" : "encrypted");
         }
         if (memcmp(all[rank].key_digest, all[0].key_digest, KEY_DIGEST_BYTES) != 0) {
-            char one[128];
-            char other[128];
-            coll_context_rank_text(context, 0, one, sizeof one);
-            coll_context_rank_text(context, rank, other, sizeof other);
             return coll_fail(reterr, COLL_ERR_MISMATCH, "%s has another job key than %s", other,
                              one);
         }
@@ -400,6 +381,9 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
         mine.address, reterr);
     if (status == COLL_OK) {
         status = coll_zmq_descriptors_check(context->size, reterr);
+    }
+    if (status == COLL_OK) {
+        status = coll_net_open_wake(context->net, reterr);
     }
     if (status == COLL_OK) {
         status = open_zmq(links, plain, reterr);
@@ -478,8 +462,5 @@ void coll_zmq_links_close(coll_zmq_links *links, const bool *left, uint64_t doub
     if (links->zmq != NULL) {
         while (zmq_ctx_term(links->zmq) != 0 && zmq_errno() == EINTR) {
         }
-    }
-    if (links->wake_fd >= 0) {
-        (void)close(links->wake_fd);
     }
 }

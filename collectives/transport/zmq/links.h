@@ -28,7 +28,6 @@ typedef struct coll_zmq_links {
     int fds[COLL_RANKS_MAX];        /* of the only connection each has had; else see monitor.h */
     int64_t host_timeout_ns;
     void *zap;
-    int wake_fd; /* an eventfd: ends a sleep */
 } coll_zmq_links;
 
 /* Collective: one exchange, then connects every pair and waits for everybody's first frame. */

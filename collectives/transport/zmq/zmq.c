@@ -19,7 +19,6 @@
 
 enum {
     MESSAGES_PER_POLL = 64,
-    KEEP_POLLS = 128, /* that frames wait to be coalesced */
     SLEEP_MS = 1000,
 };
 
@@ -50,11 +49,7 @@ typedef struct zmq_state {
     coll_net net; /* first: context->net points here */
     coll_zmq_links links;
     zmq_peer peers[COLL_RANKS_MAX]; /* by context rank */
-    bool keeps_for_turn;            /* for some peer, until the end of this turn, */
-    bool keeps_for_idle;            /* or until there is nothing else to do, */
-    int polls;                      /* so many since */
-    int64_t monitor_ns;             /* when the monitors are to be asked again, */
-    int64_t look_ns;                /* and connections whether their hosts are silent */
+    int64_t monitor_ns;             /* when the monitors are to be asked again */
     zmq_loan *loans;                /* that are not in use */
     uint8_t *scratch;               /* COLL_FRAME_BODY_BYTES_MAX */
 } zmq_state;
@@ -108,11 +103,7 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
         number_frames(peer, frames);
         coll_zmq_frames_write(frames, peer->kept + peer->kept_bytes);
         peer->kept_bytes += bytes;
-        state->keeps_for_turn = state->keeps_for_turn || when != COLL_NET_IDLE;
-        if (when == COLL_NET_IDLE) {
-            state->keeps_for_idle = true;
-            state->polls = 0;
-        }
+        coll_net_note_kept(&state->net, when);
         return;
     }
     if (!state->links.encrypted) {
@@ -131,31 +122,21 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
     }
 }
 
-/* Sends what was kept to be coalesced. */
-static void send_kept(coll_context *context)
+static void link_flush(coll_context *context)
 {
-    zmq_state *state = state_of(context);
+    const zmq_state *state = state_of(context);
     const coll_net_frames none = {.count = 0};
     for (int rank = 0; rank < context->size; rank++) {
         if (state->peers[rank].kept_bytes > 0) {
             (void)send_message(context, rank, &none);
         }
     }
-    state->keeps_for_turn = false;
-    state->keeps_for_idle = false;
-}
-
-static void net_push(coll_context *context)
-{
-    if (state_of(context)->keeps_for_turn) {
-        send_kept(context);
-    }
 }
 
 static bool link_deliver(coll_context *context, int peer)
 {
     (void)peer;
-    send_kept(context);
+    coll_net_flush(context);
     return true; /* as far as is known */
 }
 
@@ -171,7 +152,7 @@ static void link_give_back(coll_context *context, void *given)
 /* There is always room: credits keep far below the sockets' own limits. Nothing is to be forgotten:
  * frames come whole. */
 static const coll_net_links zmq_net_links = {
-    .send = link_send, .deliver = link_deliver, .give_back = link_give_back};
+    .send = link_send, .flush = link_flush, .deliver = link_deliver, .give_back = link_give_back};
 
 /* A share in a message; NULL: no memory. */
 static zmq_loan *make_loan(coll_context *context, zmq_msg_t *message)
@@ -296,13 +277,9 @@ static bool receive_disconnects(coll_context *context)
 static bool lose_silent(coll_context *context)
 {
     zmq_state *state = state_of(context);
-    const int64_t now_ns = base_now_ns();
+    const int ranks = coll_net_may_be_silent(&state->net) ? context->size : 0;
     bool lost = false;
-    if (now_ns < state->look_ns) {
-        return false;
-    }
-    state->look_ns = now_ns + COLL_SILENCE_LOOK_MS * BASE_NS_PER_MS;
-    for (int rank = 0; rank < context->size; rank++) {
+    for (int rank = 0; rank < ranks; rank++) {
         if (!state->net.left[rank] && coll_zmq_links_is_silent(&state->links, rank)) {
             coll_silence_lose(context, rank, state->links.fds[rank]);
             lost = true;
@@ -340,12 +317,7 @@ static bool net_poll_sockets(coll_context *context)
             coll_net_lost(context, rank, "it takes nothing any more");
         }
     }
-    if (state->keeps_for_idle && ++state->polls > KEEP_POLLS) {
-        send_kept(context);
-    }
-    if (state->net.watchful) {
-        coll_net_look(context);
-    }
+    coll_net_end_poll(context);
     return moved;
 }
 
@@ -354,13 +326,13 @@ static void net_sleep(coll_context *context, bool (*changed)(coll_context *conte
 {
     const zmq_state *state = state_of(context);
     zmq_pollitem_t items[2 * COLL_RANKS_MAX + 1] = {
-        {.fd = state->links.wake_fd, .events = ZMQ_POLLIN}};
+        {.fd = state->net.wake_fd, .events = ZMQ_POLLIN}};
     int count = 1;
     /* What a peer sent before it went is there before the news of its end. */
     if (changed(context) || receive_disconnects(context)) {
         return;
     }
-    send_kept(context);
+    coll_net_flush(context);
     if (lose_silent(context)) {
         return;
     }
@@ -376,16 +348,8 @@ static void net_sleep(coll_context *context, bool (*changed)(coll_context *conte
     }
     if (zmq_poll(items, count, base_deadline_poll_ms(until_ns, SLEEP_MS)) > 0 &&
         (items[0].revents & ZMQ_POLLIN) != 0) {
-        uint64_t rung = 0;
-        (void)!read(state->links.wake_fd, &rung, sizeof rung);
+        coll_net_note_woken(&state->net);
     }
-}
-
-static void net_wake(coll_context *context)
-{
-    const zmq_state *state = state_of(context);
-    const uint64_t one = 1;
-    (void)!write(state->links.wake_fd, &one, sizeof one);
 }
 
 static coll_status net_open_context(coll_context *context, const coll_context_options *options,
@@ -395,7 +359,7 @@ static coll_status net_open_context(coll_context *context, const coll_context_op
     if (state == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
     }
-    state->links.wake_fd = -1;
+    state->net.wake_fd = -1;
     state->net.links = &zmq_net_links;
     state->net.chunk_bytes_max =
         options->tcp_auth == COLL_TCP_AUTH_OFF ? PLAIN_BYTES_MAX : SEALED_BYTES_MAX;
@@ -442,14 +406,17 @@ static void net_close_context(coll_context *context)
         free(state->loans);
         state->loans = next;
     }
+    if (state->net.wake_fd >= 0) {
+        (void)close(state->net.wake_fd);
+    }
     free(state->scratch);
     free(state);
     context->net = NULL;
 }
 
-static const coll_socket_table zmq_sockets = {.poll = net_poll_sockets, .push = net_push};
+static const coll_socket_table zmq_sockets = {.poll = net_poll_sockets, .push = coll_net_push};
 
-static const coll_sleep_table zmq_sleep_table = {.sleep = net_sleep, .wake = net_wake};
+static const coll_sleep_table zmq_sleep_table = {.sleep = net_sleep, .wake = coll_net_wake};
 
 const coll_transport_table coll_zmq_transport = {
     .transport = COLL_TRANSPORT_ZMQ,
