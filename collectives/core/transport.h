@@ -76,7 +76,6 @@ typedef struct coll_sleep_table {
 } coll_sleep_table;
 
 typedef struct coll_transport_table {
-    coll_transport transport;
     bool has_threads; /* which move the bytes, and need a processor while ranks wait */
     const coll_memory_table *memory;  /* NULL: ranks share none */
     const coll_notice_table *notices; /* NULL: none, as in tests of parts */

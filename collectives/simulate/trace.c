@@ -170,6 +170,16 @@ static void write_sum(stage *s, player *p, const coll_step *step, int block,
     s->result->computed[p->plan.rank][block] = value->ranks == (1U << p->plan.ranks) - 1;
 }
 
+/* COMBINE and MERGE. */
+static void combine(stage *s, player *p, const coll_step *step, int block,
+                    const trace_value *incoming)
+{
+    const trace_value *own = &p->spaces[step->source][block];
+    trace_value sum;
+    trace_add(step->incoming_left ? incoming : own, step->incoming_left ? own : incoming, &sum);
+    write_sum(s, p, step, block, &sum);
+}
+
 static bool gather(stage *s, player *p, const coll_step *step)
 {
     int members[TRACE_RANKS_MAX];
@@ -206,19 +216,16 @@ static bool receive(stage *s, player *p, const coll_step *step)
     }
     for (int i = 0; i < step->block_count; i++) {
         const int block = step->block + i;
-        const trace_value *own = &p->spaces[step->source][block];
         const trace_value *incoming = &message->values[i];
-        trace_value sum;
         if (step->adds_total) {
             trace_add(incoming, &p->spaces[step->total][block],
                       &p->spaces[COLL_SPACE_SCRATCH][block]);
         }
         if (step->action == COLL_ACTION_COPY) {
             p->spaces[step->target][block] = *incoming;
-            continue;
+        } else {
+            combine(s, p, step, block, incoming);
         }
-        trace_add(step->incoming_left ? incoming : own, step->incoming_left ? own : incoming, &sum);
-        write_sum(s, p, step, block, &sum);
     }
     message->taken_round = s->round;
     return true;
@@ -228,19 +235,13 @@ static bool receive(stage *s, player *p, const coll_step *step)
 static bool work_alone(stage *s, player *p, const coll_step *step)
 {
     for (int block = step->block; block < step->block + step->block_count; block++) {
-        const trace_value *own = &p->spaces[step->source][block];
-        const trace_value *incoming = &p->spaces[COLL_SPACE_SCRATCH][block];
-        trace_value sum;
         if (step->action == COLL_ACTION_FILL) {
             p->spaces[step->target][block] = (trace_value){.text = "0"};
-            continue;
+        } else if (step->action == COLL_ACTION_MOVE) {
+            p->spaces[step->target][block] = p->spaces[step->source][block];
+        } else {
+            combine(s, p, step, block, &p->spaces[COLL_SPACE_SCRATCH][block]);
         }
-        if (step->action == COLL_ACTION_MOVE) {
-            p->spaces[step->target][block] = *own;
-            continue;
-        }
-        trace_add(step->incoming_left ? incoming : own, step->incoming_left ? own : incoming, &sum);
-        write_sum(s, p, step, block, &sum);
     }
     return true;
 }

@@ -231,7 +231,6 @@ static const coll_socket_table hybrid_sockets = {.poll = coll_tcp_poll, .push = 
 static const coll_sleep_table hybrid_sleep_table = {.sleep = hybrid_sleep, .wake = coll_net_wake};
 
 const coll_transport_table coll_hybrid_transport = {
-    .transport = COLL_TRANSPORT_AUTO,
     .sockets = &hybrid_sockets,
     .sleep = &hybrid_sleep_table,
     .open = hybrid_open,

@@ -113,13 +113,9 @@ void coll_shm_propagate_failure(coll_comm *comm)
 bool coll_shm_confirm_reads(coll_comm *comm)
 {
     atomic_thread_fence(memory_order_acquire); /* after the loads */
-    const shm_context *context_shm = comm->context->shm;
     bool failed = false;
     for (int peer = 0; peer < comm->size; peer++) {
-        const int rank = comm->ranks[peer];
-        failed =
-            failed || (peer != comm->rank && atomic_load(&context_shm->doorbells[rank]->failures) !=
-                                                 context_shm->failures_seen[rank]);
+        failed = failed || (peer != comm->rank && coll_shm_has_counted(comm, peer));
     }
     if (failed) {
         coll_shm_receive_failures(comm->context);
@@ -237,7 +233,7 @@ static void watch_messages(const coll_comm *comm)
     }
 }
 
-/* Of all that is under way, not of op alone: a program that tests many in turn may test each at other
+/* This is where a rank's death is noticed. Of all that is under way, not of op alone: a program that tests many in turn may test each at other
  * moments than those at which this is called. */
 void coll_shm_watch(coll_op *op)
 {

@@ -257,30 +257,27 @@ bool coll_staged_awaits(const coll_op *op, int peer);
 
 /* fail.c */
 
-/* In the transport's table, but for receive_failures; core/transport.h describes each. */
-
-/* Sends peers a failure notice: why the communicator has failed here. */
+/* In the transport's table; core/transport.h describes each. */
 void coll_shm_send_failure(coll_comm *comm);
+void coll_shm_propagate_failure(coll_comm *comm);
+bool coll_shm_confirm_reads(coll_comm *comm);
+void coll_shm_finalize(coll_comm *comm);
+void coll_shm_show_waits(coll_comm *comm, uint64_t waits);
+uint64_t coll_shm_waits_of(const coll_comm *comm, int peer);
+void coll_shm_watch(coll_op *op);
+bool coll_shm_awaits(const coll_op *op, int peer);
+
+/* Whether a peer has counted a failure that this rank has not looked at yet. */
+static inline bool coll_shm_has_counted(const coll_comm *comm, int peer)
+{
+    const shm_context *context_shm = comm->context->shm;
+    const int rank = comm->ranks[peer];
+    return atomic_load(&context_shm->doorbells[rank]->failures) != context_shm->failures_seen[rank];
+}
 /* Receives failure notices: notes which communicators a peer has given up. */
 void coll_shm_receive_failures(coll_context *context);
 /* The same of one communicator, without asking first whether any rank has counted a failure: for
  * one that has just been opened, where ranks may have given up before. */
 void coll_shm_receive_failure(coll_comm *comm);
-/* Propagates a failure: fails the communicator if a peer has given it up. */
-void coll_shm_propagate_failure(coll_comm *comm);
-/* To be called when something was loaded from peers' buffers, before anybody is told that it is
- * done. False: a peer has failed, so its buffers may have held something else. The communicator has
- * failed then. */
-bool coll_shm_confirm_reads(coll_comm *comm);
-/* Compares the flags that were posted last. */
-void coll_shm_finalize(coll_comm *comm);
-/* Shows peers which ranks this one waits for; and the ranks that a peer waits for. */
-void coll_shm_show_waits(coll_comm *comm, uint64_t waits);
-uint64_t coll_shm_waits_of(const coll_comm *comm, int peer);
-/* Called while op is waited for or tested, and nothing moves: fails communicators in which an
- * operation waits for a peer that has failed or ended. This is where a rank's death is noticed. */
-void coll_shm_watch(coll_op *op);
-/* Whether op cannot go on without the peer. */
-bool coll_shm_awaits(const coll_op *op, int peer);
 
 #endif

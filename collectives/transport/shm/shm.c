@@ -74,16 +74,12 @@ void coll_shm_wake_peers(coll_comm *comm)
 
 void coll_shm_published(coll_comm *comm)
 {
-    const shm_context *context_shm = comm->context->shm;
     bool failed = false;
     for (int peer = 0; peer < comm->size; peer++) {
-        const int rank = comm->ranks[peer];
-        const shm_doorbell *doorbell = context_shm->doorbells[rank];
-        if (peer == comm->rank) {
-            continue;
+        if (peer != comm->rank) {
+            failed = failed || coll_shm_has_counted(comm, peer);
+            ring_if_asleep(comm, peer);
         }
-        failed = failed || atomic_load(&doorbell->failures) != context_shm->failures_seen[rank];
-        ring_if_asleep(comm, peer);
     }
     if (failed) {
         coll_shm_receive_failures(comm->context);
@@ -291,7 +287,6 @@ static const coll_notice_table shm_notices = {
 static const coll_sleep_table shm_sleep_table = {.sleep = shm_sleep, .wake = shm_wake};
 
 const coll_transport_table coll_shm_transport = {
-    .transport = COLL_TRANSPORT_SHM,
     .memory = &shm_memory,
     .notices = &shm_notices,
     .sleep = &shm_sleep_table,

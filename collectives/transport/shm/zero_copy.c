@@ -62,10 +62,10 @@ static const uint8_t *find_source(coll_op *op, int rank, const coll_buffer_ref *
     return found != NULL ? found + part_offset_bytes : fail_ref(op, rank);
 }
 
-static bool find_target(coll_op *op, int rank, const coll_buffer_ref *ref, size_t size_bytes)
+static bool find_target(coll_op *op, int rank, const coll_buffer_ref *ref)
 {
-    op->zero_copy.targets[rank] =
-        coll_arena_of_peer(op->comm, rank, ref->recv_arena, ref->recv_offset_bytes, size_bytes);
+    op->zero_copy.targets[rank] = coll_arena_of_peer(op->comm, rank, ref->recv_arena,
+                                                     ref->recv_offset_bytes, op->whole_bytes);
     return op->zero_copy.targets[rank] != NULL || fail_ref(op, rank) != NULL;
 }
 
@@ -163,25 +163,21 @@ static bool takes_stores(const coll_op *op, int rank)
 
 static bool find_all(coll_op *op, const coll_buffer_ref *refs)
 {
+    coll_op_zero_copy *z = &op->zero_copy;
     for (int rank = 0; rank < op->comm->size; rank++) {
         const bool own = rank == op->comm->rank;
-        op->zero_copy.sources[rank] = NULL;
-        op->zero_copy.targets[rank] = NULL;
+        z->sources[rank] = own ? coll_take_own(op) : NULL;
+        z->targets[rank] = own ? op->desc.recv : NULL;
         if (own) {
-            op->zero_copy.sources[rank] = op->desc.send == NULL ? NULL
-                                                                : (const uint8_t *)op->desc.send +
-                                                                      op->shape.part_offset_bytes;
-        } else if (op->zero_copy.pattern != COLL_PATTERN_PUSH && gives(op, rank) &&
-                   give_bytes(op, rank) > 0) {
-            op->zero_copy.sources[rank] = find_source(op, rank, &refs[rank]);
-            if (op->zero_copy.sources[rank] == NULL) {
+            continue;
+        }
+        if (z->pattern != COLL_PATTERN_PUSH && gives(op, rank) && give_bytes(op, rank) > 0) {
+            z->sources[rank] = find_source(op, rank, &refs[rank]);
+            if (z->sources[rank] == NULL) {
                 return false;
             }
         }
-        const bool target = takes_stores(op, rank);
-        if (target && own) {
-            op->zero_copy.targets[rank] = op->desc.recv;
-        } else if (target && !find_target(op, rank, &refs[rank], op->whole_bytes)) {
+        if (takes_stores(op, rank) && !find_target(op, rank, &refs[rank])) {
             return false;
         }
     }
@@ -242,15 +238,26 @@ static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
     coll_tree_spread(&tree, outs, to_all ? size : 1, size_bytes / op->element_bytes);
 }
 
+/* The next piece of something so long; `largest` bytes are whole elements, where that matters. */
+static size_t next_piece(const coll_op *op, size_t size_bytes, size_t largest)
+{
+    return coll_smaller(largest, size_bytes - op->zero_copy.offset_bytes);
+}
+
+/* The piece is done; whether it was the last. */
+static bool end_piece(coll_op *op, size_t piece, size_t size_bytes)
+{
+    op->zero_copy.offset_bytes += piece;
+    return op->zero_copy.offset_bytes == size_bytes;
+}
+
 /* One piece of the slice that this rank is at, its own or another's. */
 static bool advance_slices(coll_op *op)
 {
     const coll_range slice = coll_slice_of(op, op->total_bytes, op->zero_copy.slice);
-    const size_t piece = coll_smaller(coll_op_units(op, COLL_PIECE_BYTES),
-                                      slice.size_bytes - op->zero_copy.offset_bytes);
+    const size_t piece = next_piece(op, slice.size_bytes, coll_op_units(op, COLL_PIECE_BYTES));
     combine_slice(op, slice.begin + op->zero_copy.offset_bytes, piece);
-    op->zero_copy.offset_bytes += piece;
-    return op->zero_copy.offset_bytes == slice.size_bytes;
+    return end_piece(op, piece, slice.size_bytes);
 }
 
 /* One piece of a combination of all ranks' parts. */
@@ -258,8 +265,7 @@ static bool pull_combined(coll_op *op)
 {
     const void *operands[COLL_RANKS_MAX];
     const size_t size_bytes = coll_shape_part_bytes(op, op->comm->rank);
-    const size_t piece =
-        coll_smaller(coll_op_units(op, COLL_PIECE_BYTES), size_bytes - op->zero_copy.offset_bytes);
+    const size_t piece = next_piece(op, size_bytes, coll_op_units(op, COLL_PIECE_BYTES));
     uint8_t *to = (uint8_t *)op->desc.recv + op->zero_copy.offset_bytes;
     for (int rank = 0; rank < op->shape.operands; rank++) {
         operands[rank] = op->zero_copy.sources[rank] + op->zero_copy.offset_bytes;
@@ -270,8 +276,7 @@ static bool pull_combined(coll_op *op)
         coll_tree_combine(op->kernel, to, operands, op->shape.operands, piece / op->element_bytes,
                           op->comm->size);
     }
-    op->zero_copy.offset_bytes += piece;
-    return op->zero_copy.offset_bytes == size_bytes;
+    return end_piece(op, piece, size_bytes);
 }
 
 /* A piece of a copy that is `whole_bytes` long. What does not stay in the cache anyway is stored
@@ -294,7 +299,7 @@ static bool pull_copied(coll_op *op)
     while (op->zero_copy.source < size && room > 0) {
         const int source = (op->comm->rank + 1 + op->zero_copy.source) % size;
         const size_t size_bytes = coll_shape_part_bytes(op, source);
-        const size_t piece = coll_smaller(room, size_bytes - op->zero_copy.offset_bytes);
+        const size_t piece = next_piece(op, size_bytes, room);
         const uint8_t *from = op->zero_copy.sources[source];
         uint8_t *at = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source);
         if (coll_shape_takes(op, op->comm->rank, source) && from != NULL && from != at &&
@@ -302,8 +307,7 @@ static bool pull_copied(coll_op *op)
             copy_piece(at + op->zero_copy.offset_bytes, from + op->zero_copy.offset_bytes, piece,
                        size_bytes);
             room -= piece;
-            op->zero_copy.offset_bytes += piece;
-            if (op->zero_copy.offset_bytes < size_bytes) {
+            if (!end_piece(op, piece, size_bytes)) {
                 return false;
             }
         }
@@ -330,31 +334,26 @@ static bool advance_share(coll_op *op)
     const uint8_t *source = op->zero_copy.sources[op->desc.root];
     if (comm->rank == op->desc.root) {
         const size_t at = pushed.begin + op->zero_copy.offset_bytes;
-        const size_t piece =
-            coll_smaller(COLL_PIECE_BYTES, pushed.size_bytes - op->zero_copy.offset_bytes);
+        const size_t piece = next_piece(op, pushed.size_bytes, COLL_PIECE_BYTES);
         for (int i = 1; i < comm->size; i++) {
             uint8_t *target = op->zero_copy.targets[(comm->rank + i) % comm->size];
             copy_piece(target + at, source + at, piece, pushed.size_bytes);
         }
-        op->zero_copy.offset_bytes += piece;
-        return op->zero_copy.offset_bytes == pushed.size_bytes;
+        return end_piece(op, piece, pushed.size_bytes);
     }
     const size_t rest = op->total_bytes - pushed.size_bytes;
     const bool before = op->zero_copy.offset_bytes < pushed.begin;
     const size_t at = op->zero_copy.offset_bytes + (before ? 0 : pushed.size_bytes);
-    const size_t piece =
-        coll_smaller(COLL_PIECE_BYTES, (before ? pushed.begin : rest) - op->zero_copy.offset_bytes);
+    const size_t piece = next_piece(op, before ? pushed.begin : rest, COLL_PIECE_BYTES);
     copy_piece((uint8_t *)op->desc.recv + at, source + at, piece, rest);
-    op->zero_copy.offset_bytes += piece;
-    return op->zero_copy.offset_bytes == rest;
+    return end_piece(op, piece, rest);
 }
 
 static bool advance_push(coll_op *op)
 {
     const coll_range own = coll_op_block(op, op->comm->rank);
     const uint8_t *source = op->desc.send;
-    const size_t piece =
-        coll_smaller(COLL_PIECE_BYTES, own.size_bytes - op->zero_copy.offset_bytes);
+    const size_t piece = next_piece(op, own.size_bytes, COLL_PIECE_BYTES);
     for (int i = 0; piece > 0 && i < op->comm->size; i++) {
         const int peer = (op->comm->rank + i) % op->comm->size;
         uint8_t *target = op->zero_copy.targets[peer] + own.begin;
@@ -362,8 +361,7 @@ static bool advance_push(coll_op *op)
             memcpy(target + op->zero_copy.offset_bytes, source + op->zero_copy.offset_bytes, piece);
         }
     }
-    op->zero_copy.offset_bytes += piece;
-    return op->zero_copy.offset_bytes == own.size_bytes;
+    return end_piece(op, piece, own.size_bytes);
 }
 
 bool coll_zero_copy_advance(coll_op *op)

@@ -320,7 +320,6 @@ static const coll_socket_table tcp_sockets = {.poll = coll_tcp_poll, .push = col
 static const coll_sleep_table tcp_sleep_table = {.sleep = coll_tcp_sleep, .wake = coll_net_wake};
 
 const coll_transport_table coll_tcp_transport = {
-    .transport = COLL_TRANSPORT_TCP,
     .sockets = &tcp_sockets,
     .sleep = &tcp_sleep_table,
     .open = tcp_open,

@@ -419,7 +419,6 @@ static const coll_socket_table zmq_sockets = {.poll = net_poll_sockets, .push = 
 static const coll_sleep_table zmq_sleep_table = {.sleep = net_sleep, .wake = coll_net_wake};
 
 const coll_transport_table coll_zmq_transport = {
-    .transport = COLL_TRANSPORT_ZMQ,
     .sockets = &zmq_sockets,
     .sleep = &zmq_sleep_table,
     .has_threads = true,
