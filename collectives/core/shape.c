@@ -5,27 +5,27 @@
 #include "core/op.h"
 #include "core/parts.h"
 
-/* Kinds whose contribution is one vector. */
-static void make_vector(const coll_op *op, coll_shape *shape)
+bool coll_shape_gives(const coll_op *op, int rank)
 {
-    shape->give_bytes = op->total_bytes;
-    shape->largest_bytes = op->total_bytes;
+    const coll_kind kind = op->desc.kind;
+    const bool rooted = kind == COLL_BROADCAST || kind == COLL_SCATTER;
+    return coll_kind_has_plans(kind) && (!rooted || rank == op->desc.root);
 }
 
-/* Kinds whose contribution is this rank's own block. */
-static void make_block(const coll_op *op, coll_shape *shape)
+static coll_take take_of(const coll_op *op)
 {
-    shape->give_bytes = coll_op_block(op, op->comm->rank).size_bytes;
-    shape->largest_bytes = coll_op_longest_block(op);
-    shape->target_step_bytes = op->total_bytes;
-}
-
-/* Kinds whose contribution is a block for every rank. */
-static void make_blocks(const coll_op *op, coll_shape *shape)
-{
-    shape->give_bytes = op->whole_bytes;
-    shape->largest_bytes = shape->give_bytes;
-    shape->part_offset_bytes = coll_op_block(op, op->comm->rank).begin;
+    const bool root = op->comm->rank == op->desc.root;
+    switch (op->desc.kind) {
+    case COLL_REDUCE:
+    case COLL_GATHER:
+        return root ? COLL_TAKE_ALL : COLL_TAKE_NOTHING;
+    case COLL_BROADCAST:
+        return root ? COLL_TAKE_NOTHING : COLL_TAKE_ROOT;
+    case COLL_SCATTER:
+        return COLL_TAKE_ROOT;
+    default: /* a barrier: everybody waits for everybody, and nothing moves */
+        return COLL_TAKE_ALL;
+    }
 }
 
 static size_t sent_bytes(const coll_op *op, const coll_shape *shape)
@@ -55,52 +55,27 @@ static int operands_of(const coll_op *op)
 
 void coll_shape_make(const coll_op *op, coll_shape *shape)
 {
-    const bool root = op->comm->rank == op->desc.root;
-    *shape = (coll_shape){.take = COLL_TAKE_ALL, .gives = true, .operands = operands_of(op)};
-    switch (op->desc.kind) {
-    case COLL_ALL_REDUCE:
-    case COLL_SCAN:
-    case COLL_EXSCAN:
-        make_vector(op, shape);
-        shape->reduces = true;
-        break;
-    case COLL_REDUCE:
-        make_vector(op, shape);
-        shape->reduces = true;
-        shape->take = root ? COLL_TAKE_ALL : COLL_TAKE_NOTHING;
-        break;
-    case COLL_BROADCAST:
-        make_vector(op, shape);
-        shape->gives = root;
-        shape->take = root ? COLL_TAKE_NOTHING : COLL_TAKE_ROOT;
-        break;
-    case COLL_ALL_GATHER:
-        make_block(op, shape);
-        break;
-    case COLL_GATHER:
-        make_block(op, shape);
-        shape->take = root ? COLL_TAKE_ALL : COLL_TAKE_NOTHING;
-        break;
-    case COLL_REDUCE_SCATTER:
-        make_blocks(op, shape);
-        shape->reduces = true;
-        break;
-    case COLL_ALL_TO_ALL:
-        make_blocks(op, shape);
+    const coll_kind kind = op->desc.kind;
+    const coll_range own = coll_op_block(op, op->comm->rank);
+    *shape = (coll_shape){.take = take_of(op),
+                          .reduces = coll_kind_reduces(kind),
+                          .gives = coll_shape_gives(op, op->comm->rank),
+                          .operands = operands_of(op)};
+    if (kind == COLL_ALL_GATHER || kind == COLL_GATHER) { /* this rank's own block */
+        shape->give_bytes = own.size_bytes;
+        shape->largest_bytes = coll_op_longest_block(op);
+    } else if (coll_kind_is_by_rank(kind)) { /* a block for every rank */
+        shape->give_bytes = op->whole_bytes;
+        shape->largest_bytes = op->whole_bytes;
+        shape->part_offset_bytes = own.begin;
+    } else if (coll_kind_has_plans(kind)) { /* one vector */
+        shape->give_bytes = op->total_bytes;
+        shape->largest_bytes = op->total_bytes;
+    }
+    if (kind == COLL_ALL_GATHER || kind == COLL_GATHER || kind == COLL_ALL_TO_ALL) {
         shape->target_step_bytes = op->total_bytes;
-        break;
-    case COLL_SCATTER:
-        make_blocks(op, shape);
-        shape->gives = root;
-        shape->take = COLL_TAKE_ROOT;
-        break;
-    default: /* a barrier: everybody waits for everybody, and nothing moves */
-        shape->gives = false;
-        break;
     }
-    if (!shape->gives) {
-        shape->give_bytes = 0;
-    }
+    shape->give_bytes = shape->gives ? shape->give_bytes : 0;
     shape->sent_bytes = sent_bytes(op, shape);
 }
 

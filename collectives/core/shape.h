@@ -48,6 +48,8 @@ void coll_shape_make(const coll_op *op, coll_shape *shape);
 size_t coll_shape_part_bytes(const coll_op *op, int source);
 size_t coll_shape_target_bytes(const coll_op *op, int source);
 
+/* Whether a rank contributes anything. */
+bool coll_shape_gives(const coll_op *op, int rank);
 /* Whether `rank` takes something from `source` in this operation. */
 bool coll_shape_takes(const coll_op *op, int rank, int source);
 

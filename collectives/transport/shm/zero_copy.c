@@ -69,18 +69,12 @@ static bool find_target(coll_op *op, int rank, const coll_buffer_ref *ref)
     return op->zero_copy.targets[rank] != NULL || fail_ref(op, rank) != NULL;
 }
 
-static bool gives(const coll_op *op, int rank)
-{
-    const bool rooted = op->desc.kind == COLL_BROADCAST || op->desc.kind == COLL_SCATTER;
-    return !rooted || rank == op->desc.root;
-}
-
 /* Whether every contribution that anybody takes lies in an arena, or none needs to:
  * an empty one. */
 static bool all_send_in_arenas(const coll_op *op, const coll_buffer_ref *refs)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
-        if (gives(op, rank) && refs[rank].send_arena == 0 && give_bytes(op, rank) > 0) {
+        if (coll_shape_gives(op, rank) && refs[rank].send_arena == 0 && give_bytes(op, rank) > 0) {
             return false;
         }
     }
@@ -171,7 +165,8 @@ static bool find_all(coll_op *op, const coll_buffer_ref *refs)
         if (own) {
             continue;
         }
-        if (z->pattern != COLL_PATTERN_PUSH && gives(op, rank) && give_bytes(op, rank) > 0) {
+        if (z->pattern != COLL_PATTERN_PUSH && coll_shape_gives(op, rank) &&
+            give_bytes(op, rank) > 0) {
             z->sources[rank] = find_source(op, rank, &refs[rank]);
             if (z->sources[rank] == NULL) {
                 return false;
