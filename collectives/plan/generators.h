@@ -27,7 +27,7 @@ bool coll_dissemination_step(const coll_plan *plan, int track, int index, coll_s
 int coll_scan_track_count(const coll_plan *plan);
 bool coll_scan_step(const coll_plan *plan, int track, int index, coll_step *step);
 
-/* home.c: OUTPUT if this rank's recv buffer holds the block, else SCRATCH. */
+/* plan.c: OUTPUT if this rank's recv buffer holds the block, else SCRATCH. */
 coll_space coll_plan_home(const coll_plan *plan, int block);
 
 #endif

@@ -171,52 +171,46 @@ static bool round_step(const coll_plan *plan, int track, int index, coll_step *s
     return true;
 }
 
-/* From the segment on the right, and to the one on the left. */
+/* Between neighbouring segments. PASS_TRACK gives a rank's piece to the segment on its left, in parts,
+ * and JOIN_TRACK combines what comes from the right. In an all-reduce the same messages run the other
+ * way: BACK_TRACK gets the value from the left, in parts, and SHARE_TRACK hands it to the right. */
 static bool cross_step(const coll_plan *plan, int track, int index, coll_step *step)
 {
     const segment at = segment_of(plan);
-    step->source = at.log == 0 ? COLL_SPACE_INPUT : work_space(plan);
+    const bool with_left = track == PASS_TRACK || track == BACK_TRACK;
+    if (index >= (with_left ? at.left / at.size : at.right > 0)) {
+        return false;
+    }
+    const int offset = at.offset + index * at.size; /* in the segment on the left */
+    step->peer =
+        with_left ? at.begin - at.left + offset : at.begin + at.size + at.offset % at.right;
+    set_range(plan,
+              with_left ? pieces_of(plan, offset, log_of(at.left))
+                        : pieces_of(plan, at.offset, at.log),
+              step);
+    step->source = work_space(plan);
     step->target = work_space(plan);
-    if (track == JOIN_TRACK) {
+    switch (track) {
+    case JOIN_TRACK:
         step->action = COLL_ACTION_COMBINE;
-        step->peer = at.begin + at.size + at.offset % (at.right > 0 ? at.right : 1);
-        set_range(plan, pieces_of(plan, at.offset, at.log), step);
+        step->source = at.log == 0 ? COLL_SPACE_INPUT : step->source;
         step->final = at.left == 0;
         step->after_track = at.log > 0 ? RECEIVE_TRACK : -1;
         step->after_step = at.log - 1;
-        return index == 0 && at.right > 0;
-    }
-    if (index >= at.left / at.size) {
-        return false;
-    }
-    const int offset = at.offset + index * at.size;
-    step->action = COLL_ACTION_SEND;
-    step->peer = at.begin - at.left + offset;
-    set_range(plan, pieces_of(plan, offset, log_of(at.left)), step);
-    step->source = at.log == 0 && at.right == 0 ? COLL_SPACE_INPUT : work_space(plan);
-    come_after_piece(&at, step);
-    return true;
-}
-
-/* All-reduce: the value comes back from the left, and goes on to the right. */
-static bool back_step(const coll_plan *plan, int track, int index, coll_step *step)
-{
-    const segment at = segment_of(plan);
-    if (track == BACK_TRACK) {
-        if (index >= at.left / at.size) {
-            return false;
-        }
-        const int offset = at.offset + index * at.size;
+        break;
+    case PASS_TRACK:
+        step->action = COLL_ACTION_SEND;
+        step->source = at.log == 0 && at.right == 0 ? COLL_SPACE_INPUT : step->source;
+        come_after_piece(&at, step);
+        break;
+    case BACK_TRACK:
         step->action = COLL_ACTION_COPY;
-        step->peer = at.begin - at.left + offset;
-        set_range(plan, pieces_of(plan, offset, log_of(at.left)), step);
-        return true;
+        break;
+    default:
+        step->action = COLL_ACTION_SEND;
+        come_after_value(&at, step);
     }
-    step->action = COLL_ACTION_SEND;
-    step->peer = at.begin + at.size + at.offset % (at.right > 0 ? at.right : 1);
-    set_range(plan, pieces_of(plan, at.offset, at.log), step);
-    come_after_value(&at, step);
-    return index == 0 && at.right > 0;
+    return true;
 }
 
 /* Reduce: tracks from BACK_TRACK on bring the pieces to the root, from each owner. */
@@ -286,11 +280,8 @@ bool coll_halving_step(const coll_plan *plan, int track, int index, coll_step *s
     if (track <= RECEIVE_TRACK) {
         return round_step(plan, track, index, step);
     }
-    if (track <= PASS_TRACK) {
+    if (track <= PASS_TRACK || plan->kind == COLL_ALL_REDUCE) {
         return cross_step(plan, track, index, step);
-    }
-    if (plan->kind == COLL_ALL_REDUCE) {
-        return back_step(plan, track, index, step);
     }
     if (plan->kind == COLL_REDUCE) {
         return (plan->rank == plan->root || track == BACK_TRACK) &&
