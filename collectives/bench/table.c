@@ -139,30 +139,22 @@ int64_t bench_total_wrong(const bench_shared *shared)
     return wrong;
 }
 
-static bool is_checked(const bench_shared *shared)
-{
-    for (int i = 0; i < shared->row_count; i++) {
-        if (shared->rows[i].columns[0].wrong >= 0 || shared->rows[i].columns[1].wrong >= 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void bench_table_footer(FILE *out, const bench_options *options, const bench_shared *shared,
                         const bench_roofline *roofline)
 {
     const int64_t wrong = bench_total_wrong(shared);
     double total = 0.0;
     double best = 0.0;
+    bool is_checked = false;
     for (int i = 0; i < shared->row_count; i++) {
         for (int place = 0; place < 2; place++) {
-            const double busbw = shared->rows[i].columns[place].busbw;
-            total += busbw;
-            best = busbw > best ? busbw : best;
+            const bench_column *column = &shared->rows[i].columns[place];
+            total += column->busbw;
+            best = column->busbw > best ? column->busbw : best;
+            is_checked = is_checked || column->wrong >= 0;
         }
     }
-    if (is_checked(shared)) {
+    if (is_checked) {
         (void)fprintf(out, "# %-20s : %lld %s\n", "Out of bounds values", (long long)wrong,
                       wrong == 0 ? "OK" : "FAILED");
     } else {

@@ -47,6 +47,16 @@ static inline coll_net *coll_net_of(const coll_context *context)
     return context->net;
 }
 
+/* Whether one of the communicators that were noted last, gone or blamed, has this id. */
+static inline bool coll_net_is_noted(const uint64_t noted[COLL_GONE_MAX], uint64_t comm_id)
+{
+    int i = 0;
+    while (i < COLL_GONE_MAX && noted[i] != comm_id) {
+        i++;
+    }
+    return i < COLL_GONE_MAX;
+}
+
 /* From now on the links write nothing into the communicator's memory. */
 static inline void coll_net_forget(coll_comm *comm)
 {

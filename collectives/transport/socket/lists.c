@@ -11,17 +11,6 @@
 
 enum { TEXT_BYTES = 160, LIST_BYTES = 240 };
 
-/* Whether a failure was of this communicator, which is not made here, already. */
-static bool is_blamed(const coll_net *net, uint64_t comm_id)
-{
-    for (int i = 0; i < COLL_GONE_MAX; i++) {
-        if (net->blamed[i] == comm_id) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* What a peer makes with this rank, as it has shown: the newest, unless it has given that up; NULL.
  * If it has because of a mismatch, it has seen this rank's list, and waits no longer: this rank would
  * wait for it in vain. */
@@ -30,7 +19,7 @@ static const coll_net_unexpected *find_made(const coll_net *net, int peer)
     const coll_net_unexpected *made = NULL;
     for (int i = 0; i < net->unexpected_count; i++) {
         const coll_net_unexpected *u = &net->unexpected[i];
-        if (u->peer != peer || u->body == NULL || is_blamed(net, u->head.comm_id)) {
+        if (u->peer != peer || u->body == NULL || coll_net_is_noted(net->blamed, u->head.comm_id)) {
             continue;
         }
         if (u->head.kind == COLL_FRAME_FAILED) {

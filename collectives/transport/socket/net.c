@@ -276,7 +276,7 @@ static void check_flag(coll_comm *comm, int peer, const coll_flag *flag, uint64_
     }
 }
 
-static bool commit_flag(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
+static void commit_flag(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
 {
     coll_net_comm *link = comm->net;
     uint64_t word = 0;
@@ -287,21 +287,49 @@ static bool commit_flag(coll_comm *comm, int peer, const coll_frame_head *head, 
            head->body_bytes - COLL_FRAME_FLAG_BYTES);
     atomic_store(&flag->word, word);
     check_flag(comm, peer, flag, word);
+}
+
+/* Whether a body has a size that its kind can have. */
+static bool body_is_sound(const coll_frame_head *head)
+{
+    switch (head->kind) {
+    case COLL_FRAME_FLAG:
+        return head->body_bytes >= COLL_FRAME_FLAG_BYTES &&
+               head->body_bytes <= COLL_FRAME_FLAG_BYTES + COLL_INLINE_BYTES_MAX;
+    case COLL_FRAME_FAILED:
+        return coll_net_failure_is_sound(head);
+    case COLL_FRAME_WAITS:
+        return head->body_bytes == sizeof(uint64_t);
+    case COLL_FRAME_CREDIT:
+        return head->body_bytes == 0;
+    default:
+        return head->kind != COLL_FRAME_HELLO; /* that comes before */
+    }
+}
+
+/* Makes a frame for a communicator visible. False: it cannot be one of this communicator's. */
+static bool commit_to(coll_comm *comm, int rank, const coll_frame_head *head, const uint8_t *body)
+{
+    coll_net_comm *link = comm->net;
+    const bool flag = head->kind == COLL_FRAME_FLAG;
+    if (!coll_net_take_credit(comm, rank, head) ||
+        (flag && head->body_bytes > COLL_FRAME_FLAG_BYTES + comm->inline_bytes)) {
+        return false;
+    }
+    if (flag) {
+        commit_flag(comm, rank, head, body);
+    } else if (head->kind == COLL_FRAME_DATA) {
+        coll_net_stream_commit(comm, rank, head);
+    } else if (head->kind == COLL_FRAME_FAILED) {
+        coll_net_receive_failure(comm, rank, body, head->body_bytes);
+    } else if (head->kind == COLL_FRAME_WAITS) {
+        memcpy(&link->waits[rank], body, sizeof link->waits[rank]);
+    }
     return true;
 }
 
-/* Whether a communicator was made here, and is closed: one that nobody waited for may still get
- * flags. */
-static bool is_gone(const coll_net *net, uint64_t comm_id)
-{
-    for (int i = 0; i < COLL_GONE_MAX; i++) {
-        if (net->gone[i] == comm_id) {
-            return true;
-        }
-    }
-    return false;
-}
-
+/* What is for a communicator that is not made here yet waits for it, unless it was closed: one that
+ * nobody waited for may still get flags. */
 bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *head,
                      const uint8_t *body)
 {
@@ -311,43 +339,15 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
         coll_net_mark_left(context, peer);
         return true;
     }
-    const bool flag = head->kind == COLL_FRAME_FLAG;
-    const bool failed = head->kind == COLL_FRAME_FAILED;
-    if (head->kind == COLL_FRAME_HELLO ||
-        (flag && (head->body_bytes < COLL_FRAME_FLAG_BYTES ||
-                  head->body_bytes > COLL_FRAME_FLAG_BYTES + COLL_INLINE_BYTES_MAX)) ||
-        (failed && !coll_net_failure_is_sound(head)) ||
-        (head->kind == COLL_FRAME_WAITS && head->body_bytes != sizeof(uint64_t)) ||
-        (head->kind == COLL_FRAME_CREDIT && head->body_bytes != 0)) {
+    const bool sound = body_is_sound(head);
+    coll_comm *comm = sound ? comm_of(context, peer, head->comm_id, &rank) : NULL;
+    if (!sound || (comm != NULL && !commit_to(comm, rank, head, body))) {
         coll_net_fail_peer(context, peer, "broke the protocol");
         return false;
     }
-    coll_comm *comm = comm_of(context, peer, head->comm_id, &rank);
-    if (comm == NULL) {
-        if ((flag || failed) && !is_gone(net, head->comm_id)) {
-            keep_unexpected(net, peer, head, body);
-        }
-        return true;
-    }
-    if (!coll_net_take_credit(comm, rank, head) ||
-        (flag && head->body_bytes > COLL_FRAME_FLAG_BYTES + comm->inline_bytes)) {
-        coll_net_fail_peer(context, peer, "broke the protocol");
-        return false;
-    }
-    if (head->kind == COLL_FRAME_FAILED) {
-        coll_net_receive_failure(comm, rank, body, head->body_bytes);
-        return true;
-    }
-    if (flag) {
-        return commit_flag(comm, rank, head, body);
-    }
-    if (head->kind == COLL_FRAME_WAITS) {
-        coll_net_comm *link = comm->net;
-        memcpy(&link->waits[rank], body, sizeof link->waits[rank]);
-        return true;
-    }
-    if (head->kind == COLL_FRAME_DATA) {
-        coll_net_stream_commit(comm, rank, head);
+    if (comm == NULL && (head->kind == COLL_FRAME_FLAG || head->kind == COLL_FRAME_FAILED) &&
+        !coll_net_is_noted(net->gone, head->comm_id)) {
+        keep_unexpected(net, peer, head, body);
     }
     return true;
 }
