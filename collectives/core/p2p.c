@@ -16,6 +16,7 @@
  *
  * A message from a rank to itself stays in the queues until both ends are there. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,20 +122,33 @@ static p2p_head head_of(const coll_op *op)
                       .arena = there ? op->ref.send_arena : 0};
 }
 
-static void fail_mismatch(const coll_op *op, int32_t type, uint64_t count)
+/* A message that this rank does not receive as it was sent: `done` is what it does instead. */
+static void fail_message(coll_comm *comm, int peer, uint64_t sequence, const p2p_head *head,
+                         const char *done)
 {
-    coll_comm *comm = op->comm;
     char sender[TEXT_BYTES];
     char receiver[TEXT_BYTES];
     char of_comm[COLL_COMM_TEXT_BYTES];
-    coll_rank_text(comm, op->desc.root, sender, sizeof sender);
+    coll_rank_text(comm, peer, sender, sizeof sender);
     coll_rank_text(comm, comm->rank, receiver, sizeof receiver);
     coll_of_comm_text(comm, of_comm, sizeof of_comm);
-    (void)coll_comm_fail(comm, COLL_ERR_MISMATCH,
-                         "ranks disagree on message #%" PRIu64 "%s: %s calls send %s × %" PRIu64
-                         ", %s calls receive %s × %zu",
-                         op->sequence, of_comm, sender, coll_type_name((coll_type)type), count,
-                         receiver, coll_type_name(op->desc.type), op->desc.count);
+    (void)coll_comm_fail(
+        comm, COLL_ERR_MISMATCH,
+        "ranks disagree on message #%" PRIu64 "%s: %s calls send %s × %" PRIu64 ", %s %s", sequence,
+        of_comm, sender, coll_type_name((coll_type)head->type), head->count, receiver, done);
+}
+
+/* Whether op receives what the head says; else the communicator fails. */
+static bool agrees(const coll_op *op, const p2p_head *head)
+{
+    char done[TEXT_BYTES];
+    if (head->type == (int32_t)op->desc.type && head->count == op->desc.count) {
+        return true;
+    }
+    (void)snprintf(done, sizeof done, "calls receive %s × %zu", coll_type_name(op->desc.type),
+                   op->desc.count);
+    fail_message(op->comm, op->desc.root, op->sequence, head, done);
+    return false;
 }
 
 /* What the next frame has of the message. The first has its head, and less. */
@@ -188,8 +202,7 @@ static bool is_expected(coll_op *op, const void *frame)
                              op->sequence);
         return false;
     }
-    if (head.type != (int32_t)op->desc.type || head.count != op->desc.count) {
-        fail_mismatch(op, head.type, head.count);
+    if (!agrees(op, &head)) {
         return false;
     }
     if (head.arena == 0) {
@@ -308,8 +321,8 @@ static bool advance_own(coll_comm *comm)
     if (send == NULL || receive == NULL) {
         return false;
     }
-    if (send->desc.type != receive->desc.type || send->desc.count != receive->desc.count) {
-        fail_mismatch(receive, (int32_t)send->desc.type, send->desc.count);
+    const p2p_head head = head_of(send);
+    if (!agrees(receive, &head)) {
         return false;
     }
     if (send->total_bytes > 0) {
@@ -344,23 +357,12 @@ void coll_p2p_finalize(coll_comm *comm)
             peer == comm->rank
                 ? NULL
                 : comm->table->receive_begin(comm, peer, COLL_CHANNEL_P2P, P2P_FIRST_BYTES);
-        if (frame == NULL) {
-            continue;
+        if (frame != NULL) {
+            p2p_head head;
+            const uint64_t received = comm->p2p != NULL ? comm->p2p->receives[peer].sequence : 0;
+            memcpy(&head, frame, sizeof head);
+            fail_message(comm, peer, received + 1, &head, "has not received it");
         }
-        p2p_head head;
-        char sender[TEXT_BYTES];
-        char receiver[TEXT_BYTES];
-        char of_comm[COLL_COMM_TEXT_BYTES];
-        memcpy(&head, frame, sizeof head);
-        coll_rank_text(comm, peer, sender, sizeof sender);
-        coll_rank_text(comm, comm->rank, receiver, sizeof receiver);
-        coll_of_comm_text(comm, of_comm, sizeof of_comm);
-        (void)coll_comm_fail(comm, COLL_ERR_MISMATCH,
-                             "ranks disagree on message #%" PRIu64 "%s: %s calls send %s × %" PRIu64
-                             ", %s has not received it",
-                             (comm->p2p != NULL ? comm->p2p->receives[peer].sequence : 0) + 1,
-                             of_comm, sender, coll_type_name((coll_type)head.type), head.count,
-                             receiver);
     }
 }
 
