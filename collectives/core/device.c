@@ -180,15 +180,18 @@ coll_status coll_device_close(coll_comm *comm, int64_t limit_ns, coll_error *ret
                : coll_comm_fail(comm, status, "%s", reterr != NULL ? reterr->message : "closing");
 }
 
-/* So that coll_device_list, in another thread, does not find it any more. */
-static void unlist(coll_context *context, coll_device *device)
+/* So that calls in other threads do not find it any more. */
+static void unlist(coll_comm *comm)
 {
-    (void)pthread_mutex_lock(&context->describe_lock);
+    const coll_device *device = comm->device;
+    coll_context *context = comm->context;
     coll_device **link = &context->devices;
+    (void)pthread_mutex_lock(&context->describe_lock);
     while (*link != device) {
         link = &(*link)->next;
     }
     *link = device->next;
+    comm->device = NULL;
     (void)pthread_mutex_unlock(&context->describe_lock);
 }
 
@@ -202,7 +205,7 @@ void coll_device_destroy(coll_comm *comm)
         (void)!coll_device_close(comm, COLL_DEVICE_ABORT_SECONDS * BASE_NS_PER_S, NULL);
     }
     const bool callable = coll_device_is_callable(comm);
-    unlist(comm->context, device);
+    unlist(comm);
     if (callable && device->comm != NULL) {
         device->backend->release(device->comm);
     }
@@ -210,9 +213,6 @@ void coll_device_destroy(coll_comm *comm)
         device->probe->device = NULL;
         coll_op_destroy(device->probe);
     }
-    (void)pthread_mutex_lock(&comm->context->describe_lock);
-    comm->device = NULL;
-    (void)pthread_mutex_unlock(&comm->context->describe_lock);
     free(device);
 }
 
@@ -271,15 +271,10 @@ coll_status coll_device_broken(coll_comm *comm, coll_status status, const coll_e
     return coll_comm_check(comm, reterr);
 }
 
-static void end_flight(const coll_comm *comm, uint64_t number)
-{
-    coll_flight_end(comm->context->flight, number);
-}
-
 void coll_device_note(coll_device *device, const coll_op *op)
 {
     if (device->flights_count == COLL_DEVICE_FLIGHTS) { /* the oldest has ended long ago */
-        end_flight(op->comm, device->flights[device->flights_first].number);
+        coll_flight_end(op->comm->context->flight, device->flights[device->flights_first].number);
         device->flights_first = (device->flights_first + 1) % COLL_DEVICE_FLIGHTS;
         device->flights_count--;
     }
@@ -296,7 +291,7 @@ void coll_device_note_end(const coll_comm *comm, const void *stream, uint64_t se
         const coll_device_flight flight =
             device->flights[(device->flights_first + i) % COLL_DEVICE_FLIGHTS];
         if (flight.stream == stream && flight.sequence <= sequence) {
-            end_flight(comm, flight.number);
+            coll_flight_end(comm->context->flight, flight.number);
         } else {
             device->flights[(device->flights_first + kept++) % COLL_DEVICE_FLIGHTS] = flight;
         }

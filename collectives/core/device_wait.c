@@ -55,11 +55,7 @@ static coll_status ask(const coll_await *await, bool *done, coll_error *reterr)
 
 static uint64_t all_peers(const coll_comm *comm)
 {
-    uint64_t peers = 0;
-    for (int rank = 0; rank < comm->size; rank++) {
-        peers |= rank == comm->rank ? 0 : UINT64_C(1) << rank;
-    }
-    return peers;
+    return UINT64_MAX >> (COLL_RANKS_MAX - comm->size) & ~(UINT64_C(1) << comm->rank);
 }
 
 /* Ranks that have not shown that they wait for anybody: they hold the others up. */
