@@ -187,50 +187,21 @@ static coll_status measure_whole(coll_op *op, coll_error *reterr)
 /* send_bytes and recv_bytes: what this rank's buffers hold; 0 for a buffer that is not used. */
 static void measure_buffers(coll_op *op)
 {
+    const coll_kind kind = op->desc.kind;
     const bool root = op->comm->rank == op->desc.root;
+    const bool to_root = kind == COLL_REDUCE || kind == COLL_GATHER;
+    const bool gathers = kind == COLL_ALL_GATHER || kind == COLL_GATHER;
+    const bool sends = kind == COLL_SEND || coll_shape_gives(op, op->comm->rank);
+    const bool receives = kind == COLL_BROADCAST ? !root || op->desc.recv != NULL
+                          : to_root              ? root
+                                                 : kind != COLL_SEND;
     const size_t part = op->total_bytes;
     const size_t whole = op->whole_bytes;
-    op->send_bytes = part;
-    op->recv_bytes = part;
-    switch (op->desc.kind) {
-    case COLL_ALL_REDUCE:
-    case COLL_SCAN:
-    case COLL_EXSCAN:
-        break;
-    case COLL_BROADCAST:
-        op->send_bytes = root ? whole : 0;
-        op->recv_bytes = root && op->desc.recv == NULL ? 0 : whole;
-        break;
-    case COLL_ALL_GATHER:
-        op->recv_bytes = whole;
-        break;
-    case COLL_REDUCE:
-        op->recv_bytes = root ? whole : 0;
-        break;
-    case COLL_REDUCE_SCATTER:
-        op->send_bytes = whole;
-        break;
-    case COLL_GATHER:
-        op->recv_bytes = root ? whole : 0;
-        break;
-    case COLL_SCATTER:
-        op->send_bytes = root ? whole : 0;
-        break;
-    case COLL_ALL_TO_ALL:
-        op->send_bytes = whole;
-        op->recv_bytes = op->pairwise ? op->recv_ends[op->comm->size] : whole;
-        break;
-    case COLL_SEND:
-        op->recv_bytes = 0;
-        break;
-    case COLL_RECEIVE:
-        op->send_bytes = 0;
-        break;
-    case COLL_BARRIER:
-        op->send_bytes = 0;
-        op->recv_bytes = 0;
-        break;
-    }
+    op->send_bytes = !sends ? 0 : coll_kind_is_by_rank(kind) && !gathers ? whole : part;
+    op->recv_bytes = !receives                            ? 0
+                     : op->pairwise                       ? op->recv_ends[op->comm->size]
+                     : gathers || kind == COLL_ALL_TO_ALL ? whole
+                                                          : part;
 }
 
 static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
