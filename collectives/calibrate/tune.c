@@ -108,19 +108,20 @@ static coll_status rounds(const meter *m, int messages, int rounds_max, double *
     const int64_t begin_ns = base_now_ns();
     coll_status status = COLL_OK;
     bool more = true;
-    for (int i = 0; status == COLL_OK && more; i++) {
+    int count = 0;
+    for (; status == COLL_OK && more; count++) {
         const int64_t from_ns = base_now_ns();
         if (m->leads) {
-            more =
-                i + 1 < rounds_max && (i + 1 < ROUNDS_MIN || from_ns - begin_ns < ROUNDS_BUDGET_NS);
+            more = count + 1 < rounds_max &&
+                   (count + 1 < ROUNDS_MIN || from_ns - begin_ns < ROUNDS_BUDGET_NS);
             m->buffer[0] = more ? 1 : 0;
         }
         status = messages > 0 ? ping(m, messages) : swap(m);
         more = m->leads ? more : m->buffer[0] != 0;
-        samples[i < SAMPLES_MAX ? i : SAMPLES_MAX - 1] =
+        samples[count < SAMPLES_MAX ? count : SAMPLES_MAX - 1] =
             (double)(base_now_ns() - from_ns) / (double)BASE_NS_PER_US;
-        *round_us = m->leads ? median(samples, i + 1 < SAMPLES_MAX ? i + 1 : SAMPLES_MAX) : 0;
     }
+    *round_us = m->leads ? median(samples, count < SAMPLES_MAX ? count : SAMPLES_MAX) : 0;
     return status;
 }
 
