@@ -285,25 +285,19 @@ coll_status coll_interface_choose(const char *choice, const char *rendezvous, bo
     coll_interface *list = NULL;
     size_t count = 0;
     coll_status status = COLL_OK;
-    if (choice != NULL && choice[0] != '\0') {
-        status = list_interfaces(&list, &count, reterr);
-        if (status == COLL_OK) {
-            status = coll_interface_pick(list, count, choice, beyond, address, reterr);
-        }
-        free(list);
+    const bool chosen = choice != NULL && choice[0] != '\0';
+    (void)snprintf(address, COLL_ADDRESS_BYTES, "127.0.0.1");
+    if (!chosen && rendezvous != NULL && rendezvous[0] != '\0') {
+        status = route_source(rendezvous, address, reterr);
+    }
+    if (status != COLL_OK || (!chosen && !(beyond && coll_address_is_loopback(address)))) {
         return status;
     }
-    if (rendezvous != NULL && rendezvous[0] != '\0') {
-        status = route_source(rendezvous, address, reterr);
-    } else {
-        (void)snprintf(address, COLL_ADDRESS_BYTES, "127.0.0.1");
+    status = list_interfaces(&list, &count, reterr);
+    if (status == COLL_OK) {
+        status = chosen ? coll_interface_pick(list, count, choice, beyond, address, reterr)
+                        : refuse_loopback(address, list, count, reterr);
     }
-    if (status == COLL_OK && beyond && coll_address_is_loopback(address)) {
-        status = list_interfaces(&list, &count, reterr);
-        if (status == COLL_OK) {
-            status = refuse_loopback(address, list, count, reterr);
-        }
-        free(list);
-    }
+    free(list);
     return status;
 }
