@@ -64,6 +64,8 @@ typedef struct coll_buffer_ref {
 } coll_buffer_ref;
 
 _Static_assert(sizeof(coll_buffer_ref) <= COLL_TINY_BYTES, "a buffer reference fits the payload");
+_Static_assert(sizeof(coll_buffer_ref) == 24,
+               "and has no padding: references are compared as bytes");
 
 /* A digest of what ranks must agree on; bit 0, which no word has, is `chosen`. */
 uint32_t coll_descriptor_digest(const coll_descriptor *descriptor);

@@ -1,8 +1,6 @@
 /* Operations over sockets that fit the flags: every rank shows what it has to give beside its flag,
  * and each finishes by itself from what all have shown, in canonical order. Called by queue.c and
  * progress.c. */
-#include <string.h>
-
 #include "core/inline.h"
 #include "core/take.h"
 
@@ -35,10 +33,10 @@ void coll_inline_finish(coll_op *op)
 
 void coll_alone_finish(coll_op *op)
 {
-    const size_t bytes = op->send_bytes < op->recv_bytes ? op->send_bytes : op->recv_bytes;
+    const size_t bytes = coll_smaller(op->send_bytes, op->recv_bytes);
     if (bytes > 0 && op->desc.kind == COLL_EXSCAN) {
         coll_take_neutral(op, op->desc.recv, op->desc.count);
-    } else if (bytes > 0 && op->desc.recv != op->desc.send) {
-        memcpy(op->desc.recv, op->desc.send, bytes);
+    } else {
+        coll_take_copy(op->desc.recv, op->desc.send, bytes);
     }
 }

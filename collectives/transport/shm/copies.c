@@ -4,8 +4,6 @@
  * Most operations are so small, and take a few hundred instructions. So what a peer waits for comes
  * first here, and nothing is done twice. A rank that waits reads only the flag that it waits for,
  * many times in a row. */
-#include <string.h>
-
 #include "core/take.h"
 #include "transport/shm/layout.h"
 
@@ -18,11 +16,7 @@ void coll_shm_copy_own(coll_op *op)
         comm->done + 1 != op->sequence) {
         return;
     }
-    const uint8_t *from = (const uint8_t *)op->desc.send + op->shape.part_offset_bytes;
-    uint8_t *to = coll_take_target(op, comm->rank);
-    if (size_bytes > 0 && from != to) {
-        memcpy(to, from, size_bytes);
-    }
+    coll_take_copy(coll_take_target(op, comm->rank), coll_take_own(op), size_bytes);
     op->own_copied = true;
 }
 

@@ -103,31 +103,21 @@ static coll_stage part_done(coll_op *op, bool awaited, coll_stage next)
     return next;
 }
 
-static bool is_same_ref(const coll_buffer_ref *a, const coll_buffer_ref *b)
-{
-    return a->send_arena == b->send_arena && a->recv_arena == b->recv_arena &&
-           a->send_offset_bytes == b->send_offset_bytes &&
-           a->recv_offset_bytes == b->recv_offset_bytes;
-}
-
 /* Whether op can be zero-copy. The addresses in peers' arenas are kept for the next operation with
  * the same buffer references, unless they depend on counts of the peers' as well. */
 static bool fits_arenas(coll_op *op, const coll_buffer_ref *refs)
 {
     const coll_comm *comm = op->comm;
     const uint64_t known = comm->arena_changes + 1;
-    bool same = op->zero_copy.refs_known == known;
-    for (int rank = 0; same && rank < comm->size; rank++) {
-        same = is_same_ref(&op->zero_copy.refs[rank], &refs[rank]);
-    }
-    if (same) {
+    const size_t refs_bytes = (size_t)comm->size * sizeof *refs;
+    if (op->zero_copy.refs_known == known && memcmp(op->zero_copy.refs, refs, refs_bytes) == 0) {
         return true;
     }
     op->zero_copy.refs_known = 0;
     if (!coll_zero_copy_fits(op, refs)) {
         return false;
     }
-    memcpy(op->zero_copy.refs, refs, (size_t)comm->size * sizeof *refs);
+    memcpy(op->zero_copy.refs, refs, refs_bytes);
     op->zero_copy.refs_known = op->pairwise ? 0 : known;
     return true;
 }

@@ -347,8 +347,7 @@ static void take_combined(const coll_op *op, size_t window)
     const void *operands[COLL_RANKS_MAX] = {buffer_of(op, comm->rank, window)};
     const int operand_count = has_slices(op) && op->shape.operands > 0 ? 1 : op->shape.operands;
     for (int rank = 0; rank < operand_count && !has_slices(op); rank++) {
-        operands[rank] = rank == comm->rank ? (const uint8_t *)op->desc.send +
-                                                  op->shape.part_offset_bytes + range.begin
+        operands[rank] = rank == comm->rank ? coll_take_own(op) + range.begin
                                             : buffer_of(op, rank, window) + offset_bytes;
     }
     if (operand_count == 0) {
@@ -369,13 +368,9 @@ static void take_copies(const coll_op *op, size_t window)
         }
         const coll_range range = range_of(op, window, coll_shape_part_bytes(op, source));
         uint8_t *to = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source) + range.begin;
-        const uint8_t *from = buffer_of(op, source, window) + offset_bytes;
-        if (source == comm->rank) {
-            from = (const uint8_t *)op->desc.send + op->shape.part_offset_bytes + range.begin;
-        }
-        if (range.size_bytes > 0 && from != to) {
-            memcpy(to, from, range.size_bytes);
-        }
+        const uint8_t *from = source == comm->rank ? coll_take_own(op) + range.begin
+                                                   : buffer_of(op, source, window) + offset_bytes;
+        coll_take_copy(to, from, range.size_bytes);
     }
 }
 
