@@ -13,6 +13,7 @@
 #include "base/nearest.h"
 #include "base/number.h"
 #include "base/path.h"
+#include "base/text.h"
 
 enum { NAMES_BYTES = 512, MS_PER_S = 1000 };
 
@@ -156,14 +157,11 @@ static base_status check_text(const base_field *field, const char *text, base_er
 static base_status wrong_enum(const base_field *field, const char *text, base_error *reterr)
 {
     char names[NAMES_BYTES] = "";
-    size_t used = 0;
     base_nearest nearest = base_nearest_begin(text, strlen(text));
     char question[BASE_NEAREST_BYTES];
-    for (int i = 0; field->name_of(i) != NULL && used < sizeof names; i++) {
+    for (int i = 0; field->name_of(i) != NULL; i++) {
         base_nearest_offer(&nearest, field->name_of(i));
-        const int length = snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? " " : "",
-                                    field->name_of(i));
-        used += (size_t)length;
+        base_text_append(names, sizeof names, "%s%s", i > 0 ? " " : "", field->name_of(i));
     }
     return base_fail(reterr, BASE_ERR_INVALID, "'%.64s': must be one of: %s%s", text, names,
                      base_nearest_ask(&nearest, "", question));

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/nearest.h"
+#include "base/text.h"
 
 enum {
     FIRST_LONG = 256, /* behind all letters */
@@ -95,7 +96,6 @@ static base_status wrong_flag(const base_command_line *line, const option_list *
     base_nearest nearest = base_nearest_begin(name, bytes);
     char question[BASE_NEAREST_BYTES];
     char several[SEVERAL_BYTES] = "";
-    size_t used = 0;
     for (int i = 0; i < list->count; i++) {
         const char *option = list->rows[i]->option;
         base_nearest_offer(&nearest, option);
@@ -103,8 +103,8 @@ static base_status wrong_flag(const base_command_line *line, const option_list *
             nearest.name = option;
             nearest.edits = 0;
         }
-        if (shown[1] == '-' && strncmp(option, name, bytes) == 0 && used < sizeof several) {
-            used += (size_t)snprintf(several + used, sizeof several - used, " --%s", option);
+        if (shown[1] == '-' && strncmp(option, name, bytes) == 0) {
+            base_text_append(several, sizeof several, " --%s", option);
         }
     }
     const base_other_name *other = find_other(line, name);
@@ -112,7 +112,7 @@ static base_status wrong_flag(const base_command_line *line, const option_list *
         return base_fail(reterr, BASE_ERR_INVALID, "unknown flag %s: %s", shown, other->instead);
     }
     nearest.name = other != NULL ? other->option : nearest.name;
-    return used > 0 && other == NULL
+    return several[0] != '\0' && other == NULL
                ? base_fail(reterr, BASE_ERR_INVALID, "%s may be one of:%s", shown, several)
                : base_fail(reterr, BASE_ERR_INVALID, "unknown flag %s%s", shown,
                            base_nearest_ask(&nearest, "--", question));

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 /* In parentheses, so that status.h's macros for the analyser do not replace the names. */
 base_status(base_fail)(base_error *reterr, base_status status, const char *format, ...)
 {
@@ -27,9 +29,8 @@ base_status(base_fail_errno)(base_error *reterr, int errno_value, const char *fo
         va_start(args, format);
         (void)vsnprintf(reterr->message, sizeof reterr->message, format, args);
         va_end(args);
-        const size_t length = strlen(reterr->message);
-        (void)snprintf(reterr->message + length, sizeof reterr->message - length, ": %s",
-                       strerror_r(errno_value, text, sizeof text));
+        base_text_append(reterr->message, sizeof reterr->message, ": %s",
+                         strerror_r(errno_value, text, sizeof text));
         reterr->status = BASE_ERR_IO;
     }
     return BASE_ERR_IO;

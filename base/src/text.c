@@ -1,7 +1,9 @@
-/* Escapes control characters, and shortens a text between UTF-8 characters. Called by log.c and by
- * every page or message that quotes text from a file or a peer. */
+/* Appends to a text, escapes control characters, and shortens a text between UTF-8 characters. Called
+ * by log.c and by every page or message that quotes text from a file or a peer. */
 #include "base/text.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* How many bytes a character has, by its first byte. Stray bytes count as characters. */
@@ -19,6 +21,15 @@ static size_t present_bytes(const char *text)
         bytes++;
     }
     return bytes;
+}
+
+void base_text_append(char *text, size_t size_bytes, const char *format, ...)
+{
+    const size_t used = strnlen(text, size_bytes);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + used, size_bytes - used, format, args);
+    va_end(args);
 }
 
 void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES])

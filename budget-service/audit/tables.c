@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "audit_core.h"
+#include "base/text.h"
 
 enum {
     TABLES_MAX = 16,
@@ -59,9 +60,8 @@ static base_status failed(sqlite3 *db, base_error *reterr)
 
 static void add_column(audit_table *table, const char *name, int column, int key)
 {
-    const size_t used = strlen(table->columns_sql);
-    (void)snprintf(table->columns_sql + used, sizeof table->columns_sql - used, "%s%s",
-                   used > 0 ? ", " : "", name);
+    base_text_append(table->columns_sql, sizeof table->columns_sql, "%s%s",
+                     table->columns_sql[0] != '\0' ? ", " : "", name);
     if (key > 0 && key <= KEY_COLUMNS_MAX) {
         (void)snprintf(table->keys[key - 1], NAME_BYTES, "%s", name);
         table->columns[key - 1] = column;
@@ -179,9 +179,8 @@ static void describe_row(const audit_table *table, sqlite3_stmt *row, char *text
     char value[VALUE_BYTES];
     (void)snprintf(text, text_bytes, "%s", table->name);
     for (int i = 0; i < table->key_count; i++) {
-        const size_t used = strlen(text);
         describe_value(row, table->columns[i], value);
-        (void)snprintf(text + used, text_bytes - used, ", %s %s", table->keys[i], value);
+        base_text_append(text, text_bytes, ", %s %s", table->keys[i], value);
     }
 }
 
@@ -267,9 +266,8 @@ static void page_sql(const audit_tables *tables, const audit_table *table, int64
     char keys[SQL_BYTES / 8] = "";
     char places[KEY_COLUMNS_MAX * 4] = "";
     for (int i = 0; i < table->key_count; i++) {
-        const size_t used = strlen(keys);
-        (void)snprintf(keys + used, sizeof keys - used, "%s%s", i > 0 ? ", " : "", table->keys[i]);
-        (void)snprintf(places + strlen(places), 4, "%s?%d", i > 0 ? "," : "", i + 1);
+        base_text_append(keys, sizeof keys, "%s%s", i > 0 ? ", " : "", table->keys[i]);
+        base_text_append(places, sizeof places, "%s?%d", i > 0 ? "," : "", i + 1);
     }
     char after[SQL_BYTES / 4] = "";
     if (tables->after[0] != NULL) {

@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/grow.h"
+#include "base/text.h"
 #include "bills/bill_core.h"
 #include "budget/money.h"
 #include "budget/time.h"
@@ -37,16 +38,13 @@ base_status budget_bill_format_parse(const char *name, const budget_bill_format 
                                      base_error *reterr)
 {
     char known[128] = "";
-    size_t used = 0;
     for (size_t i = 0; i < FORMATS; i++) {
         if (strcmp(name, formats[i]->name) == 0) {
             *format = formats[i];
             return BASE_OK;
         }
         const char *between = i == 0 ? "" : (i + 1 < FORMATS ? ", " : " and ");
-        used +=
-            (size_t)snprintf(known + used, sizeof known - used, "%s%s", between, formats[i]->name);
-        BASE_ASSERT(used < sizeof known);
+        base_text_append(known, sizeof known, "%s%s", between, formats[i]->name);
     }
     return base_fail(reterr, BASE_ERR_INVALID, "no such format of a bill: %.64s (there are %s)",
                      name, known);
@@ -261,9 +259,7 @@ static base_status number_equals(bill_charges *charges, base_error *reterr)
             status = base_fail(reterr, BASE_ERR_INVALID, "bill: two lines have the id %s",
                                charge->line_id);
         } else {
-            const size_t length = strlen(charge->line_id);
-            (void)snprintf(charge->line_id + length, sizeof charge->line_id - length, "~%zu",
-                           i - first + 1);
+            base_text_append(charge->line_id, sizeof charge->line_id, "~%zu", i - first + 1);
         }
     }
     free(order);

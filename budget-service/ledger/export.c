@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "budget/money.h"
 #include "budget/time.h"
 
@@ -41,11 +42,10 @@ static void hex_of(const uint8_t *digest, char hex[2 * BUDGET_DIGEST_BYTES + 1])
 
 /* Texts of the ledger hold no quotes, backslashes or control characters (text_check), so they stand
  * in JSON as they are. */
-static void append(char *text, size_t text_bytes, const char *key, const char *value)
+static void append(char text[BUDGET_EXPORT_LINE_BYTES], const char *key, const char *value)
 {
-    const size_t used = strlen(text);
     if (value != NULL && value[0] != '\0') {
-        (void)snprintf(text + used, text_bytes - used, ",\"%s\":\"%s\"", key, value);
+        base_text_append(text, BUDGET_EXPORT_LINE_BYTES, ",\"%s\":\"%s\"", key, value);
     }
 }
 
@@ -63,28 +63,24 @@ bool budget_export_jsonl(const budget_row *row, char text[BUDGET_EXPORT_LINE_BYT
     hex_of(row->evidence_blake2b256, hex);
     (void)snprintf(text, BUDGET_EXPORT_LINE_BYTES,
                    "{\"seq\":%" PRIu64 ",\"at\":\"%s\",\"event\":\"%s\"", row->sequence, at, event);
-    append(text, BUDGET_EXPORT_LINE_BYTES, "label", row->label);
-    append(text, BUDGET_EXPORT_LINE_BYTES, "account", row->account);
+    append(text, "label", row->label);
+    append(text, "account", row->account);
     if (row->kind == BUDGET_KIND_AUTHORIZE || row->kind == BUDGET_KIND_ACTUAL) {
-        const size_t used = strlen(text);
-        (void)snprintf(text + used, BUDGET_EXPORT_LINE_BYTES - used,
-                       ",\"usd\":\"%s\",\"usd_micro\":%" PRId64, usd,
-                       row->kind == BUDGET_KIND_ACTUAL ? row->posted_delta : row->usd_micro);
+        base_text_append(text, BUDGET_EXPORT_LINE_BYTES, ",\"usd\":\"%s\",\"usd_micro\":%" PRId64,
+                         usd, row->kind == BUDGET_KIND_ACTUAL ? row->posted_delta : row->usd_micro);
     }
     if (row->kind == BUDGET_KIND_ACTUAL) {
-        const size_t used = strlen(text);
         if (row->usd_micro != row->posted_delta) { /* of a credit above what was posted */
-            (void)snprintf(text + used, BUDGET_EXPORT_LINE_BYTES - used,
-                           ",\"uncounted_usd_micro\":%" PRId64, row->usd_micro - row->posted_delta);
+            base_text_append(text, BUDGET_EXPORT_LINE_BYTES, ",\"uncounted_usd_micro\":%" PRId64,
+                             row->usd_micro - row->posted_delta);
         }
-        append(text, BUDGET_EXPORT_LINE_BYTES, "line_id", row->text);
+        append(text, "line_id", row->text);
     }
-    append(text, BUDGET_EXPORT_LINE_BYTES, "state", budget_state_name(row->state));
+    append(text, "state", budget_state_name(row->state));
     if (row->kind == BUDGET_KIND_TERMINATED) {
-        append(text, BUDGET_EXPORT_LINE_BYTES, "proof", row->attested ? "attested" : "checked");
+        append(text, "proof", row->attested ? "attested" : "checked");
     }
-    append(text, BUDGET_EXPORT_LINE_BYTES, "evidence_blake2b256", hex);
-    const size_t used = strlen(text);
-    (void)snprintf(text + used, BUDGET_EXPORT_LINE_BYTES - used, "}\n");
+    append(text, "evidence_blake2b256", hex);
+    base_text_append(text, BUDGET_EXPORT_LINE_BYTES, "}\n");
     return true;
 }

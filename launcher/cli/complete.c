@@ -1,5 +1,6 @@
 /* Completes a parsed command line from files: default files, the tokenizer's vocabulary, a
  * checkpoint's shape (checkpoint_shape.c). Called by run() in cli.c. */
+#include "base/text.h"
 #include "cli/checkpoint_shape.h"
 
 #include <errno.h>
@@ -147,11 +148,11 @@ static void note_shape(launch_options *options, const proto_job_model *asked)
     };
     char *text = options->shape_differs;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const size_t used = strlen(text);
         if (sizes[i].asked != sizes[i].has && launch_options_given(options, sizes[i].flag)) {
-            (void)snprintf(text + used, sizeof options->shape_differs - used,
-                           "%s--%s %" PRId64 " where the checkpoint's model has %" PRId64,
-                           used > 0 ? ", " : "", sizes[i].flag, sizes[i].asked, sizes[i].has);
+            base_text_append(text, sizeof options->shape_differs,
+                             "%s--%s %" PRId64 " where the checkpoint's model has %" PRId64,
+                             text[0] != '\0' ? ", " : "", sizes[i].flag, sizes[i].asked,
+                             sizes[i].has);
         }
     }
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 enum { USERS_BYTES = 256 };
 
 /* The modes that a mark stands for. */
@@ -56,8 +58,7 @@ static bool is_used(const base_field *row, const proto_job *job)
 
 static void add(char users[USERS_BYTES], const char *between, const char *text)
 {
-    const size_t used = strlen(users);
-    (void)snprintf(users + used, USERS_BYTES - used, "%s%s", between, text);
+    base_text_append(users, USERS_BYTES, "%s%s", between, text);
 }
 
 /* "modes that answer (generate, tp-cpu, tp-nccl), or with --eval" */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/run_job.h"
 #include "gpus/gpus.h"
 #include "gpus/watch.h"
@@ -40,8 +41,7 @@ void launch_cli_take_watch(launch_cli_run *run)
     const int ranks = run->result.ranks != NULL ? (int)run->options->job.job.world_size : 0;
     if (launch_gpu_watch_faults(run->gpus, uuids, count, faults)[0] != '\0' &&
         cause->message[0] != '\0') {
-        const size_t used = strlen(cause->message);
-        (void)snprintf(cause->message + used, sizeof cause->message - used, "; %s", faults);
+        base_text_append(cause->message, sizeof cause->message, "; %s", faults);
     } else if (faults[0] != '\0') {
         base_log(BASE_LOG_WARNING, "%s", faults);
     }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/feed.h"
 #include "cli/summary_lines.h"
 #include "engine/place.h"
@@ -104,10 +105,9 @@ static void on_tail(void *user, int rank, const char *text, size_t bytes)
 static void name_rank_logs(launch_cli_run *run)
 {
     base_error *cause = &run->result.cause;
-    const size_t used = strlen(cause->message);
-    if (run->rank_logs.directory[0] != '\0' && used > 0) {
-        (void)snprintf(cause->message + used, sizeof cause->message - used,
-                       "; what the ranks wrote last: %s/rank-N.log", run->rank_logs.directory);
+    if (run->rank_logs.directory[0] != '\0' && cause->message[0] != '\0') {
+        base_text_append(cause->message, sizeof cause->message,
+                         "; what the ranks wrote last: %s/rank-N.log", run->rank_logs.directory);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 static int add_number(int number, int ranks[LAUNCH_SCALING_POINTS_MAX], int count)
 {
@@ -175,10 +176,9 @@ static void keep_measured(launch_scaling *scaling, const bool *measured)
 static void announce(const launch_options *options, const int *ranks, int count)
 {
     char list[LAUNCH_SCALING_POINTS_MAX * 8] = "";
-    size_t length = 0;
     for (int i = 0; i < count; i++) {
         const char *between = i == 0 ? "" : i == count - 1 ? " and " : ", ";
-        length += (size_t)snprintf(list + length, sizeof list - length, "%s%d", between, ranks[i]);
+        base_text_append(list, sizeof list, "%s%d", between, ranks[i]);
     }
     if (count > 0 && !options->quiet) {
         base_log(BASE_LOG_INFO,

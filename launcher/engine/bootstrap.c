@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "proto/digest.h"
 
 enum { HEX_BYTES = 2 * PROTO_KEY_BYTES + 1 };
@@ -231,10 +232,9 @@ base_status launch_bootstrap_publish(launch_bootstrap *bootstrap, int port, cons
         return BASE_OK;
     }
     launch_address_own(&bootstrap->addresses);
-    int used = snprintf(text, sizeof text, "%d", port);
+    (void)snprintf(text, sizeof text, "%d", port);
     for (int i = 0; i < bootstrap->addresses.count; i++) {
-        used += snprintf(text + used, sizeof text - (size_t)used, ",%s",
-                         bootstrap->addresses.numeric[i]);
+        base_text_append(text, sizeof text, ",%s", bootstrap->addresses.numeric[i]);
     }
     if (bootstrap->kind == NULL) {
         (void)unlink(bootstrap->file); /* of a step of that name which was killed */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "proto/limits.h"
 
 enum { FD_MAX = 1 << 20, PORT_MAX = 65535, MASTER_PORT_DEFAULT = 29500 };
@@ -149,10 +150,9 @@ const char *launch_engine_name(launch_engine engine)
 
 void launch_engine_explain(launch_engine engine, base_error *error)
 {
-    const size_t used = strlen(error->message);
     if (engine != LAUNCH_ENGINE_NONE) {
-        (void)snprintf(error->message + used, sizeof error->message - used,
-                       " (%s; to run alone: --nodes 1)", rows[engine].shown);
+        base_text_append(error->message, sizeof error->message, " (%s; to run alone: --nodes 1)",
+                         rows[engine].shown);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/kernel_file.h"
+#include "base/text.h"
 
 /* The kernel's name of the device, and the memory that it is nearest to. */
 static void look_at_pci(const launch_nvml *nvml, launch_gpu *gpu)
@@ -145,14 +146,15 @@ const char *launch_gpu_throttle_text(int64_t reasons, char text[LAUNCH_NVML_TEXT
         {0x2, "clock setting"}, {0x4, "power cap"},    {0x8, "hardware slowdown"}, {0x20, "hot"},
         {0x40, "too hot"},      {0x80, "power brake"}, {0x10, "slower neighbour"},
     }; /* 0x1: idle, 0x100: a display's clock */
-    size_t used = 0;
-    (void)snprintf(text, LAUNCH_NVML_TEXT_BYTES, "%s", reasons < 0 ? "-" : "nothing");
+    text[0] = '\0';
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (reasons > 0 && (reasons & names[i].bit) != 0) {
-            const int added = snprintf(text + used, LAUNCH_NVML_TEXT_BYTES - used, "%s%s",
-                                       used > 0 ? ", " : "", names[i].name);
-            used += added > 0 && (size_t)added < LAUNCH_NVML_TEXT_BYTES - used ? (size_t)added : 0;
+            base_text_append(text, LAUNCH_NVML_TEXT_BYTES, "%s%s", text[0] != '\0' ? ", " : "",
+                             names[i].name);
         }
+    }
+    if (text[0] == '\0') {
+        (void)snprintf(text, LAUNCH_NVML_TEXT_BYTES, "%s", reasons < 0 ? "-" : "nothing");
     }
     return text;
 }

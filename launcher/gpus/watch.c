@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "gpus/look.h"
 
 enum {
@@ -122,8 +123,8 @@ bool launch_gpu_watch_peak(const launch_gpu_watch *watch, const char *uuid, laun
     return false;
 }
 
-static void add(char text[LAUNCH_GPU_FAULTS_BYTES], size_t *used, const launch_gpu_watch *watch,
-                int index, const launch_nvml_event *event)
+static void add(char text[LAUNCH_GPU_FAULTS_BYTES], const launch_gpu_watch *watch, int index,
+                const launch_nvml_event *event)
 {
     char what[LAUNCH_NVML_TEXT_BYTES];
     if ((event->type & LAUNCH_NVML_EVENT_XID) != 0) {
@@ -131,9 +132,8 @@ static void add(char text[LAUNCH_GPU_FAULTS_BYTES], size_t *used, const launch_g
     } else {
         (void)snprintf(what, sizeof what, "a memory error of two bits");
     }
-    const int length = snprintf(text + *used, LAUNCH_GPU_FAULTS_BYTES - *used, "%sGPU %d (%s): %s",
-                                *used > 0 ? "; " : "", index, watch->gpus.gpus[index].uuid, what);
-    *used += length > 0 && (size_t)length < LAUNCH_GPU_FAULTS_BYTES - *used ? (size_t)length : 0;
+    base_text_append(text, LAUNCH_GPU_FAULTS_BYTES, "%sGPU %d (%s): %s",
+                     text[0] != '\0' ? "; " : "", index, watch->gpus.gpus[index].uuid, what);
 }
 
 /* -1: of none of these. */
@@ -155,7 +155,6 @@ const char *launch_gpu_watch_faults(launch_gpu_watch *watch, const char *const *
                                     char text[LAUNCH_GPU_FAULTS_BYTES])
 {
     launch_nvml_event event;
-    size_t used = 0;
     int faults = 0;
     text[0] = '\0';
     for (int i = 0;
@@ -164,11 +163,10 @@ const char *launch_gpu_watch_faults(launch_gpu_watch *watch, const char *const *
          i++) {
         const int index = index_of(watch, event.device, uuids, count);
         if (index >= 0) {
-            add(text, &used, watch, index, &event);
+            add(text, watch, index, &event);
             faults++;
         }
     }
-    text[used] = '\0';
     return text;
 }
 

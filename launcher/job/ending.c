@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/exitcode.h"
+#include "base/text.h"
 #include "job/head.h"
 #include "job/session.h"
 
@@ -17,11 +18,10 @@ enum { STOPS_BYTES = 512 };
 /* Says on which of several hosts the rank ran. */
 static void add_host(const launch_session *session, int rank, base_error *error)
 {
-    const size_t used = strlen(error->message);
     if (session->head != NULL && rank >= 0) {
         const int node = session->ranks[rank].node;
-        (void)snprintf(error->message + used, sizeof error->message - used, " [host %s, node %d]",
-                       launch_head_hostname(session->head, node), node);
+        base_text_append(error->message, sizeof error->message, " [host %s, node %d]",
+                         launch_head_hostname(session->head, node), node);
     }
 }
 
@@ -114,10 +114,9 @@ static void name_silent(launch_session *session)
     }
     for (int i = 0; i < session->world_size; i++) {
         const launch_rank *rank = &session->ranks[i];
-        const size_t used = strlen(error->message);
         if (rank->reported_exit_code < 0 && !launch_rank_has_ended(rank)) {
-            (void)snprintf(error->message + used, sizeof error->message - used,
-                           "%srank %d (pid %d)", between, i, launch_rank_pid(rank));
+            base_text_append(error->message, sizeof error->message, "%srank %d (pid %d)", between,
+                             i, launch_rank_pid(rank));
             between = ", ";
         }
     }

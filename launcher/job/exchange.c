@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "job/rendezvous.h"
 
 static void send_exchanged(launch_session *session)
@@ -73,15 +74,14 @@ void rendezvous_describe_exchange(const launch_session *session, char *text, siz
     if (session->part_count == 0) {
         return;
     }
-    size_t length = (size_t)snprintf(text, size_bytes, " (exchange #%" PRIu64 " waits for rank ",
-                                     session->exchange_sequence);
-    bool first = true;
-    for (int rank = 0; rank < session->world_size && length + 16 < size_bytes; rank++) {
+    (void)snprintf(text, size_bytes, " (exchange #%" PRIu64 " waits for rank ",
+                   session->exchange_sequence);
+    const char *comma = "";
+    for (int rank = 0; rank < session->world_size && strlen(text) + 16 < size_bytes; rank++) {
         if (!session->ranks[rank].has_part) {
-            length += (size_t)snprintf(text + length, size_bytes - length, "%s%d",
-                                       first ? "" : ", ", rank);
-            first = false;
+            base_text_append(text, size_bytes, "%s%d", comma, rank);
+            comma = ", ";
         }
     }
-    (void)snprintf(text + length, size_bytes - length, ")");
+    base_text_append(text, size_bytes, ")");
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "job/flag_digests.h"
 #include "job/head_impl.h"
@@ -242,7 +243,6 @@ static bool all_prepared(const launch_head *head)
 static int list_missing(const launch_head *head, char *text, size_t size_bytes)
 {
     int count = 0;
-    size_t used = 0;
     text[0] = '\0';
     for (int node = 1; node < head->node_count; node++) {
         if (head->nodes[node].ranks == 0 || head->nodes[node].state != LAUNCH_NODE_ABSENT) {
@@ -250,11 +250,8 @@ static int list_missing(const launch_head *head, char *text, size_t size_bytes)
         }
         const launch_node *one = &head->nodes[node];
         const bool known = one->why_absent[0] != '\0';
-        if (used < size_bytes) {
-            used += (size_t)snprintf(text + used, size_bytes - used, "%snode %d%s%s%s",
-                                     count == 0 ? "" : ", ", node, known ? " (" : "",
-                                     one->why_absent, known ? ")" : "");
-        }
+        base_text_append(text, size_bytes, "%snode %d%s%s%s", count == 0 ? "" : ", ", node,
+                         known ? " (" : "", one->why_absent, known ? ")" : "");
         count++;
     }
     return count;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "job/head_impl.h"
 #include "job/writer.h"
 
@@ -40,12 +41,10 @@ static base_status listen_everywhere(launch_head *head, int port, base_error *re
 static void note_others(launch_head *head, int bound)
 {
     const base_addresses *found = &head->bootstrap.addresses;
-    size_t used = 0;
     for (int i = 0; i < found->count; i++) {
-        if (i != bound && !launch_address_is_loopback(found->numeric[i]) &&
-            used < sizeof head->others) {
-            used += (size_t)snprintf(head->others + used, sizeof head->others - used, "%s%s",
-                                     used == 0 ? ", not at " : ", ", found->numeric[i]);
+        if (i != bound && !launch_address_is_loopback(found->numeric[i])) {
+            base_text_append(head->others, sizeof head->others, "%s%s",
+                             head->others[0] == '\0' ? ", not at " : ", ", found->numeric[i]);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/host.h"
+#include "base/text.h"
 #include "job/head_impl.h"
 
 /* One that its user has just taken out is not. */
@@ -98,18 +99,15 @@ static bool may_join(const launch_node *node)
 static void list_nodes(const launch_head *head, bool (*is)(const launch_node *node), char *text,
                        size_t size_bytes)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (int node = 1; node < head->node_count && used < size_bytes; node++) {
+    for (int node = 1; node < head->node_count; node++) {
         const launch_node *one = &head->nodes[node];
-        const char *comma = used > 0 ? ", " : "";
-        if (!is(one)) {
-            continue;
+        const char *comma = text[0] != '\0' ? ", " : "";
+        if (is(one) && one->hostname[0] != '\0') {
+            base_text_append(text, size_bytes, "%s" NODE_FORMAT, comma, NODE_ARGS(head, node));
+        } else if (is(one)) {
+            base_text_append(text, size_bytes, "%snode %d", comma, node);
         }
-        used += (size_t)(one->hostname[0] != '\0'
-                             ? snprintf(text + used, size_bytes - used, "%s" NODE_FORMAT, comma,
-                                        NODE_ARGS(head, node))
-                             : snprintf(text + used, size_bytes - used, "%snode %d", comma, node));
     }
 }
 

@@ -1,24 +1,13 @@
 /* Which host an attempt has failed by, and whether the job goes on without that one. Called by result.c when an
  * attempt has ended, and by head_messages.c when that host comes again. */
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "job/head_impl.h"
 
 /* So many failures of one host, with no checkpoint between them, are no chance. */
 enum { FAULTS_MAX = 2 };
-
-static BASE_PRINTF(2, 3) void add_to_cause(launch_session *session, const char *format, ...)
-{
-    base_error *error = &session->cause.error;
-    const size_t used = strlen(error->message);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(error->message + used, sizeof error->message - used, format, args);
-    va_end(args);
-}
 
 /* The node of the rank that this one could not be connected to; -1: none, or the same. */
 static int unreached_node(const launch_session *session, int rank)
@@ -88,7 +77,7 @@ static int worst_connected(const launch_session *session)
 static bool is_cut(launch_session *session)
 {
     const launch_head *head = session->head;
-    const launch_cause *cause = &session->cause;
+    launch_cause *cause = &session->cause;
     const bool connecting = cause->blame == LAUNCH_BLAME_CONNECTING && cause->rank >= 0;
     const int peer = connecting ? unreached_node(session, cause->rank) : -1;
     if (peer < 0) {
@@ -101,13 +90,13 @@ static bool is_cut(launch_session *session)
         (void)snprintf(hangs, sizeof hangs, ", or rank %d hangs",
                        session->ranks[cause->rank].unreached);
     }
-    add_to_cause(session,
-                 "; %s" NODE_FORMAT " and " NODE_FORMAT " %s%s: check the network and the "
-                 "firewall between these two (--interface, --listen-ports)",
-                 with_head ? "the ranks of " : "", NODE_ARGS(head, own), NODE_ARGS(head, peer),
-                 with_head ? "do not reach each other, though their launchers do"
-                           : "reach the head, but not each other",
-                 hangs);
+    base_text_append(cause->error.message, sizeof cause->error.message,
+                     "; %s" NODE_FORMAT " and " NODE_FORMAT " %s%s: check the network and the "
+                     "firewall between these two (--interface, --listen-ports)",
+                     with_head ? "the ranks of " : "", NODE_ARGS(head, own), NODE_ARGS(head, peer),
+                     with_head ? "do not reach each other, though their launchers do"
+                               : "reach the head, but not each other",
+                     hangs);
     return true;
 }
 
@@ -141,14 +130,14 @@ void launch_head_judge(launch_session *session)
         const bool lost = one->state == LAUNCH_NODE_LOST;
         one->sent_away = true;
         one->left = true;
-        add_to_cause(session,
-                     "; " NODE_FORMAT "%s%s: the job goes on without it. %s joins when the "
-                     "job next starts again",
-                     NODE_ARGS(head, node),
-                     cut ? "" : " has failed before, without a checkpoint in between, and",
-                     lost ? " is not awaited any more" : " is sent away",
-                     lost ? "If it comes back, it"
-                          : "Once that is mended, start its launcher again: it");
+        base_text_append(session->cause.error.message, sizeof session->cause.error.message,
+                         "; " NODE_FORMAT "%s%s: the job goes on without it. %s joins when the "
+                         "job next starts again",
+                         NODE_ARGS(head, node),
+                         cut ? "" : " has failed before, without a checkpoint in between, and",
+                         lost ? " is not awaited any more" : " is sent away",
+                         lost ? "If it comes back, it"
+                              : "Once that is mended, start its launcher again: it");
     } else if (cut) {
         session->cause.fails_again = true;
     }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/path.h"
+#include "base/text.h"
 #include "job/head_impl.h"
 
 enum { MB = 1000 * 1000 };
@@ -39,15 +40,14 @@ bool head_send_chunk(launch_session *session, int node, const Ringfence__Control
 /* "host b (node 1): 12.0 of 512.0 MB of the job's files; …" */
 static void describe(const launch_head *head, char *text, size_t size_bytes)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (int node = 1; node < head->node_count && used < size_bytes; node++) {
+    for (int node = 1; node < head->node_count; node++) {
         const launch_node *one = &head->nodes[node];
         if (one->state == LAUNCH_NODE_ENROLLED && one->files_bytes > 0) {
-            used += (size_t)snprintf(text + used, size_bytes - used,
-                                     "%s" NODE_FORMAT ": %.1f of %.1f MB of the job's files",
-                                     used > 0 ? "; " : "", NODE_ARGS(head, node),
-                                     (double)one->have_bytes / MB, (double)one->files_bytes / MB);
+            base_text_append(text, size_bytes,
+                             "%s" NODE_FORMAT ": %.1f of %.1f MB of the job's files",
+                             text[0] != '\0' ? "; " : "", NODE_ARGS(head, node),
+                             (double)one->have_bytes / MB, (double)one->files_bytes / MB);
         }
     }
 }

@@ -117,7 +117,7 @@ static void warn_of_other_bits(launch_session *session, int rank)
 static void note_instruction_sets(launch_session *session)
 {
     launch_job_result *result = session->result;
-    size_t used = 0;
+    char *all = result->instruction_set;
     for (int rank = 0; rank < session->world_size; rank++) {
         const char *set = result->ranks[rank].instruction_set;
         int first = 0;
@@ -127,10 +127,9 @@ static void note_instruction_sets(launch_session *session)
         if (first < rank) {
             continue;
         }
-        if (used + strlen(set) + 2 < sizeof result->instruction_set) {
-            used += (size_t)snprintf(result->instruction_set + used,
-                                     sizeof result->instruction_set - used, "%s%s",
-                                     used == 0 ? "" : "+", set);
+        if (strlen(all) + strlen(set) + 2 < sizeof result->instruction_set) {
+            base_text_append(all, sizeof result->instruction_set, "%s%s", all[0] == '\0' ? "" : "+",
+                             set);
         }
         warn_of_other_bits(session, rank);
     }
@@ -239,7 +238,6 @@ void rendezvous_handle_ready(launch_session *session, int rank,
 static int list_missing(const launch_session *session, bool joining, char *text, size_t size_bytes,
                         int *first, int *node)
 {
-    size_t length = 0;
     int count = 0;
     text[0] = '\0';
     for (int i = 0; i < session->world_size; i++) {
@@ -249,10 +247,10 @@ static int list_missing(const launch_session *session, bool joining, char *text,
         }
         *first = count == 0 ? i : *first;
         *node = count == 0 || rank->node == *node ? rank->node : 0;
-        if (length + BASE_HOSTNAME_BYTES + 48 < size_bytes) {
-            length += (size_t)snprintf(text + length, size_bytes - length, "%s%d (%s%s%spid %d)",
-                                       count == 0 ? "" : ", ", i, joining ? "" : "host ",
-                                       rank->hostname, joining ? "" : ", ", launch_rank_pid(rank));
+        if (strlen(text) + BASE_HOSTNAME_BYTES + 48 < size_bytes) {
+            base_text_append(text, size_bytes, "%s%d (%s%s%spid %d)", count == 0 ? "" : ", ", i,
+                             joining ? "" : "host ", rank->hostname, joining ? "" : ", ",
+                             launch_rank_pid(rank));
         }
         count++;
     }

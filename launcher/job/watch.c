@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "job/session.h"
 #include "job/writer.h"
 
@@ -406,9 +407,8 @@ int64_t launch_watch_unread_ns(int64_t now_ns)
 
 void launch_watch_describe_stops(const launch_session *session, char *text, size_t size_bytes)
 {
-    size_t length = 0;
     text[0] = '\0';
-    for (int i = 0; i < session->world_size && length < size_bytes - 1; i++) {
+    for (int i = 0; i < session->world_size; i++) {
         const launch_rank *rank = &session->ranks[i];
         long tracer = 0;
         const bool runs = rank->started && !rank->exited;
@@ -416,22 +416,20 @@ void launch_watch_describe_stops(const launch_session *session, char *text, size
                            : rank->node == 0 ? process_state(launch_rank_pid(rank), &tracer)
                            : rank->stopped   ? 'T'
                                              : '?';
-        int wrote = 0;
         if (state == 't' || (state == 'T' && tracer != 0)) {
-            wrote = snprintf(text + length, size_bytes - length,
+            base_text_append(text, size_bytes,
                              " (rank %d, pid %d, is held by the debugger with pid %ld)", i,
                              launch_rank_pid(rank), tracer);
         } else if (state == 'T') {
-            wrote = snprintf(text + length, size_bytes - length,
+            base_text_append(text, size_bytes,
                              " (rank %d, pid %d, is stopped: SIGSTOP or the like)", i,
                              launch_rank_pid(rank));
         }
-        length += (size_t)wrote;
     }
     const int64_t stuck_ns = launch_watch_unread_ns(base_now_ns());
-    if (stuck_ns > 0 && length < size_bytes - 1) {
-        (void)snprintf(text + length, size_bytes - length,
-                       " (nobody has read standard output for %.0f s: ranks that print wait)",
-                       (double)stuck_ns / BASE_NS_PER_S);
+    if (stuck_ns > 0) {
+        base_text_append(text, size_bytes,
+                         " (nobody has read standard output for %.0f s: ranks that print wait)",
+                         (double)stuck_ns / BASE_NS_PER_S);
     }
 }

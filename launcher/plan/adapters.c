@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 enum { NAMES_BYTES = 128, NUMBER_OPERATIONS = 2 };
 
 /* Whether `name` means the layer: it is the layer's, or its last parts. */
@@ -21,10 +23,8 @@ static base_status refuse(const launch_model *model, const char *name, size_t le
     launch_matrix linears[LAUNCH_MATRICES_MAX];
     const int count = launch_model_matrices(model, linears);
     char known[NAMES_BYTES] = "";
-    size_t used = 0;
-    for (int i = 0; i < count && used < sizeof known; i++) {
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? "," : "",
-                                 linears[i].name);
+    for (int i = 0; i < count; i++) {
+        base_text_append(known, sizeof known, "%s%s", i > 0 ? "," : "", linears[i].name);
     }
     return base_fail(reterr, BASE_ERR_INVALID,
                      "the model has no linear layer \"%.*s\"; it has %s (all-linear: all)",

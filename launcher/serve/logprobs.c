@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/grow.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 enum {
@@ -98,10 +99,9 @@ static json_t *name_of(const launch_logprobs *logprobs, const launch_kept_logpro
     if (base_utf8_valid(text, one->bytes)) {
         return json_stringn(text, one->bytes);
     }
-    int used = snprintf(name, sizeof name, "%s", prefix);
+    (void)snprintf(name, sizeof name, "%s", prefix);
     for (uint32_t i = 0; i < one->bytes; i++) {
-        used += snprintf(name + used, sizeof name - (size_t)used, "\\x%02x",
-                         (unsigned)(unsigned char)text[i]);
+        base_text_append(name, sizeof name, "\\x%02x", (unsigned)(unsigned char)text[i]);
     }
     return json_string(name);
 }

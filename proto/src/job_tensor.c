@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/text.h"
 #include "proto/limits.h"
 
 /* Of a GPT-2: the columns of its MLP, and how many of them are never split. */
@@ -49,7 +50,6 @@ base_status proto_job_check_tensor(const proto_job *job, base_error *reterr)
     const int64_t ranks = proto_job_tensor(job);
     char fitting[64] = "";
     char what[96];
-    size_t used = 0;
     if (!proto_is_power_of_two(ranks)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "parallel.tensor %" PRId64 ": must be 1, 2, 4, 8 or 16", ranks);
@@ -59,8 +59,7 @@ base_status proto_job_check_tensor(const proto_job *job, base_error *reterr)
     }
     for (int64_t n = 1; n <= PROTO_TENSOR_RANKS_MAX; n *= 2) {
         if (cuts_all(model, n)) {
-            used += (size_t)snprintf(fitting + used, sizeof fitting - used, "%s%" PRId64,
-                                     n > 1 ? ", " : "", n);
+            base_text_append(fitting, sizeof fitting, "%s%" PRId64, n > 1 ? ", " : "", n);
         }
     }
     if (!cuts_heads(model, ranks)) {

@@ -1,4 +1,4 @@
-/* base/text.h: texts shortened between characters, and control characters escaped. */
+/* base/text.h: texts appended to, shortened between characters, and control characters escaped. */
 #include "base/text.h"
 
 #include <stdio.h>
@@ -95,6 +95,21 @@ static void longer_control_characters_are_shown(void **state)
     assert_string_equal(full, "a???");
 }
 
+/* What has no room is cut off, and nothing beyond it is touched. */
+static void texts_are_appended(void **state)
+{
+    (void)state;
+    char text[8] = "";
+    base_text_append(text, sizeof text, "%s%d", "a", 12);
+    base_text_append(text, sizeof text, ", %s", "b");
+    assert_string_equal(text, "a12, b");
+    text[7] = '!';
+    base_text_append(text, 7, "%s", "more");
+    assert_memory_equal(text, "a12, b\0!", 8);
+    base_text_append(text, 3, "%s", "full");
+    assert_memory_equal(text, "a12, b\0!", 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +119,7 @@ int main(void)
         cmocka_unit_test(control_characters_are_found),
         cmocka_unit_test(control_characters_are_shown),
         cmocka_unit_test(longer_control_characters_are_shown),
+        cmocka_unit_test(texts_are_appended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
