@@ -184,23 +184,22 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
 
 static base_status check_pipeline(const proto_job *job, base_error *reterr)
 {
+    const struct {
+        const char *what;
+        int64_t value;
+    } of_pipelines[] = {{"stages", job->parallel.stages},
+                        {"chunks", job->parallel.chunks},
+                        {"tensor", job->parallel.tensor}};
     if (proto_mode_get(job->job.mode)->pipelined) {
         return check_stages(job, reterr);
     }
-    if (job->parallel.stages != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.stages %" PRId64 " goes with mode pp-cpu, not with %s",
-                         job->parallel.stages, proto_mode_name((int)job->job.mode));
-    }
-    if (job->parallel.chunks != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.chunks %" PRId64 " goes with mode pp-cpu, not with %s",
-                         job->parallel.chunks, proto_mode_name((int)job->job.mode));
-    }
-    if (job->parallel.tensor != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.tensor %" PRId64 " goes with mode pp-cpu, not with %s",
-                         job->parallel.tensor, proto_mode_name((int)job->job.mode));
+    for (size_t i = 0; i < sizeof of_pipelines / sizeof of_pipelines[0]; i++) {
+        if (of_pipelines[i].value != 0) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "parallel.%s %" PRId64 " goes with mode pp-cpu, not with %s",
+                             of_pipelines[i].what, of_pipelines[i].value,
+                             proto_mode_name((int)job->job.mode));
+        }
     }
     return job->parallel.pipeline == PROTO_PIPELINE_GPIPE
                ? BASE_OK
