@@ -484,15 +484,12 @@ base_status launch_plan_options_parse(int argc, char **argv, launch_plan_options
     if (status == BASE_OK && rest < argc && !options->help) {
         status = base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'", argv[rest]);
     }
-    if (status == BASE_OK) {
-        status = complete_model(options, reterr);
-    }
-    if (status == BASE_OK) {
-        status = complete_adapters(options, reterr);
-    }
+    status = status == BASE_OK ? complete_model(options, reterr) : status;
+    status = status == BASE_OK ? complete_adapters(options, reterr) : status;
+    status = status == BASE_OK ? complete_ranks(options, reterr) : status;
+    status = status == BASE_OK ? complete_work(options, reterr) : status;
     if (status == BASE_OK) {
         complete_device(options);
-        status = complete_ranks(options, reterr);
     }
-    return status == BASE_OK ? complete_work(options, reterr) : status;
+    return status;
 }
