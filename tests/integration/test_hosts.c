@@ -91,31 +91,16 @@ static void answer(const char *mode, const char *prompts, const char *checkpoint
     static test_program alone;
     char out[SEVERAL_PATH_BYTES];
     (void)snprintf(out, sizeof out, "%s", test_shared_path(mode));
-    const char *flags[] = {"--speculate",
-                           "0",
-                           "--mode",
-                           mode,
-                           "--ranks",
-                           "2",
-                           "--checkpoint",
-                           checkpoint,
-                           "--prompts",
-                           prompts,
-                           "--quiet",
-                           "--no-bind",
-                           "--max-new-tokens",
-                           "40",
-                           "--ignore-eos",
-                           strcmp(mode, "generate") != 0 ? "--out" : NULL,
-                           out,
-                           NULL};
-    const char *all[TEST_PROGRAM_ARGS_MAX] = {LAUNCHER_PATH};
-    memcpy(&all[1], flags, sizeof flags);
+    const char *recorded = strcmp(mode, "generate") != 0 ? "--out" : NULL;
+    const char *all[TEST_PROGRAM_ARGS_MAX] = {
+        LAUNCHER_PATH, "--speculate",      "0",        "--mode",       mode,     "--ranks",
+        "2",           "--checkpoint",     checkpoint, "--prompts",    prompts,  "--quiet",
+        "--no-bind",   "--max-new-tokens", "40",       "--ignore-eos", recorded, out};
     test_program_start(&alone, all, NULL);
     assert_int_equal(test_program_wait(&alone), 0);
     const several job = SEVERAL("2", NULL);
-    flags[1] = "4";
-    several_start(0, &job, flags);
+    all[2] = "4";
+    several_start(0, &job, &all[1]);
     several_start(1, &job, several_no_flags);
     several_expect_all(2, 0);
     assert_true(alone.text_bytes[TEST_STDOUT] > 0);
@@ -248,13 +233,8 @@ static void launchers_of_one_host_share_its_local_ranks(void **state)
     (void)state;
     several_make_key("shared");
     const several job = SEVERAL("2", NULL);
-    const char *const flags[] = {"--ranks-per-node",
-                                 "2",
-                                 "--",
-                                 "sh",
-                                 "-c",
-                                 "echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE",
-                                 NULL};
+    const char *const *flags = FLAGS("--ranks-per-node", "2", "--", "sh", "-c",
+                                     "echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE");
     const char *const second[] = {
         LAUNCHER_PATH,   "--nodes",   "2",         "--node-rank", "1",      "--rendezvous",
         several_address, "--job-key", several_key, "--no-bind",   flags[0], flags[1],
@@ -466,26 +446,22 @@ static void a_key_file_is_its_owners(void **state)
 static void flags_that_do_not_go_together(void **state)
 {
     (void)state;
-    static const char *const lines[][8] = {
+    static const char *const lines[][12] = {
         {"--node-rank", "1", NULL},
         {"--listen-ports", "29500-29509", NULL},
         {"--nodes", "2", NULL},
         {"--nodes", "2", "--rendezvous", "tcp://a:1", NULL},
         {"--nodes", "2", "--rendezvous", "tcp://a", "--job-key", "k", NULL},
         {"--nodes", "2", "--rendezvous", "tcp://fd00::1:1", "--job-key", "k", NULL},
+        {"--nodes", "2", "--ranks", "3", "--rendezvous", "tcp://a:1", "--job-key", "k", NULL},
+        {"--nodes", "2", "--mode", "gate-check", "--authorize", "local", "--rendezvous",
+         "tcp://a:1", "--job-key", "k", NULL},
     };
-    const char *all[12] = {LAUNCHER_PATH};
+    const char *all[13] = {LAUNCHER_PATH};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         memcpy(&all[1], lines[i], sizeof lines[i]);
         several_run_quietly(all, 2);
     }
-    const char *const money[] = {LAUNCHER_PATH, "--nodes",     "2",     "--mode",
-                                 "gate-check",  "--authorize", "local", "--rendezvous",
-                                 "tcp://a:1",   "--job-key",   "k",     NULL};
-    several_run_quietly(money, 2);
-    const char *const uneven[] = {LAUNCHER_PATH,  "--nodes",   "2",         "--ranks", "3",
-                                  "--rendezvous", "tcp://a:1", "--job-key", "k",       NULL};
-    several_run_quietly(uneven, 2);
 }
 
 int main(void)
