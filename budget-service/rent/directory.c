@@ -51,7 +51,9 @@ base_status rent_directory_make(const char *directory, const char *token, proto_
     if (mkdir(directory, 0700) != 0) {
         return errno == EEXIST
                    ? base_fail(reterr, BASE_ERR_STATE,
-                               "%s is not empty: each rent has a directory of its own", directory)
+                               "%s is not empty: each rent has a directory of its own, and each "
+                               "token one rent: authorize another label, or name another --out",
+                               directory)
                    : base_fail_errno(reterr, errno, "cannot make %s", directory);
     }
     const base_status status = put_files(directory, token, job_key, reterr);

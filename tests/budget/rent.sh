@@ -51,7 +51,7 @@ rm vendor/down
 [ ! -e none.rent ] || fail "a directory is left"
 mkdir none.rent && touch none.rent/token none.rent/job.key
 rent 1 none true
-err_has "is not empty: each rent has a directory of its own"
+err_has "is not empty: each rent has a directory of its own, and each token one rent: authorize another label"
 [ -e none.rent/token ] && [ -e none.rent/job.key ] || fail "the files of another rent are gone"
 rm -r none.rent
 budget 0 void none
