@@ -115,8 +115,8 @@ const char *launch_inference_suspect(const launch_inference_claim *claim)
         return "so small a model is not faster over a network: was the baseline really one rank?";
     }
     if (claim->speedup > claim->ranks && !cache_explains) {
-        return "more than the ranks can give, and no cache explains it: was the baseline really "
-               "one rank?";
+        return "more than the ranks can give, and no cache explains it: was the machine busy while "
+               "one rank ran, or the baseline not one rank?";
     }
     if (claim->apart > APART_MAX) {
         return "slow rounds took more than twice as long as fast ones: was the machine busy?";

@@ -237,8 +237,8 @@ static void put_outcome_cards(const launch_run *run, base_buffer *text)
 static const char *inner_name(const proto_job *job)
 {
     return proto_job_tensor(job) > 1          ? "of this, exchanging within the stage"
-           : proto_job_expert_ranks(job) > 1  ? "of this, rows to experts and back"
-           : proto_job_context_ranks(job) > 1 ? "of this, heads of attention"
+           : proto_job_expert_ranks(job) > 1  ? "of this, exchanging rows with experts"
+           : proto_job_context_ranks(job) > 1 ? "of this, exchanging heads of attention"
                                               : NULL;
 }
 

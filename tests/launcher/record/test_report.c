@@ -114,8 +114,8 @@ static void the_page_is_short_for_a_reader(void **state)
 static void inner_exchanges_have_a_column(void **state)
 {
     (void)state;
-    static const char experts[] = "of this, rows to experts and back";
-    static const char context[] = "of this, heads of attention";
+    static const char experts[] = "of this, exchanging rows with experts";
+    static const char context[] = "of this, exchanging heads of attention";
     static sample made;
     sample_make(&made, "out", 2, 100);
     made.job.parallel.expert_ranks = 2;
