@@ -41,6 +41,13 @@ while :; do
     shift
 done
 [ $# -eq 0 ] || chosen=("$@")
+for i in "${!chosen[@]}"; do
+    name=${chosen[i]#*test_}
+    chosen[i]=$(compgen -A function | grep -xE "(long_)?test_$name") || {
+        echo "no such test: $name; there are: $(compgen -A function | sed -nE 's/^(long_)?test_//p' | sort | xargs)" >&2
+        exit 2
+    }
+done
 
 directory=$(mktemp -d)
 run=rf$$
@@ -89,8 +96,6 @@ trap cleanup EXIT
 bad=0
 running=0
 for function in "${chosen[@]}"; do
-    function=$(compgen -A function | grep -xE "(long_)?test_${function#*test_}") ||
-        { echo "no such test: $function" >&2 && exit 2; }
     if [ "$running" -ge "$at_once" ]; then
         wait -n || bad=1
         running=$((running - 1))
