@@ -19,7 +19,7 @@ static base_status refuse_expired(ledger_op *op, const budget_reservation *reser
                          label);
     }
     return op_refuse(op, BUDGET_REASON_TOKEN_EXPIRED,
-                     "the token has expired unused, and %s stay reserved until: "
+                     "the token has expired unused, and %s stays reserved until: "
                      "budget-service void %s; then authorize anew, under another label",
                      held, label);
 }

@@ -95,7 +95,7 @@ base_status service_alarm_deadline(budget_service *service, const budget_reserva
     if (passed) {
         service_alarm(service, run_json("deadline-passed", run, ids, count),
                       "%s (account %s, vendor %s, %s) has passed its deadline of %s without proof "
-                      "of termination; %s stay reserved. Look at the vendor's list, end the "
+                      "of termination; %s stays reserved. Look at the vendor's list, end the "
                       "instance, then: budget-service terminated %s --evidence FILE",
                       run->entry.label, run->entry.account, run->entry.vendor, names, when, money,
                       run->entry.label);

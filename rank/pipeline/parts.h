@@ -153,11 +153,11 @@ static inline size_t pipeline_own_place(const rank_pipeline *pipeline)
 
 /* Says what this rank's stage is, by its schedule, configuration and place: its shape, what it holds, its chunks. It
  * has no memory yet. */
-void pipeline_describe(rank_pipeline *pipeline, const rank_pipeline_options *options);
+void pipeline_describe(rank_pipeline *made, const rank_pipeline_options *options);
 
 /* The same refusals of what cannot be made, for rank_pipeline_create and rank_pipeline_plan; fills in what the options
  * say, but for this rank's place. */
-BASE_MUST_CHECK base_status pipeline_begin(rank_pipeline *pipeline,
+BASE_MUST_CHECK base_status pipeline_begin(rank_pipeline *made,
                                            const rank_pipeline_options *options,
                                            base_error *reterr);
 
@@ -167,7 +167,7 @@ size_t pipeline_work_floats(const rank_pipeline *pipeline);
 /* ---- layout.c ---- */
 
 /* Which part of which stage of which replica a rank is, by the schedule. */
-void pipeline_find_place(rank_pipeline *pipeline, int tensor, int rank);
+void pipeline_find_place(rank_pipeline *made, int tensor, int rank);
 
 /* Makes the communicators of this rank's place. Collective. */
 BASE_MUST_CHECK base_status pipeline_make_layout(rank_pipeline *pipeline, int tensor,

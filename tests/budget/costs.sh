@@ -227,7 +227,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 budget 6 redeem unused.token --create
-err_has 'the token has expired unused, and $0.30 stay reserved until: budget-service void unused; then authorize anew'
+err_has 'the token has expired unused, and $0.30 stays reserved until: budget-service void unused; then authorize anew'
 budget 0 void unused
 
 echo "== what a policy must say"

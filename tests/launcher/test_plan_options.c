@@ -390,17 +390,23 @@ static void the_drawing_has_every_task(void **state)
     assert_int_not_equal(access(plan_path("plan.png"), F_OK), 0);
 }
 
-static void wrong_words_are_refused(void **state)
+static void flags_of_jobs_are_known_as_such(void **state)
 {
     (void)state;
     static char text[PLAN_TEXT_BYTES];
-    assert_int_equal(plan_run(PLAN_WORDS("now"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--stages", "2"), text), BASE_EXIT_USAGE);
     assert_has(plan_warnings, "unknown flag --stages; did you mean --pipeline?");
     assert_int_equal(plan_run(PLAN_WORDS("--micro-batches", "2"), text), BASE_EXIT_USAGE);
     assert_has(plan_warnings, "unknown flag --micro-batches; did you mean --global-batch?");
     assert_int_equal(plan_run(PLAN_WORDS("--mode", "pp-cpu"), text), BASE_EXIT_USAGE);
     assert_has(plan_warnings, "unknown flag --mode: a plan is of training, or with --decode of ");
+}
+
+static void wrong_words_are_refused(void **state)
+{
+    (void)state;
+    static char text[PLAN_TEXT_BYTES];
+    assert_int_equal(plan_run(PLAN_WORDS("now"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--model", "gpt5"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--link", "10"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--link", "10,0"), text), BASE_EXIT_USAGE);
@@ -480,6 +486,7 @@ int main(void)
         cmocka_unit_test(a_llamas_config_gives_its_shape),
         cmocka_unit_test(flags_change_a_llamas_shape),
         cmocka_unit_test(the_drawing_has_every_task),
+        cmocka_unit_test(flags_of_jobs_are_known_as_such),
         cmocka_unit_test(wrong_words_are_refused),
     };
     return cmocka_run_group_tests(tests, plan_setup, plan_teardown);
