@@ -312,9 +312,10 @@ static base_status check_training(const launch_options *options, base_error *ret
     }
     if (trains && job->infer.eval && launch_options_given(options, "data") &&
         job->data.heldout[0] == '\0') {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--eval of a training with --data needs --heldout FILE: the corpus's "
-                         "held-out sentences are for the corpus");
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "--eval and --eval-every of a training with --data need --heldout FILE: the corpus's "
+            "held-out sentences are for the corpus");
     }
     if (trains && job->data.chat_date[0] != '\0' && job->model.checkpoint[0] == '\0') {
         return base_fail(reterr, BASE_ERR_INVALID,

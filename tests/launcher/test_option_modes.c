@@ -10,7 +10,8 @@
 #define TP         "tensor parallel modes (tp-cpu, tp-nccl)"
 #define OF_WINDOWS ": all tokens of a window are targets"
 #define OWN_DATA                                                                                   \
-    "--eval of a training with --data needs --heldout FILE: the corpus's held-out sentences are "  \
+    "--eval and --eval-every of a training with --data need --heldout FILE: the corpus's "         \
+    "held-out sentences are "                                                                      \
     "for the corpus"
 #define ASKED "--mode", "generate", "--prompt", "a"
 
