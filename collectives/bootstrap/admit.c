@@ -210,24 +210,6 @@ static coll_status take_proof(admission *m, guest *g, coll_error *reterr)
 
 /* ---- ranks ---- */
 
-/* Tells all that have joined who has not, and by which address other hosts reach rank 0. */
-static coll_status tell_roster(admission *m, const coll_bootstrap_link *newest, coll_error *reterr)
-{
-    coll_bootstrap *bootstrap = m->bootstrap;
-    coll_bootstrap_note note = {.missing = bootstrap->missing, .process = bootstrap->process};
-    if (bootstrap->address[0] == '\0' || coll_address_is_loopback(bootstrap->address)) {
-        coll_bootstrap_end_text(newest->fd, false, bootstrap->address);
-    }
-    (void)snprintf(note.address, sizeof note.address, "%s", bootstrap->address);
-    coll_status status = COLL_OK;
-    for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
-        coll_bootstrap_link *link = bootstrap->links[rank];
-        status =
-            link == NULL ? COLL_OK : coll_bootstrap_link_note(link, &note, m->deadline_ns, reterr);
-    }
-    return status;
-}
-
 /* Whether the newcomer can be the rank that it says. */
 static coll_status check_rank(const admission *m, const guest *g, coll_error *reterr)
 {
@@ -255,6 +237,7 @@ static coll_status check_rank(const admission *m, const guest *g, coll_error *re
 
 static coll_status take_join(admission *m, guest *g, coll_error *reterr)
 {
+    coll_bootstrap *bootstrap = m->bootstrap;
     coll_bootstrap_frame frame;
     coll_bootstrap_note note;
     const coll_bootstrap_arrival arrival = coll_bootstrap_link_receive(g->link, &frame);
@@ -270,13 +253,15 @@ static coll_status take_join(admission *m, guest *g, coll_error *reterr)
     link->process = note.process;
     const coll_status status = check_rank(m, g, reterr);
     if (status != COLL_OK) {
-        coll_bootstrap_tell(m->bootstrap, link, reterr);
-        return status;
+        return status; /* which the newcomer is told, too */
     }
     *g = (guest){.stage = GUEST_FREE};
-    m->bootstrap->links[link->rank] = link;
-    m->bootstrap->missing &= ~(UINT64_C(1) << link->rank);
-    return tell_roster(m, link, reterr);
+    bootstrap->links[link->rank] = link;
+    bootstrap->missing &= ~(UINT64_C(1) << link->rank);
+    if (bootstrap->address[0] == '\0' || coll_address_is_loopback(bootstrap->address)) {
+        coll_bootstrap_end_text(link->fd, false, bootstrap->address);
+    }
+    return coll_bootstrap_tell_missing(bootstrap, reterr);
 }
 
 /* ---- the loop ---- */
@@ -330,35 +315,28 @@ static coll_status look(admission *m, coll_error *reterr)
 {
     struct pollfd items[1 + GUESTS_MAX + COLL_RANKS_MAX] = {{.fd = m->listener, .events = POLLIN}};
     guest *guests[1 + GUESTS_MAX];
-    const coll_bootstrap *bootstrap = m->bootstrap;
-    nfds_t count = 1;
+    coll_bootstrap *bootstrap = m->bootstrap;
+    coll_bootstrap_frame frame;
+    bool came = false;
+    size_t count = 1;
     for (int i = 0; i < GUESTS_MAX; i++) {
         if (m->guests[i].stage != GUEST_FREE) {
             guests[count] = &m->guests[i];
             items[count++] = (struct pollfd){.fd = m->guests[i].fd, .events = POLLIN};
         }
     }
-    const nfds_t guests_end = count;
-    for (int rank = 1; rank < bootstrap->world_size; rank++) {
-        const coll_bootstrap_link *link = bootstrap->links[rank];
-        items[count++] = (struct pollfd){.fd = link != NULL ? link->fd : -1, .events = POLLIN};
-    }
-    coll_status status = COLL_OK;
-    const bool came =
-        poll(items, count, base_deadline_poll_ms(m->deadline_ns, COLL_BOOTSTRAP_SLICE_MS)) > 0;
-    for (nfds_t i = guests_end; status == COLL_OK && i < count; i++) {
-        const coll_bootstrap_link *link = bootstrap->links[1 + i - guests_end];
-        if (came && items[i].revents != 0) { /* it says nothing before all have joined */
-            status = coll_bootstrap_blame(bootstrap, link, "has ended", reterr);
-        } else if (link != NULL && coll_bootstrap_link_is_silent(link)) {
-            status =
-                coll_bootstrap_blame(bootstrap, link, "is on a host that answers no more,", reterr);
+    coll_status status =
+        coll_bootstrap_wait(bootstrap, items, count, false, m->deadline_ns, reterr);
+    for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
+        coll_bootstrap_link *link = bootstrap->links[rank];
+        if (link != NULL && link->is_ready) { /* it says nothing before all have joined */
+            status = coll_bootstrap_take(bootstrap, link, &frame, &came, reterr);
         }
     }
-    for (nfds_t i = 1; came && status == COLL_OK && i < guests_end; i++) {
+    for (size_t i = 1; status == COLL_OK && i < count; i++) {
         status = items[i].revents != 0 ? advance(m, guests[i], reterr) : COLL_OK;
     }
-    return came && status == COLL_OK && items[0].revents != 0 ? accept_all(m, reterr) : status;
+    return status == COLL_OK && items[0].revents != 0 ? accept_all(m, reterr) : status;
 }
 
 static coll_status fail_late(const admission *m, coll_error *reterr)
@@ -379,11 +357,15 @@ coll_status coll_bootstrap_admit(coll_bootstrap *bootstrap, int64_t deadline_ns,
     m->bootstrap = bootstrap;
     m->deadline_ns = deadline_ns;
     bootstrap->missing = coll_bootstrap_others(bootstrap);
+    bootstrap->told = bootstrap->missing;
     coll_status status = open_listener(m, reterr);
     while (status == COLL_OK && bootstrap->missing != 0) {
         status = base_now_ns() >= deadline_ns ? fail_late(m, reterr) : look(m, reterr);
     }
     for (int i = 0; i < GUESTS_MAX; i++) {
+        if (status != COLL_OK && m->guests[i].stage == GUEST_JOIN) {
+            coll_bootstrap_tell(bootstrap, m->guests[i].link, reterr);
+        }
         drop(&m->guests[i]);
     }
     if (m->listener >= 0) {

@@ -16,7 +16,10 @@ struct coll_bootstrap {
     bool has_secret;
     uint8_t link_key[COLL_JOB_KEY_BYTES];
     uint8_t job_key[COLL_JOB_KEY_BYTES];
-    uint64_t missing;  /* a bit for each rank that has not come, as far as this one knows */
+    /* A bit for each rank that has not come, or not to this exchange. Bit 0, on other ranks than that: it
+     * has not said who. */
+    uint64_t missing;
+    uint64_t told;     /* rank 0: what it has told the others of that */
     char refused[256]; /* whom it was that rank 0 has refused last; empty: nobody */
     coll_bootstrap_process process;
     coll_bootstrap_link *links[COLL_RANKS_MAX]; /* by rank; NULL: there is none */
@@ -37,16 +40,31 @@ COLL_MUST_CHECK coll_status coll_bootstrap_join(coll_bootstrap *bootstrap, int64
 coll_status coll_bootstrap_exchange(void *user, const void *mine, void *all, size_t size_bytes,
                                     int64_t deadline_ns, coll_error *reterr);
 
+/* Waits until something comes, for a while at most: on the caller's `count` items, which have room for
+ * COLL_RANKS_MAX more, and on the links, which are marked as ready then; where it only sends, it waits for
+ * room to send. What links have to send goes on. If nothing has come, rank 0 tells those who wait for whom. */
+struct pollfd;
+coll_status coll_bootstrap_wait(coll_bootstrap *bootstrap, struct pollfd *items, size_t count,
+                                bool only_sends, int64_t deadline_ns, coll_error *reterr);
+
+/* Takes what has come on a link, if it is whole. *came: it is one of this exchange's bytes, in `frame`. What
+ * rank 0 notes is kept; its failure is returned. */
+coll_status coll_bootstrap_take(coll_bootstrap *bootstrap, coll_bootstrap_link *link,
+                                coll_bootstrap_frame *frame, bool *came, coll_error *reterr);
+
+/* Not rank 0: waits for the bytes of this exchange; frame NULL: until all ranks have come. */
+coll_status coll_bootstrap_hear(coll_bootstrap *bootstrap, coll_bootstrap_frame *frame,
+                                int64_t deadline_ns, coll_error *reterr);
+
+/* Rank 0 tells those that have come who has not. */
+coll_status coll_bootstrap_tell_missing(coll_bootstrap *bootstrap, coll_error *reterr);
+
 /* Rank 0 tells a rank that it has failed, and why: the last frame. */
 void coll_bootstrap_tell(const coll_bootstrap *bootstrap, coll_bootstrap_link *link,
                          const coll_error *error);
 
-/* Not rank 0: waits for a frame of this kind from it, and returns the failure that it tells instead. */
-coll_status coll_bootstrap_hear(const coll_bootstrap *bootstrap, coll_bootstrap_kind kind,
-                                coll_bootstrap_frame *frame, int64_t deadline_ns,
-                                coll_error *reterr);
-
-/* COLL_ERR_PEER: "rank 1 (host h, pid 42) has ended in exchange 1", with `what` for "has ended". */
+/* COLL_ERR_PEER: "rank 1 (host h, pid 42) has ended in exchange 1 before rank 2 had come to it", with `what` for
+ * "has ended". */
 coll_status coll_bootstrap_blame(const coll_bootstrap *bootstrap, const coll_bootstrap_link *link,
                                  const char *what, coll_error *reterr);
 

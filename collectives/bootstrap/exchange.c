@@ -8,86 +8,149 @@
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
 
-/* ---- frames, and what is wrong with them ---- */
+/* ---- what is wrong ---- */
 
 coll_status coll_bootstrap_blame(const coll_bootstrap *bootstrap, const coll_bootstrap_link *link,
                                  const char *what, coll_error *reterr)
 {
     char name[COLL_BOOTSTRAP_TEXT_BYTES];
     char missing[COLL_BOOTSTRAP_TEXT_BYTES];
+    const uint64_t others = bootstrap->missing & ~(UINT64_C(1) << link->rank) & ~UINT64_C(1);
     coll_bootstrap_link_text(link, name, sizeof name);
-    coll_bootstrap_list(bootstrap->missing, missing, sizeof missing);
+    coll_bootstrap_list(others, missing, sizeof missing);
     if (bootstrap->exchanges > 0) {
-        return coll_fail(reterr, COLL_ERR_PEER, "%s %s in exchange %llu", name, what,
-                         (unsigned long long)bootstrap->exchanges);
+        return coll_fail(reterr, COLL_ERR_PEER, "%s %s in exchange %llu%s%s%s", name, what,
+                         (unsigned long long)bootstrap->exchanges, others != 0 ? " before " : "",
+                         others != 0 ? missing : "", others != 0 ? " had come to it" : "");
     }
-    return bootstrap->missing == 0
+    return others == 0
                ? coll_fail(reterr, COLL_ERR_PEER, "%s %s before all ranks had come", name, what)
                : coll_fail(reterr, COLL_ERR_PEER, "%s %s before %s of %d had come to %s port %d%s",
                            name, what, missing, bootstrap->world_size, bootstrap->host,
                            bootstrap->port, bootstrap->refused);
 }
 
-/* What rank 0's last frame says. */
-static coll_status tell_on(coll_bootstrap_link *link, const coll_bootstrap_note *note,
-                           coll_error *reterr)
+/* Rank 0 has not answered by the deadline. */
+static coll_status fail_late(const coll_bootstrap *bootstrap, coll_error *reterr)
 {
     char name[COLL_BOOTSTRAP_TEXT_BYTES];
-    link->process = note->process;
-    coll_bootstrap_link_text(link, name, sizeof name);
-    return coll_fail(reterr, (coll_status)note->status, "%s says: %.800s", name, note->message);
+    char missing[COLL_BOOTSTRAP_TEXT_BYTES];
+    coll_bootstrap_link_text(bootstrap->links[0], name, sizeof name);
+    coll_bootstrap_list(bootstrap->missing, missing, sizeof missing);
+    if ((bootstrap->missing & 1) != 0) {
+        return coll_fail(reterr, COLL_ERR_TIMEOUT, "%s has not answered in time", name);
+    }
+    return bootstrap->exchanges > 0
+               ? coll_fail(reterr, COLL_ERR_TIMEOUT, "%s still waits for %s in exchange %llu", name,
+                           missing, (unsigned long long)bootstrap->exchanges)
+               : coll_fail(reterr, COLL_ERR_TIMEOUT, "%s at %s port %d still waits for %s of %d",
+                           name, bootstrap->host, bootstrap->port, missing, bootstrap->world_size);
 }
 
-/* The next frame, which must be of this kind. *came: it is there. */
-static coll_status take(const coll_bootstrap *bootstrap, coll_bootstrap_link *link,
-                        coll_bootstrap_kind kind, coll_bootstrap_frame *frame, bool *came,
-                        coll_error *reterr)
+/* ---- frames ---- */
+
+coll_status coll_bootstrap_wait(coll_bootstrap *bootstrap, struct pollfd *items, size_t count,
+                                bool only_sends, int64_t deadline_ns, coll_error *reterr)
+{
+    struct pollfd *of_links = items + count;
+    coll_status status = COLL_OK;
+    for (int rank = 0; rank < bootstrap->world_size; rank++) {
+        const coll_bootstrap_link *link = bootstrap->links[rank];
+        const bool sends = link != NULL && link->output != NULL;
+        of_links[rank] =
+            (struct pollfd){.fd = link != NULL && (sends || !only_sends) ? link->fd : -1,
+                            .events = (short)((only_sends ? 0 : POLLIN) | (sends ? POLLOUT : 0))};
+    }
+    const int came = poll(items, count + (nfds_t)bootstrap->world_size,
+                          base_deadline_poll_ms(deadline_ns, COLL_BOOTSTRAP_SLICE_MS));
+    for (int rank = 0; status == COLL_OK && rank < bootstrap->world_size; rank++) {
+        coll_bootstrap_link *link = bootstrap->links[rank];
+        if (link != NULL) {
+            link->is_ready = (of_links[rank].revents & ~POLLOUT) != 0;
+            coll_bootstrap_link_flush(link);
+            if (!link->is_ready && coll_bootstrap_link_is_silent(link)) {
+                status = coll_bootstrap_blame(bootstrap, link, "is on a host that answers no more,",
+                                              reterr);
+            }
+        }
+    }
+    return status == COLL_OK && came == 0 && bootstrap->rank == 0 && bootstrap->missing != 0
+               ? coll_bootstrap_tell_missing(bootstrap, reterr)
+               : status;
+}
+
+static coll_status take_note(coll_bootstrap *bootstrap, coll_bootstrap_link *link,
+                             const coll_bootstrap_frame *frame, coll_error *reterr)
 {
     coll_bootstrap_note note;
-    const coll_bootstrap_arrival arrival = coll_bootstrap_link_receive(link, frame);
-    *came = arrival == COLL_BOOTSTRAP_CAME;
-    if (arrival == COLL_BOOTSTRAP_ENDED) {
-        return coll_bootstrap_blame(bootstrap, link, "has ended", reterr);
-    }
-    if (*came && link->rank == 0 && frame->kind == COLL_BOOTSTRAP_NOTE &&
-        coll_bootstrap_note_read(frame->body, frame->size_bytes, &note) && note.status != COLL_OK) {
-        return tell_on(link, &note, reterr);
-    }
-    if (arrival == COLL_BOOTSTRAP_BROKEN ||
-        (*came && (frame->kind != kind || frame->exchange != bootstrap->exchanges))) {
+    if (!coll_bootstrap_note_read(frame->body, frame->size_bytes, &note)) {
         return coll_bootstrap_blame(bootstrap, link, "broke the protocol", reterr);
+    }
+    link->process = note.process;
+    if (note.status != COLL_OK) {
+        char name[COLL_BOOTSTRAP_TEXT_BYTES];
+        coll_bootstrap_link_text(link, name, sizeof name);
+        return coll_fail(reterr, (coll_status)note.status, "%s says: %.800s", name, note.message);
+    }
+    bootstrap->missing = note.missing;
+    if (coll_address_is_loopback(bootstrap->address)) { /* other hosts reach it by another */
+        (void)snprintf(bootstrap->address, sizeof bootstrap->address, "%s", note.address);
     }
     return COLL_OK;
 }
 
-coll_status coll_bootstrap_hear(const coll_bootstrap *bootstrap, coll_bootstrap_kind kind,
-                                coll_bootstrap_frame *frame, int64_t deadline_ns,
-                                coll_error *reterr)
+coll_status coll_bootstrap_take(coll_bootstrap *bootstrap, coll_bootstrap_link *link,
+                                coll_bootstrap_frame *frame, bool *came, coll_error *reterr)
 {
-    coll_bootstrap_link *link = bootstrap->links[0];
-    struct pollfd item = {.fd = link->fd, .events = POLLIN};
-    bool came = false;
-    coll_status status = take(bootstrap, link, kind, frame, &came, reterr);
-    while (status == COLL_OK && !came) {
-        if (base_now_ns() >= deadline_ns) {
-            char name[COLL_BOOTSTRAP_TEXT_BYTES];
-            char missing[COLL_BOOTSTRAP_TEXT_BYTES];
-            coll_bootstrap_link_text(link, name, sizeof name);
-            coll_bootstrap_list(bootstrap->missing, missing, sizeof missing);
-            return bootstrap->missing == 0
-                       ? coll_fail(reterr, COLL_ERR_TIMEOUT, "%s has not answered in time", name)
-                       : coll_fail(reterr, COLL_ERR_TIMEOUT,
-                                   "%s at %s port %d still waits for %s of %d", name,
-                                   bootstrap->host, bootstrap->port, missing,
-                                   bootstrap->world_size);
-        }
-        if (coll_bootstrap_link_is_silent(link)) {
-            return coll_bootstrap_blame(bootstrap, link, "is on a host that answers no more,",
-                                        reterr);
-        }
-        (void)poll(&item, 1, base_deadline_poll_ms(deadline_ns, COLL_BOOTSTRAP_SLICE_MS));
-        status = take(bootstrap, link, kind, frame, &came, reterr);
+    const coll_bootstrap_arrival arrival = coll_bootstrap_link_receive(link, frame);
+    *came = arrival == COLL_BOOTSTRAP_CAME && frame->kind == COLL_BOOTSTRAP_BYTES &&
+            frame->exchange == bootstrap->exchanges;
+    if (*came || arrival == COLL_BOOTSTRAP_WAITS) {
+        return COLL_OK;
     }
+    if (arrival == COLL_BOOTSTRAP_CAME && link->rank == 0 && frame->kind == COLL_BOOTSTRAP_NOTE) {
+        return take_note(bootstrap, link, frame, reterr);
+    }
+    return coll_bootstrap_blame(
+        bootstrap, link, arrival == COLL_BOOTSTRAP_ENDED ? "has ended" : "broke the protocol",
+        reterr);
+}
+
+coll_status coll_bootstrap_hear(coll_bootstrap *bootstrap, coll_bootstrap_frame *frame,
+                                int64_t deadline_ns, coll_error *reterr)
+{
+    struct pollfd items[COLL_RANKS_MAX];
+    coll_bootstrap_frame none;
+    bool came = false;
+    for (;;) {
+        coll_status status = coll_bootstrap_take(bootstrap, bootstrap->links[0],
+                                                 frame != NULL ? frame : &none, &came, reterr);
+        if (status != COLL_OK || came || (frame == NULL && bootstrap->missing == 0)) {
+            return status;
+        }
+        if (base_now_ns() >= deadline_ns) {
+            return fail_late(bootstrap, reterr);
+        }
+        status = coll_bootstrap_wait(bootstrap, items, 0, false, deadline_ns, reterr);
+        if (status != COLL_OK) {
+            return status;
+        }
+    }
+}
+
+coll_status coll_bootstrap_tell_missing(coll_bootstrap *bootstrap, coll_error *reterr)
+{
+    coll_bootstrap_note note = {.missing = bootstrap->missing, .process = bootstrap->process};
+    coll_status status = COLL_OK;
+    (void)snprintf(note.address, sizeof note.address, "%s", bootstrap->address);
+    for (int rank = 1;
+         bootstrap->told != note.missing && status == COLL_OK && rank < bootstrap->world_size;
+         rank++) {
+        status = (note.missing >> rank & 1) == 0
+                     ? coll_bootstrap_link_note(bootstrap->links[rank], &note, reterr)
+                     : COLL_OK;
+    }
+    bootstrap->told = note.missing;
     return status;
 }
 
@@ -96,7 +159,7 @@ void coll_bootstrap_tell(const coll_bootstrap *bootstrap, coll_bootstrap_link *l
 {
     coll_bootstrap_note note = {.status = error->status, .process = bootstrap->process};
     (void)snprintf(note.message, sizeof note.message, "%s", error->message);
-    (void)coll_bootstrap_link_note(link, &note, 0, NULL);
+    (void)coll_bootstrap_link_note(link, &note, NULL);
     (void)shutdown(link->fd, SHUT_WR);
 }
 
@@ -122,15 +185,18 @@ typedef struct turn {
     int64_t deadline_ns;
 } turn;
 
-static coll_status take_gift(const turn *t, coll_bootstrap_link *link, uint64_t *missing,
-                             coll_error *reterr)
+static coll_status take_gift(const turn *t, coll_bootstrap_link *link, coll_error *reterr)
 {
-    const coll_bootstrap *bootstrap = t->bootstrap;
+    coll_bootstrap *bootstrap = t->bootstrap;
+    const uint64_t bit = UINT64_C(1) << link->rank;
     coll_bootstrap_frame frame;
     bool came = false;
-    const coll_status status = take(bootstrap, link, COLL_BOOTSTRAP_BYTES, &frame, &came, reterr);
+    const coll_status status = coll_bootstrap_take(bootstrap, link, &frame, &came, reterr);
     if (status != COLL_OK || !came) {
         return status;
+    }
+    if ((bootstrap->missing & bit) == 0) {
+        return coll_bootstrap_blame(bootstrap, link, "broke the protocol", reterr);
     }
     if (frame.size_bytes != t->size_bytes) {
         char name[COLL_BOOTSTRAP_TEXT_BYTES];
@@ -141,55 +207,58 @@ static coll_status take_gift(const turn *t, coll_bootstrap_link *link, uint64_t 
                          bootstrap->process.host, (unsigned)bootstrap->process.pid, t->size_bytes);
     }
     memcpy(t->all + (size_t)link->rank * t->size_bytes, frame.body, frame.size_bytes);
-    *missing &= ~(UINT64_C(1) << link->rank);
+    bootstrap->missing &= ~bit;
     return COLL_OK;
 }
 
-/* Rank 0: looks once at each link. A rank that has given may still end, and is watched. */
-static coll_status look(const turn *t, uint64_t *missing, coll_error *reterr)
+/* Rank 0: until all have given. A rank that has may still end, and is watched. */
+static coll_status gather(const turn *t, coll_error *reterr)
 {
-    struct pollfd items[COLL_RANKS_MAX] = {{.fd = -1}};
-    const coll_bootstrap *bootstrap = t->bootstrap;
+    struct pollfd items[COLL_RANKS_MAX];
+    coll_bootstrap *bootstrap = t->bootstrap;
     coll_status status = COLL_OK;
-    for (int rank = 1; rank < bootstrap->world_size; rank++) {
-        items[rank] = (struct pollfd){.fd = bootstrap->links[rank]->fd,
-                                      .events = *missing >> rank & 1 ? POLLIN : POLLRDHUP};
-    }
-    const bool came = poll(items, (nfds_t)bootstrap->world_size,
-                           base_deadline_poll_ms(t->deadline_ns, COLL_BOOTSTRAP_SLICE_MS)) > 0;
-    for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
-        coll_bootstrap_link *link = bootstrap->links[rank];
-        if (came && items[rank].revents != 0) {
-            status = (*missing >> rank & 1) != 0
-                         ? take_gift(t, link, missing, reterr)
-                         : coll_bootstrap_blame(bootstrap, link, "has ended", reterr);
-        } else if (coll_bootstrap_link_is_silent(link)) {
-            status =
-                coll_bootstrap_blame(bootstrap, link, "is on a host that answers no more,", reterr);
+    bootstrap->missing = coll_bootstrap_others(bootstrap);
+    bootstrap->told = bootstrap->missing; /* nobody waits yet */
+    while (status == COLL_OK && bootstrap->missing != 0) {
+        if (base_now_ns() >= t->deadline_ns) {
+            char names[COLL_BOOTSTRAP_TEXT_BYTES];
+            coll_bootstrap_list(bootstrap->missing, names, sizeof names);
+            return coll_fail(reterr, COLL_ERR_TIMEOUT, "%s did not come to exchange %llu in time",
+                             names, (unsigned long long)bootstrap->exchanges);
+        }
+        status = coll_bootstrap_wait(bootstrap, items, 0, false, t->deadline_ns, reterr);
+        for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
+            coll_bootstrap_link *link = bootstrap->links[rank];
+            status = link->is_ready ? take_gift(t, link, reterr) : COLL_OK;
         }
     }
     return status;
 }
 
-/* Rank 0: until all have given; then gives to all what all have given. Who has it may go. */
-static coll_status serve(const turn *t, coll_error *reterr)
+/* Rank 0: gives to all what all have given. Who has it may go. */
+static coll_status scatter(const turn *t, coll_error *reterr)
 {
-    const coll_bootstrap *bootstrap = t->bootstrap;
-    uint64_t missing = coll_bootstrap_others(bootstrap);
+    struct pollfd items[COLL_RANKS_MAX];
+    coll_bootstrap *bootstrap = t->bootstrap;
     const coll_bootstrap_frame frame = {COLL_BOOTSTRAP_BYTES, bootstrap->exchanges, t->all,
                                         (size_t)bootstrap->world_size * t->size_bytes};
     coll_status status = COLL_OK;
-    while (status == COLL_OK && missing != 0) {
-        if (base_now_ns() >= t->deadline_ns) {
-            char names[COLL_BOOTSTRAP_TEXT_BYTES];
-            coll_bootstrap_list(missing, names, sizeof names);
-            return coll_fail(reterr, COLL_ERR_TIMEOUT, "%s did not come to exchange %llu in time",
-                             names, (unsigned long long)bootstrap->exchanges);
-        }
-        status = look(t, &missing, reterr);
-    }
     for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size; rank++) {
-        status = coll_bootstrap_link_send(bootstrap->links[rank], &frame, t->deadline_ns, reterr);
+        status = coll_bootstrap_link_send(bootstrap->links[rank], &frame, reterr);
+    }
+    for (int rank = 1; status == COLL_OK && rank < bootstrap->world_size;) {
+        const coll_bootstrap_link *link = bootstrap->links[rank];
+        if (link->output == NULL) {
+            rank++;
+        } else if (base_now_ns() >= t->deadline_ns) {
+            char name[COLL_BOOTSTRAP_TEXT_BYTES];
+            coll_bootstrap_link_text(link, name, sizeof name);
+            status = coll_fail(reterr, COLL_ERR_TIMEOUT,
+                               "%s did not take the bytes of exchange %llu in time", name,
+                               (unsigned long long)bootstrap->exchanges);
+        } else {
+            status = coll_bootstrap_wait(bootstrap, items, 0, true, t->deadline_ns, reterr);
+        }
     }
     return status;
 }
@@ -197,14 +266,13 @@ static coll_status serve(const turn *t, coll_error *reterr)
 /* The others. */
 static coll_status give(const turn *t, const void *mine, coll_error *reterr)
 {
-    const coll_bootstrap *bootstrap = t->bootstrap;
+    coll_bootstrap *bootstrap = t->bootstrap;
     const size_t bytes = (size_t)bootstrap->world_size * t->size_bytes;
     coll_bootstrap_frame frame = {COLL_BOOTSTRAP_BYTES, bootstrap->exchanges, mine, t->size_bytes};
-    coll_status status =
-        coll_bootstrap_link_send(bootstrap->links[0], &frame, t->deadline_ns, reterr);
+    bootstrap->missing = 1;
+    coll_status status = coll_bootstrap_link_send(bootstrap->links[0], &frame, reterr);
     if (status == COLL_OK) {
-        status =
-            coll_bootstrap_hear(bootstrap, COLL_BOOTSTRAP_BYTES, &frame, t->deadline_ns, reterr);
+        status = coll_bootstrap_hear(bootstrap, &frame, t->deadline_ns, reterr);
     }
     if (status == COLL_OK && frame.size_bytes != bytes) {
         status = coll_bootstrap_blame(bootstrap, bootstrap->links[0], "broke the protocol", reterr);
@@ -232,7 +300,8 @@ coll_status coll_bootstrap_exchange(void *user, const void *mine, void *all, siz
     bootstrap->exchanges++;
     if (bootstrap->rank == 0) {
         memcpy(all, mine, size_bytes);
-        status = serve(&t, &error);
+        status = gather(&t, &error);
+        status = status == COLL_OK ? scatter(&t, &error) : status;
     } else {
         status = give(&t, mine, &error);
     }

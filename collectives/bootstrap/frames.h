@@ -16,7 +16,7 @@
 enum {
     COLL_BOOTSTRAP_MAGIC = 0x31426652,   /* "RfB1": hellos, and heads of frames */
     COLL_BOOTSTRAP_REFUSAL = 0x58426652, /* "RfBX" */
-    COLL_BOOTSTRAP_VERSION = 1,
+    COLL_BOOTSTRAP_VERSION = 2,
     COLL_BOOTSTRAP_TAG_BYTES = 16, /* behind each frame's body */
 };
 
@@ -36,10 +36,10 @@ typedef struct coll_bootstrap_process {
     char host[COLL_HOST_BYTES];
 } coll_bootstrap_process;
 
-/* To rank 0 the first frame, which says who the sender is. From rank 0 whenever a rank has come, and the
- * last frame if it fails. */
+/* To rank 0 the first frame, which says who the sender is. From rank 0 whenever a rank has come, where an
+ * exchange stands still, and the last frame if it fails. */
 typedef struct coll_bootstrap_note {
-    uint64_t missing; /* a bit for each rank that has not come; 0: the exchanges begin */
+    uint64_t missing; /* a bit for each rank that has not come, or not to the exchange */
     int32_t status;   /* COLL_OK, or how rank 0 has failed */
     coll_bootstrap_process process;
     char address[COLL_ADDRESS_BYTES]; /* by which other hosts have reached rank 0, or 127.0.0.1 */

@@ -26,7 +26,6 @@ typedef struct joining {
     coll_bootstrap *bootstrap;
     int64_t deadline_ns;
     int64_t address_deadline_ns; /* of the address that is tried now */
-    base_question *question;     /* under way; NULL: none */
     char reason[REASON_BYTES];   /* why the last try failed */
 } joining;
 
@@ -119,19 +118,15 @@ static attempt read_answer(joining *m, int fd, uint8_t answer[COLL_ANSWER_BYTES]
 {
     static const uint32_t magics[] = {COLL_BOOTSTRAP_MAGIC, COLL_BOOTSTRAP_REFUSAL};
     size_t got_bytes = 0;
-    while (got_bytes < COLL_ANSWER_BYTES) {
+    int whole = 0;
+    while (whole == 0) {
         if (!await(fd, POLLIN, m->address_deadline_ns)) {
             return again(m, "it accepts connections, and does not answer");
         }
-        const ssize_t got =
-            recv(fd, answer + got_bytes, COLL_ANSWER_BYTES - got_bytes, MSG_DONTWAIT);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-            continue;
-        }
-        if (got <= 0) {
+        whole = coll_handshake_receive(fd, answer, &got_bytes, COLL_ANSWER_BYTES);
+        if (whole < 0) {
             return again(m, "it hangs up before its answer");
         }
-        got_bytes += (size_t)got;
         if (got_bytes >= sizeof magics[0] && memcmp(answer, &magics[0], sizeof magics[0]) != 0 &&
             memcmp(answer, &magics[1], sizeof magics[1]) != 0) {
             return fail(m, COLL_ERR_PEER, "what listens there is no rank 0 of libcoll", reterr);
@@ -191,44 +186,12 @@ static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
     if (!coll_handshake_send(*fd, proof, sizeof proof)) {
         return again(m, strerror(errno));
     }
+    coll_bootstrap_end_text(*fd, true, bootstrap->address);
     bootstrap->links[0] =
         coll_bootstrap_link_create(*fd, 0, bootstrap->link_key, false, &own, &theirs);
     *fd = -1;
     return bootstrap->links[0] != NULL ? ATTEMPT_DONE
                                        : fail(m, COLL_ERR_MEMORY, "no memory for a link", reterr);
-}
-
-/* ---- waiting for the others ---- */
-
-/* One that other hosts can reach too, if rank 0 has it. */
-static void note_address(coll_bootstrap *bootstrap, const coll_bootstrap_note *note)
-{
-    coll_bootstrap_end_text(bootstrap->links[0]->fd, true, bootstrap->address);
-    if (coll_address_is_loopback(bootstrap->address)) {
-        (void)snprintf(bootstrap->address, sizeof bootstrap->address, "%s", note->address);
-    }
-}
-
-static coll_status wait_for_all(coll_bootstrap *bootstrap, int64_t deadline_ns, coll_error *reterr)
-{
-    coll_bootstrap_link *link = bootstrap->links[0];
-    coll_bootstrap_note note = {.missing = 1, .process = bootstrap->process};
-    coll_bootstrap_frame frame;
-    coll_status status = coll_bootstrap_link_note(link, &note, deadline_ns, reterr);
-    while (status == COLL_OK && note.missing != 0) {
-        status = coll_bootstrap_hear(bootstrap, COLL_BOOTSTRAP_NOTE, &frame, deadline_ns, reterr);
-        if (status == COLL_OK && !coll_bootstrap_note_read(frame.body, frame.size_bytes, &note)) {
-            status = coll_bootstrap_blame(bootstrap, link, "broke the protocol", reterr);
-        }
-        if (status == COLL_OK) {
-            link->process = note.process;
-            bootstrap->missing = note.missing;
-        }
-    }
-    if (status == COLL_OK) {
-        note_address(bootstrap, &note);
-    }
-    return status;
 }
 
 /* ---- all of it ---- */
@@ -324,5 +287,13 @@ coll_status coll_bootstrap_join(coll_bootstrap *bootstrap, int64_t deadline_ns, 
                              ? " (that address is this host itself: is rank 0 on another?)"
                              : "");
     }
-    return result == ATTEMPT_DONE ? wait_for_all(bootstrap, deadline_ns, reterr) : reterr->status;
+    const coll_bootstrap_note note = {.process = bootstrap->process};
+    bootstrap->missing = 1;
+    coll_status status = result == ATTEMPT_DONE
+                             ? coll_bootstrap_link_note(bootstrap->links[0], &note, reterr)
+                             : reterr->status;
+    if (status == COLL_OK) {
+        status = coll_bootstrap_hear(bootstrap, NULL, deadline_ns, reterr);
+    }
+    return status;
 }

@@ -2,7 +2,6 @@
 #include "bootstrap/link.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +42,7 @@ void coll_bootstrap_link_destroy(coll_bootstrap_link *link)
         coll_seal_wipe(&link->in);
         coll_seal_wipe(&link->out);
         free(link->input);
+        free(link->output);
         free(link);
     }
 }
@@ -52,62 +52,56 @@ bool coll_bootstrap_link_is_silent(const coll_bootstrap_link *link)
     return coll_silence_is_over(link->fd, COLL_BOOTSTRAP_HOST_TIMEOUT_NS);
 }
 
-static coll_status send_all(const coll_bootstrap_link *link, const uint8_t *data, size_t size_bytes,
-                            int64_t deadline_ns, coll_error *reterr)
+void coll_bootstrap_link_flush(coll_bootstrap_link *link)
 {
-    struct pollfd item = {.fd = link->fd, .events = POLLOUT};
-    size_t gone = 0;
-    while (gone < size_bytes) {
+    while (link->output_sent < link->output_bytes) {
         const ssize_t sent =
-            send(link->fd, data + gone, size_bytes - gone, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent >= 0) {
-            gone += (size_t)sent;
-        } else if (errno == EAGAIN) {
-            char name[COLL_BOOTSTRAP_TEXT_BYTES];
-            coll_bootstrap_link_text(link, name, sizeof name);
-            if (base_now_ns() >= deadline_ns) {
-                return coll_fail(reterr, COLL_ERR_TIMEOUT, "%s did not take its bytes in time",
-                                 name);
-            }
-            if (coll_bootstrap_link_is_silent(link)) {
-                return coll_fail(reterr, COLL_ERR_PEER, "%s is on a host that answers no more",
-                                 name);
-            }
-            (void)poll(&item, 1, base_deadline_poll_ms(deadline_ns, COLL_BOOTSTRAP_SLICE_MS));
-        } else if (errno != EINTR) {
-            return COLL_OK; /* nobody is there to take it */
+            send(link->fd, link->output + link->output_sent, link->output_bytes - link->output_sent,
+                 MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0 && errno == EAGAIN) {
+            return;
         }
+        if (sent < 0 && errno != EINTR) {
+            break; /* nobody is there to take it */
+        }
+        link->output_sent += sent > 0 ? (size_t)sent : 0;
     }
-    return COLL_OK;
+    free(link->output);
+    link->output = NULL;
+    link->output_bytes = 0;
+    link->output_sent = 0;
 }
 
 coll_status coll_bootstrap_link_send(coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
-                                     int64_t deadline_ns, coll_error *reterr)
+                                     coll_error *reterr)
 {
     const coll_frame_head head = {.magic = COLL_BOOTSTRAP_MAGIC,
                                   .kind = frame->kind,
                                   .comm_id = frame->exchange,
-                                  .number = link->sent++,
+                                  .number = link->sent,
                                   .body_bytes = (uint32_t)frame->size_bytes};
     const size_t whole_bytes = sizeof head + frame->size_bytes + COLL_BOOTSTRAP_TAG_BYTES;
-    uint8_t *whole = malloc(whole_bytes);
-    if (whole == NULL) {
+    uint8_t *output = realloc(link->output, link->output_bytes + whole_bytes);
+    if (output == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a frame");
     }
+    uint8_t *whole = output + link->output_bytes;
     uint8_t *body = whole + sizeof head;
     memcpy(whole, &head, sizeof head);
     (void)coll_seal_close(&link->out, &head, frame->body, body, body + frame->size_bytes);
-    const coll_status status = send_all(link, whole, whole_bytes, deadline_ns, reterr);
-    free(whole);
-    return status;
+    link->output = output;
+    link->output_bytes += whole_bytes;
+    link->sent++;
+    coll_bootstrap_link_flush(link);
+    return COLL_OK;
 }
 
 coll_status coll_bootstrap_link_note(coll_bootstrap_link *link, const coll_bootstrap_note *note,
-                                     int64_t deadline_ns, coll_error *reterr)
+                                     coll_error *reterr)
 {
     const coll_bootstrap_frame frame = {
         .kind = COLL_BOOTSTRAP_NOTE, .body = note, .size_bytes = coll_bootstrap_note_bytes(note)};
-    return coll_bootstrap_link_send(link, &frame, deadline_ns, reterr);
+    return coll_bootstrap_link_send(link, &frame, reterr);
 }
 
 /* Reads until `wanted` bytes are there. */

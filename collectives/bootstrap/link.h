@@ -23,6 +23,10 @@ typedef struct coll_bootstrap_link {
     size_t bytes_max; /* of a body that may come */
     size_t input_bytes;
     uint8_t *input; /* a frame as it comes */
+    size_t output_bytes;
+    size_t output_sent;
+    uint8_t *output; /* (output_bytes) frames that the socket had no room for; NULL: none */
+    bool is_ready;   /* coll_bootstrap_wait: something has come, or an end */
 } coll_bootstrap_link;
 
 /* The body of one that has come stays until the next receive. */
@@ -48,13 +52,15 @@ coll_bootstrap_link *coll_bootstrap_link_create(int fd, int rank,
                                                 const coll_hello *listener_hello);
 void coll_bootstrap_link_destroy(coll_bootstrap_link *link);
 
-/* Sends a whole frame. Where the socket is full it waits until the deadline: COLL_ERR_TIMEOUT. An end is
- * found by receive. */
+/* Sends a frame. What the socket has no room for stays in `output`. COLL_ERR_MEMORY; an end is found by
+ * receive. Never blocks. */
 coll_status coll_bootstrap_link_send(coll_bootstrap_link *link, const coll_bootstrap_frame *frame,
-                                     int64_t deadline_ns, coll_error *reterr);
-
+                                     coll_error *reterr);
 coll_status coll_bootstrap_link_note(coll_bootstrap_link *link, const coll_bootstrap_note *note,
-                                     int64_t deadline_ns, coll_error *reterr);
+                                     coll_error *reterr);
+
+/* Sends what it has room for now. */
+void coll_bootstrap_link_flush(coll_bootstrap_link *link);
 
 /* Never blocks. */
 coll_bootstrap_arrival coll_bootstrap_link_receive(coll_bootstrap_link *link,

@@ -14,6 +14,8 @@
 #include "ringfence/coll_error.h"
 #include "support.h"
 
+bool meeting_stops;
+
 void meeting_begin(meeting *m, const char *address)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
@@ -39,6 +41,8 @@ void meeting_close(meeting *m)
 
 /* ---- in a process ---- */
 
+static int64_t exchange_ns = 10 * BASE_NS_PER_S;
+
 static coll_status exchange(const coll_context_options *options, size_t size_bytes,
                             coll_error *error)
 {
@@ -46,7 +50,7 @@ static coll_status exchange(const coll_context_options *options, size_t size_byt
     static uint8_t all[MEETING_RANKS_MAX * COLL_EXCHANGE_BYTES_MAX];
     memset(mine, 'a' + options->rank, size_bytes);
     const coll_status status = options->exchange(options->exchange_user, mine, all, size_bytes,
-                                                 base_deadline_after_ns(10 * BASE_NS_PER_S), error);
+                                                 base_deadline_after_ns(exchange_ns), error);
     for (size_t i = 0; status == COLL_OK && i < (size_t)options->world_size * size_bytes; i++) {
         if (all[i] != 'a' + i / size_bytes) {
             return coll_fail(error, COLL_ERR_STATE, "byte %zu of %zu each is wrong", i, size_bytes);
@@ -84,6 +88,7 @@ static coll_status add_up(const coll_context_options *options, coll_error *error
 static coll_status run(const meeting_process *process, coll_error *error)
 {
     coll_bootstrap *bootstrap = NULL;
+    exchange_ns = process->exchange_ns != 0 ? process->exchange_ns : exchange_ns;
     coll_context_options options = {
         .size = sizeof options, .transport = COLL_TRANSPORT_TCP, .timeout_ns = 10 * BASE_NS_PER_S};
     coll_status status = coll_bootstrap_open(&process->options, &bootstrap, error);
@@ -96,8 +101,18 @@ static coll_status run(const meeting_process *process, coll_error *error)
         case MEETING_UNEVEN:
             status = exchange(&options, 8 + (size_t)options.rank, error);
             break;
+        case MEETING_LARGE:
+            status = exchange(&options, COLL_EXCHANGE_BYTES_MAX, error);
+            break;
         case MEETING_DIE:
             (void)raise(SIGKILL);
+            break;
+        case MEETING_STOP:
+            (void)raise(SIGSTOP);
+            break;
+        case MEETING_GIVE:
+            meeting_stops = true;
+            status = exchange(&options, COLL_EXCHANGE_BYTES_MAX, error);
             break;
         case MEETING_CONTEXT:
             status = add_up(&options, error);

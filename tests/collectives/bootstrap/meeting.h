@@ -3,6 +3,7 @@
 #ifndef TEST_BOOTSTRAP_MEETING_H
 #define TEST_BOOTSTRAP_MEETING_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "coll/bootstrap.h"
@@ -13,13 +14,17 @@ enum { MEETING_RANKS_MAX = 16 };
 typedef enum meeting_deed {
     MEETING_EXCHANGE = 0, /* a few of several sizes, and looks at what comes */
     MEETING_UNEVEN,       /* one, with as many bytes as its rank has of its own */
+    MEETING_LARGE,        /* one of as many bytes as there may be */
     MEETING_DIE,          /* is killed */
+    MEETING_STOP,         /* is stopped */
+    MEETING_GIVE,         /* gives its bytes to one as large, and is stopped before it takes any */
     MEETING_CONTEXT,      /* makes a context over tcp, and adds up */
 } meeting_deed;
 
 typedef struct meeting_process {
     coll_bootstrap_options options; /* port 0: the meeting's */
     meeting_deed deed;
+    int64_t exchange_ns;      /* for one; 0: 10 s */
     void (*before)(int rank); /* in the process, first; NULL: nothing */
 } meeting_process;
 
@@ -31,6 +36,9 @@ typedef struct meeting {
     pid_t pids[MEETING_RANKS_MAX];
     int pipes[MEETING_RANKS_MAX];
 } meeting;
+
+/* In a process: the next bytes that it would take stop it (test_bootstrap.c). */
+extern bool meeting_stops;
 
 void meeting_begin(meeting *m, const char *address);
 

@@ -2,6 +2,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -31,6 +32,16 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
     const int failed = __real_getaddrinfo("127.0.0.2", service, hints, found);
     return failed != 0 ? failed
                        : __real_getaddrinfo("127.0.0.1", service, hints, &(*found)->ai_next);
+}
+
+ssize_t __real_recv(int fd, void *data, size_t size_bytes, int flags);
+ssize_t __wrap_recv(int fd, void *data, size_t size_bytes, int flags);
+ssize_t __wrap_recv(int fd, void *data, size_t size_bytes, int flags)
+{
+    if (meeting_stops) {
+        (void)raise(SIGSTOP);
+    }
+    return __real_recv(fd, data, size_bytes, flags);
 }
 
 /* Enough for a rank to find rank 0, which is there, and short enough to wait for its end. */
@@ -192,6 +203,53 @@ static void a_rank_that_dies_in_an_exchange_is_named(void **state)
     ps[0].deed = MEETING_DIE;
     all_fail(ps, 3, COLL_ERR_PEER,
              (const char *const[]){"rank 0 (host ", "has ended in exchange 1"});
+}
+
+/* Rank 2 loses its patience first: neither it nor rank 0 takes another for the cause. */
+static void a_rank_that_is_stopped_before_an_exchange_is_named(void **state)
+{
+    meeting_process ps[] = {process(0, 3), process(1, 3), process(2, 3)};
+    meeting m;
+    coll_error error;
+    (void)state;
+    ps[1].deed = MEETING_STOP;
+    ps[2].exchange_ns = 2 * SHORT_NS;
+    meeting_begin(&m, "127.0.0.1");
+    for (int i = 0; i < 3; i++) {
+        (void)meeting_start(&m, &ps[i]);
+    }
+    assert_status(meeting_end(&m, 2, &error), COLL_ERR_TIMEOUT);
+    assert_has(error.message, "still waits for rank 1 in exchange 1");
+    assert_status(meeting_end(&m, 0, &error), COLL_ERR_PEER);
+    assert_has(error.message, "rank 2 (host ");
+    assert_has(error.message, "has ended in exchange 1 before rank 1 had come to it");
+    meeting_kill(&m, 1);
+    meeting_close(&m);
+}
+
+/* What rank 0 gives to each, 64 KiB, does not fit into the socket of rank 1. */
+static void a_rank_that_is_stopped_holds_up_no_other(void **state)
+{
+    meeting m;
+    coll_error error;
+    (void)state;
+    test_small_sockets = true;
+    meeting_begin(&m, "127.0.0.1");
+    for (int rank = 0; rank < MEETING_RANKS_MAX; rank++) {
+        meeting_process p = process(rank, MEETING_RANKS_MAX);
+        p.deed = rank == 1 ? MEETING_GIVE : MEETING_LARGE;
+        p.exchange_ns = (rank == 0 ? 5 : 3) * SHORT_NS;
+        (void)meeting_start(&m, &p);
+    }
+    for (int rank = 2; rank < MEETING_RANKS_MAX; rank++) {
+        assert_ok(meeting_end(&m, rank, &error), &error);
+    }
+    assert_status(meeting_end(&m, 0, &error), COLL_ERR_TIMEOUT);
+    assert_has(error.message, "rank 1 (host ");
+    assert_has(error.message, "did not take the bytes of exchange 1 in time");
+    meeting_kill(&m, 1);
+    meeting_close(&m);
+    test_small_sockets = false;
 }
 
 static void ranks_that_give_other_sizes_are_named(void **state)
@@ -457,6 +515,8 @@ int main(void)
         cmocka_unit_test(two_processes_with_one_rank_are_named),
         cmocka_unit_test(a_rank_that_ends_before_all_have_come_is_named),
         cmocka_unit_test(a_rank_that_dies_in_an_exchange_is_named),
+        cmocka_unit_test(a_rank_that_is_stopped_before_an_exchange_is_named),
+        cmocka_unit_test(a_rank_that_is_stopped_holds_up_no_other),
         cmocka_unit_test(ranks_that_give_other_sizes_are_named),
         cmocka_unit_test(a_rank_with_another_secret_is_refused),
         cmocka_unit_test(strangers_hold_up_nobody),
