@@ -52,26 +52,28 @@ static coll_status fail_late(const coll_bootstrap *bootstrap, coll_error *reterr
 coll_status coll_bootstrap_wait(coll_bootstrap *bootstrap, struct pollfd *items, size_t count,
                                 bool only_sends, int64_t deadline_ns, coll_error *reterr)
 {
+    coll_bootstrap_link *links[COLL_RANKS_MAX];
     struct pollfd *of_links = items + count;
+    size_t link_count = 0; /* poll refuses more items than the process may have files */
     coll_status status = COLL_OK;
     for (int rank = 0; rank < bootstrap->world_size; rank++) {
-        const coll_bootstrap_link *link = bootstrap->links[rank];
-        const bool sends = link != NULL && link->output != NULL;
-        of_links[rank] =
-            (struct pollfd){.fd = link != NULL && (sends || !only_sends) ? link->fd : -1,
-                            .events = (short)((only_sends ? 0 : POLLIN) | (sends ? POLLOUT : 0))};
-    }
-    const int came = poll(items, count + (nfds_t)bootstrap->world_size,
-                          base_deadline_poll_ms(deadline_ns, COLL_BOOTSTRAP_SLICE_MS));
-    for (int rank = 0; status == COLL_OK && rank < bootstrap->world_size; rank++) {
         coll_bootstrap_link *link = bootstrap->links[rank];
-        if (link != NULL) {
-            link->is_ready = (of_links[rank].revents & ~POLLOUT) != 0;
-            coll_bootstrap_link_flush(link);
-            if (!link->is_ready && coll_bootstrap_link_is_silent(link)) {
-                status = coll_bootstrap_blame(bootstrap, link, "is on a host that answers no more,",
-                                              reterr);
-            }
+        const bool sends = link != NULL && link->output != NULL;
+        if (link != NULL && (sends || !only_sends)) {
+            of_links[link_count] = (struct pollfd){
+                .fd = link->fd,
+                .events = (short)((only_sends ? 0 : POLLIN) | (sends ? POLLOUT : 0))};
+            links[link_count++] = link;
+        }
+    }
+    const int came = poll(items, count + link_count,
+                          base_deadline_poll_ms(deadline_ns, COLL_BOOTSTRAP_SLICE_MS));
+    for (size_t i = 0; status == COLL_OK && i < link_count; i++) {
+        links[i]->is_ready = (of_links[i].revents & ~POLLOUT) != 0;
+        coll_bootstrap_link_flush(links[i]);
+        if (!links[i]->is_ready && coll_bootstrap_link_is_silent(links[i])) {
+            status = coll_bootstrap_blame(bootstrap, links[i], "is on a host that answers no more,",
+                                          reterr);
         }
     }
     return status == COLL_OK && came == 0 && bootstrap->rank == 0 && bootstrap->missing != 0

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -364,6 +365,40 @@ static void strangers_hold_up_nobody(void **state)
     meeting_close(&m);
 }
 
+static void allow_few_files(int rank)
+{
+    const struct rlimit few = {32, 32};
+    if (rank == 0 && setrlimit(RLIMIT_NOFILE, &few) != 0) {
+        _exit(1);
+    }
+}
+
+/* Rank 0 may have as many files open as it needs, and strangers have taken some. */
+static void strangers_make_room_where_files_are_few(void **state)
+{
+    enum { STRANGERS = 20 };
+    int fds[STRANGERS];
+    meeting m;
+    coll_error error;
+    (void)state;
+    meeting_begin(&m, "127.0.0.1");
+    for (int rank = 0; rank < MEETING_RANKS_MAX; rank++) {
+        meeting_process p = process(rank, MEETING_RANKS_MAX);
+        p.before = allow_few_files;
+        (void)meeting_start(&m, &p);
+        for (int i = 0; rank == 0 && i < STRANGERS; i++) {
+            fds[i] = connect_patiently(m.port);
+        }
+    }
+    for (int rank = 0; rank < MEETING_RANKS_MAX; rank++) {
+        assert_ok(meeting_end(&m, rank, &error), &error);
+    }
+    for (int i = 0; i < STRANGERS; i++) {
+        assert_int_equal(close(fds[i]), 0);
+    }
+    meeting_close(&m);
+}
+
 /* A rank over a long path, whose proof comes after more strangers than rank 0 has places for. */
 static void strangers_take_no_place_of_a_rank(void **state)
 {
@@ -520,6 +555,7 @@ int main(void)
         cmocka_unit_test(ranks_that_give_other_sizes_are_named),
         cmocka_unit_test(a_rank_with_another_secret_is_refused),
         cmocka_unit_test(strangers_hold_up_nobody),
+        cmocka_unit_test(strangers_make_room_where_files_are_few),
         cmocka_unit_test(strangers_take_no_place_of_a_rank),
         cmocka_unit_test(what_is_no_rank_0_is_told_from_it),
         cmocka_unit_test(another_program_at_one_address_stops_nobody),
