@@ -155,14 +155,14 @@ for turn in first second; do
 done
 end
 
-# ---- an answer in a form: the same on any number of ranks, with drafts, and with its log-probabilities; max_tokens cuts it
+# ---- an answer in a form, with a bias and a penalty: the same on any number of ranks, with drafts of both kinds, and with its log-probabilities; max_tokens cuts it
 form='"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "required": ["a", "b"], "properties": {
  "a": {"type": "array", "items": {"enum": ["red", "green"]}, "minItems": 1, "maxItems": 2}, "b": {"type": ["integer", "null"]}}}}}'
 blank='(\\[nt]| )*'
 colour='\\"(red|green)\\"'
 whole="^\"$blank\\{$blank\\\\\"a\\\\\":$blank\\[$blank$colour(,$blank$colour)?$blank\\],$blank\\\\\"b\\\\\":$blank(-?[0-9]+|null)$blank\\}\"\$"
 forms() { # NAME
-    ask chat/completions "{\"max_tokens\": 100, \"temperature\": 1.5, \"seed\": 4, \"n\": 2, \"logprobs\": true, $form, $messages}" >"$1"
+    ask chat/completions "{\"max_tokens\": 100, \"temperature\": 1.5, \"seed\": 4, \"n\": 2, \"logit_bias\": {\"65\": 9, \"66\": -9}, \"repetition_penalty\": 1.2, \"logprobs\": true, $form, $messages}" >"$1"
     grep -oE '"content":"([^"\\]|\\.)*"|"finish_reason":"[a-z]+"' "$1" >"$1.answers"
 }
 serve
@@ -171,9 +171,16 @@ forms two
 [ "$(grep content two.answers | cut -d: -f2- | grep -cE "$whole")" = 2 ] || fail "answers are not in their form: $(cat two)"
 ask chat/completions "{\"max_tokens\": 3, \"response_format\": {\"type\": \"json_object\"}, $messages}" | grep -q '"finish_reason":"length"' || fail "max_tokens does not cut"
 end
+same_forms() { # NAME
+    [ "$(sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' "$1")" = "$(sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' two)" ] || fail "$1 has other answers: $(cat "$1" two)"
+}
 ranks=1 serve --speculate 3
 forms one
-[ "$(sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' one)" = "$(sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' two)" ] || fail "one rank with drafts has other answers: $(cat one two)"
+same_forms one
+end
+ranks=4 serve --draft model
+forms four
+same_forms four
 end
 
 # ---- a template in other words, which refuses some chats itself
