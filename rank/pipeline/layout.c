@@ -54,26 +54,23 @@ pipeline_member pipeline_member_of(const rank_pipeline *pipeline, int rank)
     return member;
 }
 
-/* Ranks of one colour, `count` of them. All ranks together need no communicator of their own. */
-static coll_status make_comm(const rank_pipeline *made, int count, int colour, coll_comm **comm,
+/* Ranks that a communicator is for. */
+typedef struct pipeline_group {
+    coll_comm **comm;
+    int ranks;
+    int colour;
+    bool apart; /* all ranks together need a communicator of their own */
+} pipeline_group;
+
+static coll_status make_comm(const rank_pipeline *made, const pipeline_group *group,
                              coll_error *reterr)
 {
     coll_comm *world = coll_context_world(made->context);
-    if (count == coll_comm_size(world)) {
-        *comm = world;
+    if (group->ranks == coll_comm_size(world) && !group->apart) {
+        *group->comm = world;
         return COLL_OK;
     }
-    return coll_comm_split(world, colour, coll_comm_rank(world), comm, reterr);
-}
-
-/* Communicators of the stages for messages that may go the same way as others. */
-static coll_status make_ways(rank_pipeline *made, int colour, coll_error *reterr)
-{
-    coll_comm *world = coll_context_world(made->context);
-    const int rank = coll_comm_rank(world);
-    const coll_status status = coll_comm_split(world, colour, rank, &made->forward, reterr);
-    return status == COLL_OK ? coll_comm_split(world, colour, rank, &made->backward, reterr)
-                             : status;
+    return coll_comm_split(world, group->colour, coll_comm_rank(world), group->comm, reterr);
 }
 
 void pipeline_find_place(rank_pipeline *made, int tensor, int rank)
@@ -89,23 +86,21 @@ void pipeline_find_place(rank_pipeline *made, int tensor, int rank)
 
 base_status pipeline_make_layout(rank_pipeline *made, int tensor, base_error *reterr)
 {
-    coll_error *error = coll_error_of(reterr);
     const int stages = made->schedule.stages;
     const int replicas = coll_comm_size(coll_context_world(made->context)) / (stages * tensor);
-    coll_status status = make_comm(made, stages * tensor, made->replica, &made->copy, error);
-    if (status == COLL_OK) {
-        status = make_comm(made, stages, made->replica * tensor + made->part, &made->comm, error);
-    }
-    if (status == COLL_OK && stages > 1) {
-        status = make_ways(made, made->replica * tensor + made->part, error);
-    }
-    if (status == COLL_OK && tensor > 1) {
-        status =
-            make_comm(made, tensor, made->replica * stages + made->stage, &made->tensor, error);
-    }
-    if (status == COLL_OK && replicas > 1) {
-        status =
-            make_comm(made, replicas, made->stage * tensor + made->part, &made->replicas, error);
+    const int row = made->replica * tensor + made->part;
+    const pipeline_group groups[] = {
+        {&made->copy, stages * tensor, made->replica, false},
+        {&made->comm, stages, row, false},
+        {&made->forward, stages, row, true},
+        {&made->backward, stages, row, true},
+        {&made->tensor, tensor, made->replica * stages + made->stage, false},
+        {&made->replicas, replicas, made->stage * tensor + made->part, false}};
+    coll_status status = COLL_OK;
+    for (size_t i = 0; status == COLL_OK && i < sizeof groups / sizeof *groups; i++) {
+        if (groups[i].ranks > 1 || groups[i].comm == &made->copy) {
+            status = make_comm(made, &groups[i], coll_error_of(reterr));
+        }
     }
     return (base_status)status;
 }

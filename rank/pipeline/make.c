@@ -24,7 +24,7 @@ static void done(void *user, size_t offset, size_t count)
     const rank_pipeline *pipeline = user;
     (void)offset;
     (void)count;
-    if (pipeline->schedule.stages > 1 || pipeline->reductions.started > 0) {
+    if (pipeline->schedule.stages > 1 || pipeline->sums.started > 0) {
         pipeline_progress(pipeline, NULL);
     }
 }
@@ -69,33 +69,16 @@ static base_status make_places(rank_pipeline *pipeline, pipeline_chunk *chunk, b
     return status;
 }
 
-/* Where the gradients of a chunk's blocks stand. */
-static rank_range late_of(const rank_pipeline *pipeline, const rank_shape *shape)
-{
-    const rank_model_config *config = &pipeline->config;
-    rank_tensor first;
-    rank_tensor last;
-    rank_model_tensor(config, config->family->block_begin(config, shape->first_layer), &first);
-    rank_model_tensor(config, config->family->block_begin(config, shape->end_layer) - 1, &last);
-    return (rank_range){.offset = rank_held_place(&pipeline->held, first.offset),
-                        .count = last.offset + last.count - first.offset};
-}
-
+/* Says what a chunk is; it has no memory yet. */
 static pipeline_chunk describe_chunk(rank_pipeline *pipeline, int number)
 {
     const proto_pipeline *schedule = &pipeline->schedule;
     const int virtual_stage = number * schedule->stages + pipeline->stage;
-    const rank_shape shape = pipeline_shape_of(pipeline, &pipeline->config, virtual_stage);
-    rank_held held;
-    pipeline->config.family->held(&shape, &held);
-    const rank_range own = held.ranges[held.range_count - 1];
-    const size_t place = rank_held_place(&pipeline->held, own.offset);
     return (pipeline_chunk){
         .virtual_stage = virtual_stage,
-        .run = {.shape = shape, .device = pipeline->device, .hooks = &pipeline->hooks},
-        .place = place,
-        .count = own.count,
-        .late = shape.split ? late_of(pipeline, &shape) : (rank_range){.offset = place},
+        .run = {.shape = pipeline_shape_of(pipeline, &pipeline->config, virtual_stage),
+                .device = pipeline->device,
+                .hooks = &pipeline->hooks},
         .place_count = proto_pipeline_held_of(schedule, pipeline->stage, number)};
 }
 
@@ -124,10 +107,7 @@ static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
 {
     const int levels = rank_leaf_plan_levels(pipeline->schedule.micro_batches);
     const bool last = pipeline_is_last(pipeline) && !pipeline_is_first(pipeline);
-    base_status status = BASE_OK;
-    if (pipeline->replicas != NULL) {
-        status = pipeline_make_arena(pipeline, reterr);
-    }
+    base_status status = pipeline_make_sums(pipeline, reterr);
     for (int i = 0; status == BASE_OK && i < levels; i++) {
         if (pipeline->levels[i] == NULL) {
             status = alloc(pipeline, RANK_MEMORY_WORK, pipeline->held.count, &pipeline->levels[i],
@@ -137,33 +117,21 @@ static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
     for (int i = 0; last && pipeline->held.tied_count > 0 && i < pipeline->schedule.stages; i++) {
         pipeline->tied[i].at = pipeline_cut_sent(&pipeline->sent.tied, pipeline->held.tied_count);
     }
-    if (status == BASE_OK) {
-        status = pipeline_make_reductions(pipeline, reterr);
-    }
     return status == BASE_OK ? pipeline_make_norm(pipeline, reterr) : status;
 }
 
+/* The rest is what the job's check promises. */
 static base_status check(const rank_pipeline *pipeline, base_error *reterr)
 {
     const proto_pipeline *schedule = &pipeline->schedule;
-    if (schedule->stages * schedule->chunks > pipeline->config.layers) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%d layers are too few for %d stages of %d chunks",
-                         pipeline->config.layers, schedule->stages, schedule->chunks);
-    }
+    BASE_ASSERT(schedule->stages * schedule->chunks <= pipeline->config.layers);
+    BASE_ASSERT(schedule->stages > 1 || schedule->chunks == 1);
+    BASE_ASSERT(schedule->micro_batches <= RANK_DDP_MICRO_BATCHES_MAX);
     if (schedule->stages > 1 && rank_model_experts(&pipeline->config).count > 0) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED,
                          "a model with experts cannot be cut into %d stages: the router's loss is "
                          "over all layers",
                          schedule->stages);
-    }
-    if (schedule->stages == 1 && schedule->chunks > 1) {
-        return base_fail(reterr, BASE_ERR_INVALID, "a stage that is alone has one chunk, not %d",
-                         schedule->chunks);
-    }
-    if (schedule->micro_batches > RANK_DDP_MICRO_BATCHES_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%d micro-batches: 1 to %d are possible",
-                         schedule->micro_batches, RANK_DDP_MICRO_BATCHES_MAX);
     }
     return proto_pipeline_check(schedule, reterr);
 }
@@ -200,8 +168,12 @@ void pipeline_describe(rank_pipeline *made, const rank_pipeline_options *options
                      .cp = cp};
     BASE_ASSERT(!made->shape.split || !made->shape.recompute);
     made->held = pipeline_held_of(made, &made->config, made->stage);
-    made->hooks =
-        (rank_hooks){.need = need, .done = done, .weights = made, .trace = options->trace};
+    made->hooks = (rank_hooks){.need = need,
+                               .done = done,
+                               .weights = made,
+                               .ready = pipeline_ready,
+                               .ready_user = made,
+                               .trace = options->trace};
     for (int i = 0; i < made->schedule.chunks; i++) {
         made->chunks[i] = describe_chunk(made, i);
     }
@@ -280,7 +252,7 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
     }
     release(pipeline, pipeline->work);
     pipeline_free_sent(pipeline);
-    pipeline_free_reductions(pipeline);
+    pipeline_free_sums(pipeline);
     pipeline_free_layout(pipeline);
     free(pipeline->counted);
     free(pipeline);

@@ -71,19 +71,24 @@ static base_status receive_part(const rank_pipeline *pipeline, float *part, base
     return status;
 }
 
-/* Takes what a member holds out of all parameters, and sends it. */
+/* Takes what a member holds out of all parameters. */
+static void take_parts(const pipeline_member *member, const float *whole, float *packed)
+{
+    held_tensor held;
+    for (int index = 0; next_held(member, &index, &held);) {
+        rank_model_take_part(&member->config, held.index, whole, packed + held.place);
+    }
+}
+
 static base_status give(const rank_pipeline *pipeline, int rank, const float *whole,
                         base_error *reterr)
 {
     const pipeline_member member = pipeline_member_of(pipeline, rank);
     float *packed = malloc(member.held.count * sizeof *packed);
-    held_tensor held;
     if (packed == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the parameters of a rank");
     }
-    for (int index = 0; next_held(&member, &index, &held);) {
-        rank_model_take_part(&member.config, held.index, whole, packed + held.place);
-    }
+    take_parts(&member, whole, packed);
     const base_status status = send_part(pipeline, rank, packed, member.held.count, reterr);
     free(packed);
     return status;
@@ -95,11 +100,8 @@ static base_status share_out(const rank_pipeline *pipeline, const float *whole, 
 {
     const pipeline_member own = pipeline_member_of(pipeline, 0);
     const rank_model_config all = pipeline_whole(pipeline);
-    held_tensor held;
     base_status status = BASE_OK;
-    for (int index = 0; next_held(&own, &index, &held);) {
-        rank_model_take_part(&own.config, held.index, whole, params + held.place);
-    }
+    take_parts(&own, whole, params);
     take_digest(pipeline, whole, rank_model_param_count(&all), digest);
     for (int rank = 1; status == BASE_OK && rank < coll_comm_size(pipeline->copy); rank++) {
         status = give(pipeline, rank, whole, reterr);

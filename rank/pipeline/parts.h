@@ -1,5 +1,5 @@
 /* The inside of pipeline.h: what the files of this directory share. make.c makes and frees a stage, plan.c says what that takes,
- * run.c computes a step, evaluate.c forward alone, norm.c adds up the norm, params.c moves parameters, messages.c sends and
+ * run.c computes a step, or forward alone, norm.c adds up the norm, params.c moves parameters, messages.c sends and
  * receives, replicas.c is what several pipelines exchange, layout.c says which rank has what, sent.c has the memory of messages, tensor.c
  * is what the ranks of a stage exchange in its passes. */
 #ifndef RANK_PIPELINE_PARTS_H
@@ -25,11 +25,6 @@ typedef struct pipeline_place {
 typedef struct pipeline_chunk {
     int virtual_stage;
     rank_run run;
-    size_t
-        place; /* of its own parameters in the stage's array: all but the last virtual stage's copy */
-    size_t
-        count; /* of the tied matrix. Of them, what the second pass of a split backward gives gradients to; */
-    rank_range late; /* else none, at `place` */
     pipeline_place *places;
     int place_count;
 } pipeline_chunk;
@@ -54,32 +49,31 @@ typedef struct pipeline_exchange {
 } pipeline_exchange;
 
 /* A bucket of this rank's gradients, which all replicas add up. */
-typedef struct pipeline_reduction {
+typedef struct pipeline_sum {
     size_t place; /* in levels[0] */
     size_t count;
     coll_op *op;
     int64_t begun_ns; /* in this step, for a trace */
-} pipeline_reduction;
+} pipeline_sum;
 
 /* Those of a step, in the order of backward: the same in every step. */
-typedef struct pipeline_reductions {
-    pipeline_reduction *all; /* (capacity); made when they are first started */
+typedef struct pipeline_sums {
+    pipeline_sum *all; /* (capacity); made when they are first started */
     size_t capacity;
     size_t made;
-    size_t started;      /* in this step */
-    size_t done;         /* of the first of these it is known that they are done */
-    int64_t ns;          /* of this step, while backward goes on */
-    rank_leaf_plan plan; /* of the last micro-batch */
-    base_status failed;  /* the first failure, until it is waited for */
+    size_t started;     /* in this step */
+    size_t done;        /* of the first of these it is known that they are done */
+    int64_t ns;         /* of this step, while backward goes on */
+    base_status failed; /* the first failure, until it is waited for */
     base_error error;
-} pipeline_reductions;
+} pipeline_sums;
 
 struct rank_pipeline {
     coll_context *context;
     coll_comm *copy;     /* all ranks of this replica: rank 0 is part 0 of stage 0 */
     coll_comm *comm;     /* of these the ones with this part, one for each stage; */
     coll_comm *forward;  /* the same ones, for what goes to the next virtual stage, */
-    coll_comm *backward; /* and to the one before; NULL: there is one stage */
+    coll_comm *backward; /* and to the one before; NULL, all three: there is one stage */
     coll_comm *tensor;   /* of these the ones with this stage; NULL: it has one rank */
     coll_comm *replicas; /* this part of this stage in all replicas; NULL: there is one replica */
     coll_algorithm algorithm;
@@ -91,8 +85,8 @@ struct rank_pipeline {
     double *loads;            /* of the options */
     rank_trace *trace;        /* the same */
     pipeline_exchange exchange;
-    pipeline_reductions reductions; /* with `replicas` */
-    coll_arena *arena; /* of levels[0] then, so that peers read each other's gradients */
+    pipeline_sums sums; /* with `replicas` */
+    coll_arena *arena;  /* of levels[0] then, so that peers read each other's gradients */
     proto_pipeline schedule;
     int stage;        /* this rank's, */
     int part;         /* which of its ranks this is, */
@@ -112,7 +106,9 @@ struct rank_pipeline {
     pipeline_tied tied[PROTO_PIPELINE_STAGES_MAX]; /* in the last stage; taken in turns */
     rank_norm_range *counted;                      /* of levels[0], by this rank for the norm */
     size_t counted_ranges;
-    int in_progress; /* micro-batches between forward and backward, in each chunk */
+    rank_leaf_plan leaf; /* of the micro-batch whose gradients are made */
+    bool leaf_is_last;   /* it is the step's last one */
+    int in_progress;     /* micro-batches between forward and the last pass, in each chunk */
     rank_pipeline_times times;
 };
 
@@ -228,24 +224,17 @@ BASE_MUST_CHECK base_status pipeline_send(coll_comm *comm, int peer, const float
 BASE_MUST_CHECK base_status pipeline_receive(coll_comm *comm, int peer, float *values, size_t count,
                                              base_error *reterr);
 
-/* ---- replicas.c: nothing where there is one pipeline ---- */
+/* ---- replicas.c: sums over the pipelines; where there is one, nothing ---- */
 
-/* Makes levels[0] where peers can read it. Collective over the pipelines. */
-BASE_MUST_CHECK base_status pipeline_make_arena(rank_pipeline *pipeline, base_error *reterr);
+/* Makes levels[0] where peers can read it, and room for its sums. Collective over the pipelines. */
+BASE_MUST_CHECK base_status pipeline_make_sums(rank_pipeline *pipeline, base_error *reterr);
+void pipeline_free_sums(rank_pipeline *pipeline);
 
-/* Makes and frees what sums over the pipelines need. */
-BASE_MUST_CHECK base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr);
-void pipeline_free_reductions(rank_pipeline *pipeline);
-
-/* A step begins. */
-void pipeline_begin_reductions(rank_pipeline *pipeline);
-
-/* Backward of the last micro-batch comes next, with this plan: from now on, until it has ended, gradients are
- * merged and added up over the pipelines as soon as they are final (hooks.ready). */
-void pipeline_reduce_in_backward(rank_pipeline *pipeline, rank_leaf_plan plan);
+/* Starts the sums of a range of levels[0], which is final here. A failure is that of the wait. */
+void pipeline_start_sums(rank_pipeline *pipeline, size_t place, size_t count);
 
 /* Waits for the sums of this rank's own range. Collective over the pipelines. */
-BASE_MUST_CHECK base_status pipeline_add_replicas(rank_pipeline *pipeline, base_error *reterr);
+BASE_MUST_CHECK base_status pipeline_wait_for_sums(rank_pipeline *pipeline, base_error *reterr);
 
 /* Gives the first pipeline's parameters of this stage to the others, with the model's digest. */
 BASE_MUST_CHECK base_status pipeline_give_replicas(const rank_pipeline *pipeline, float *params,
@@ -254,22 +243,9 @@ BASE_MUST_CHECK base_status pipeline_give_replicas(const rank_pipeline *pipeline
 
 /* ---- run.c ---- */
 
-/* Forward of a micro-batch through a chunk, whose rows are in the place: takes its stream from the virtual stage
- * before, and starts sending to the one behind. want_loss: the last one writes *place->saved.loss. */
-BASE_MUST_CHECK base_status pipeline_forward(rank_pipeline *pipeline, const pipeline_chunk *chunk,
-                                             pipeline_place *place, bool want_loss,
-                                             base_error *reterr);
-
-/* Waits for all that this stage has sent. */
-BASE_MUST_CHECK base_status pipeline_wait_for_sends(rank_pipeline *pipeline, base_error *reterr);
-
-/* Puts this rank's place in front of an error. */
-BASE_MUST_CHECK base_status pipeline_say_where(const rank_pipeline *pipeline, base_status status,
-                                               base_error *reterr);
-
-/* Adds that range of a leaf, by places in the stage's array, to the sums that wait for it. */
-void pipeline_merge_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan, size_t place,
-                         size_t count);
+/* hooks.ready: a range of the leaf is final, and is added to the sums that wait for it. Those of the last leaf are
+ * final, too. */
+void pipeline_ready(void *user, size_t offset, size_t count, rank_mark mark);
 
 /* ---- norm.c ---- */
 

@@ -9,19 +9,7 @@
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
-static coll_op_desc sum_desc(const rank_pipeline *pipeline, float *values, size_t count)
-{
-    return (coll_op_desc){.size = sizeof(coll_op_desc),
-                          .kind = COLL_ALL_REDUCE,
-                          .send = values,
-                          .recv = values,
-                          .count = count,
-                          .type = COLL_FLOAT32,
-                          .reduce = COLL_SUM,
-                          .algorithm = pipeline->algorithm};
-}
-
-base_status pipeline_make_arena(rank_pipeline *pipeline, base_error *reterr)
+static base_status make_arena(rank_pipeline *pipeline, base_error *reterr)
 {
     const rank_device *device = &pipeline->device;
     const size_t size_bytes = pipeline->held.count * sizeof(float);
@@ -34,66 +22,66 @@ base_status pipeline_make_arena(rank_pipeline *pipeline, base_error *reterr)
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "memory for gradients");
 }
 
-base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr)
+base_status pipeline_make_sums(rank_pipeline *pipeline, base_error *reterr)
 {
-    pipeline_reductions *reductions = &pipeline->reductions;
+    pipeline_sums *sums = &pipeline->sums;
     if (pipeline->replicas == NULL) {
         return BASE_OK;
     }
+    /* no more buckets than that, and one for each layer */
     const size_t least = pipeline->held.count / RANK_DDP_BUCKETS_MAX + 1;
-    if (pipeline->bucket_elements < least) {
-        pipeline->bucket_elements = least; /* no more buckets than that, and one for each layer */
-    }
+    pipeline->bucket_elements = base_max_size(pipeline->bucket_elements, least);
     /* what is before and behind the layers, and each of them, may end with a smaller bucket */
-    reductions->capacity = pipeline->held.count / pipeline->bucket_elements + 2;
+    sums->capacity = pipeline->held.count / pipeline->bucket_elements + 2;
     for (int i = 0; i < pipeline->schedule.chunks; i++) {
         const rank_shape *shape = &pipeline->chunks[i].run.shape;
-        reductions->capacity += (size_t)(shape->end_layer - shape->first_layer);
+        sums->capacity += (size_t)(shape->end_layer - shape->first_layer);
     }
-    reductions->all = calloc(reductions->capacity, sizeof *reductions->all);
-    return reductions->all != NULL
-               ? BASE_OK
+    sums->all = calloc(sums->capacity, sizeof *sums->all);
+    return sums->all != NULL
+               ? make_arena(pipeline, reterr)
                : base_fail(reterr, BASE_ERR_MEMORY, "no memory for the sums of gradients");
 }
 
-void pipeline_free_reductions(rank_pipeline *pipeline)
+void pipeline_free_sums(rank_pipeline *pipeline)
 {
-    for (size_t i = 0; i < pipeline->reductions.made; i++) {
-        coll_op_destroy(pipeline->reductions.all[i].op);
+    for (size_t i = 0; i < pipeline->sums.made; i++) {
+        coll_op_destroy(pipeline->sums.all[i].op);
     }
-    free(pipeline->reductions.all);
+    free(pipeline->sums.all);
     if (pipeline->arena != NULL) {
         pipeline->device.backend->disown(pipeline->device.queue, pipeline->levels[0]);
     }
     coll_arena_destroy(pipeline->arena);
 }
 
-void pipeline_begin_reductions(rank_pipeline *pipeline)
-{
-    pipeline->reductions.started = 0;
-    pipeline->reductions.done = 0;
-    pipeline->reductions.ns = 0;
-}
-
 static coll_status start_bucket(rank_pipeline *pipeline, size_t place, size_t count,
                                 coll_error *reterr)
 {
-    pipeline_reductions *reductions = &pipeline->reductions;
-    pipeline_reduction *next = &reductions->all[reductions->started];
+    pipeline_sums *sums = &pipeline->sums;
+    pipeline_sum *next = &sums->all[sums->started];
     coll_status status = COLL_OK;
-    BASE_ASSERT(reductions->started < reductions->capacity);
-    if (reductions->started == reductions->made) {
-        const coll_op_desc desc = sum_desc(pipeline, pipeline->levels[0] + place, count);
-        *next = (pipeline_reduction){.place = place, .count = count};
+    BASE_ASSERT(sums->started < sums->capacity);
+    if (sums->started == sums->made) {
+        float *at = pipeline->levels[0] + place;
+        const coll_op_desc desc = {.size = sizeof desc,
+                                   .kind = COLL_ALL_REDUCE,
+                                   .send = at,
+                                   .recv = at,
+                                   .count = count,
+                                   .type = COLL_FLOAT32,
+                                   .reduce = COLL_SUM,
+                                   .algorithm = pipeline->algorithm};
+        *next = (pipeline_sum){.place = place, .count = count};
         status = coll_op_create(pipeline->replicas, &desc, &next->op, reterr);
-        reductions->made += status == COLL_OK ? 1 : 0;
+        sums->made += status == COLL_OK ? 1 : 0;
     }
     if (status != COLL_OK) {
         return status;
     }
     BASE_ASSERT(next->place == place); /* backward goes the same way in every step */
     BASE_ASSERT(next->count == count);
-    reductions->started++;
+    sums->started++;
     next->begun_ns = rank_trace_begin(pipeline->trace);
     return coll_op_start(next->op, reterr);
 }
@@ -101,8 +89,8 @@ static coll_status start_bucket(rank_pipeline *pipeline, size_t place, size_t co
 /* The oldest bucket under way is seen to be done. */
 static void count_done(rank_pipeline *pipeline)
 {
-    const size_t index = pipeline->reductions.done++;
-    const pipeline_reduction *done = &pipeline->reductions.all[index];
+    const size_t index = pipeline->sums.done++;
+    const pipeline_sum *done = &pipeline->sums.all[index];
     rank_trace_add(pipeline->trace,
                    (rank_trace_span){.kind = RANK_TRACE_REDUCE,
                                      .of = RANK_TRACE_EXCHANGE,
@@ -115,11 +103,10 @@ static void count_done(rank_pipeline *pipeline)
 /* Moves on what is under way, and finds out which buckets are done, in order. */
 static coll_status move_on(rank_pipeline *pipeline, coll_error *reterr)
 {
-    const pipeline_reductions *reductions = &pipeline->reductions;
+    const pipeline_sums *sums = &pipeline->sums;
     bool done = true;
-    while (done && reductions->done < reductions->started) {
-        const coll_status status =
-            coll_op_test(reductions->all[reductions->done].op, &done, reterr);
+    while (done && sums->done < sums->started) {
+        const coll_status status = coll_op_test(sums->all[sums->done].op, &done, reterr);
         if (status != COLL_OK) {
             return status;
         }
@@ -140,47 +127,31 @@ static coll_status start(rank_pipeline *pipeline, size_t place, size_t count, co
     return status == COLL_OK ? move_on(pipeline, reterr) : status;
 }
 
-/* hooks.ready, in each chunk's backward of the last micro-batch. The tied gradient is the first stage's. */
-static void ready(void *user, size_t offset, size_t count, rank_mark mark)
+void pipeline_start_sums(rank_pipeline *pipeline, size_t place, size_t count)
 {
-    rank_pipeline *pipeline = user;
-    pipeline_reductions *reductions = &pipeline->reductions;
-    const size_t place = rank_held_place(&pipeline->held, offset);
-    if (place < pipeline_own_place(pipeline)) {
-        return;
-    }
-    pipeline->device.backend->after(pipeline->device.queue, mark);
-    pipeline_merge_leaf(pipeline, reductions->plan, place, count);
+    pipeline_sums *sums = &pipeline->sums;
     const int64_t begun_ns = base_now_ns();
-    if (reductions->failed == BASE_OK) {
-        reductions->failed =
-            (base_status)start(pipeline, place, count, coll_error_of(&reductions->error));
+    if (sums->failed == BASE_OK) {
+        sums->failed = (base_status)start(pipeline, place, count, coll_error_of(&sums->error));
     }
-    reductions->ns += base_now_ns() - begun_ns;
+    sums->ns += base_now_ns() - begun_ns;
     rank_trace_add(pipeline->trace,
                    (rank_trace_span){.kind = RANK_TRACE_CALLS, .begin_ns = begun_ns, .index = -1});
 }
 
-void pipeline_reduce_in_backward(rank_pipeline *pipeline, rank_leaf_plan plan)
+base_status pipeline_wait_for_sums(rank_pipeline *pipeline, base_error *reterr)
 {
-    pipeline->reductions.plan = plan;
-    pipeline->hooks.ready = ready;
-    pipeline->hooks.ready_user = pipeline;
-}
-
-base_status pipeline_add_replicas(rank_pipeline *pipeline, base_error *reterr)
-{
-    const pipeline_reductions *reductions = &pipeline->reductions;
-    base_status status = reductions->failed;
+    const pipeline_sums *sums = &pipeline->sums;
+    base_status status = sums->failed;
     size_t count = 0;
     if (status != BASE_OK && reterr != NULL) {
-        *reterr = reductions->error;
+        *reterr = sums->error;
     }
-    for (size_t i = 0; status == BASE_OK && i < reductions->started; i++) {
-        const bool waits = i == reductions->done; /* else it was seen to be done before */
+    for (size_t i = 0; status == BASE_OK && i < sums->started; i++) {
+        const bool waits = i == sums->done; /* else it was seen to be done before */
         const int64_t begun_ns = rank_trace_begin(pipeline->trace);
-        status = (base_status)coll_op_wait(reductions->all[i].op, coll_error_of(reterr));
-        count += reductions->all[i].count;
+        status = (base_status)coll_op_wait(sums->all[i].op, coll_error_of(reterr));
+        count += sums->all[i].count;
         if (waits) {
             count_done(pipeline);
             rank_trace_add(pipeline->trace, (rank_trace_span){.kind = RANK_TRACE_REDUCE,

@@ -1,17 +1,17 @@
-/* One step of a stage: forward and backward of its micro-batches in the schedule's order. Called by
- * train/step.c. */
+/* Passes of micro-batches through a stage: a step's in the schedule's order, and forward alone of what is evaluated.
+ * Called by train/step.c and train/stage.c. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
-/* A step under way. */
-typedef struct pipeline_step {
+/* A step, or an evaluation, under way. */
+typedef struct pipeline_work {
     rank_pipeline *pipeline;
     rank_pipeline_batch batch;
     void *user;
-    rank_result *results;
-} pipeline_step;
+    rank_result *results; /* of a step; NULL: forward makes the losses */
+} pipeline_work;
 
 /* The stages of the virtual stages before and behind one of this stage's. */
 static int stage_before(const rank_pipeline *pipeline)
@@ -93,20 +93,27 @@ static void trace_pass(const rank_pipeline *pipeline, rank_trace_kind kind, int6
     }
 }
 
-/* Puts a micro-batch into its place. All chunks have the rows of the first one, where the micro-batch is in
- * progress the longest. */
-static base_status place_rows(const pipeline_step *step, const proto_pipeline_task *task,
+/* Puts a batch into its place. All chunks have the rows of the first one, where it is in progress the longest. */
+static base_status place_rows(const pipeline_work *work, const proto_pipeline_task *task,
                               base_error *reterr)
 {
-    const pipeline_chunk *chunks = step->pipeline->chunks;
-    pipeline_place *place = pipeline_place_of(&chunks[task->chunk], task->micro_batch);
+    rank_pipeline *pipeline = work->pipeline;
+    pipeline_place *place = pipeline_place_of(&pipeline->chunks[task->chunk], task->micro_batch);
     rank_batch batch;
     if (task->chunk > 0) {
-        place->saved.rows = pipeline_place_of(&chunks[0], task->micro_batch)->saved.rows;
+        place->saved.rows = pipeline_place_of(&pipeline->chunks[0], task->micro_batch)->saved.rows;
         return BASE_OK;
     }
-    const base_status status = step->batch(step->user, task->micro_batch, &batch, reterr);
-    return status == BASE_OK ? rank_rows_place(&place->saved, &batch, NULL, reterr) : status;
+    const int64_t begun_ns = base_now_ns();
+    base_status status = work->batch(work->user, task->micro_batch, &batch, reterr);
+    if (status == BASE_OK) {
+        status = rank_rows_place(&place->saved, &batch, NULL, reterr);
+    }
+    rank_trace_add(pipeline->trace, (rank_trace_span){.kind = RANK_TRACE_BATCH,
+                                                      .begin_ns = begun_ns,
+                                                      .index = task->micro_batch});
+    pipeline->times.forward_ns += base_now_ns() - begun_ns;
+    return status;
 }
 
 /* What forward needs of others: the stream of the virtual stage before, and its own buffer for the next. */
@@ -123,62 +130,58 @@ static base_status prepare_forward(const rank_pipeline *pipeline, const pipeline
 
 static base_status finish_pass(const rank_pipeline *pipeline, base_error *reterr)
 {
-    const base_status status = pipeline->device.backend->sync(pipeline->device.queue, reterr);
-    if (status == BASE_OK && pipeline->cp != NULL &&
-        rank_cp_group_check(pipeline->cp, reterr) != BASE_OK) {
-        return rank_cp_group_check(pipeline->cp, reterr);
+    base_status status = pipeline->device.backend->sync(pipeline->device.queue, reterr);
+    if (status == BASE_OK && pipeline->cp != NULL) {
+        status = rank_cp_group_check(pipeline->cp, reterr);
     }
     return status == BASE_OK ? pipeline_check_exchange(pipeline, reterr) : status;
 }
 
-base_status pipeline_forward(rank_pipeline *pipeline, const pipeline_chunk *chunk,
-                             pipeline_place *place, bool want_loss, base_error *reterr)
+/* Starts to send the stream to the virtual stage behind, or its gradient to the one before. */
+static base_status send_stream(const rank_pipeline *pipeline, pipeline_place *place, bool back,
+                               base_error *reterr)
 {
+    const int64_t begun_ns = rank_trace_begin(pipeline->trace);
+    const int stage = back ? stage_before(pipeline) : stage_behind(pipeline);
+    const size_t count = stream_count(pipeline, place);
+    coll_op **sent = back ? &place->din_sent : &place->out_sent;
+    const base_status status = pipeline_start(back ? pipeline->backward : pipeline->forward, stage,
+                                              back ? place->din : place->out, count, sent, reterr);
+    pipeline_progress(pipeline, *sent);
+    trace_message(pipeline, RANK_TRACE_SEND, begun_ns, stage, count);
+    return status;
+}
+
+static base_status run_forward(const pipeline_work *work, const proto_pipeline_task *task,
+                               base_error *reterr)
+{
+    rank_pipeline *pipeline = work->pipeline;
+    const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
+    pipeline_place *place = pipeline_place_of(chunk, task->micro_batch);
+    base_status status = place_rows(work, task, reterr);
     int64_t at_ns = base_now_ns();
-    base_status status = prepare_forward(pipeline, chunk, place, reterr);
+    if (status == BASE_OK) {
+        status = prepare_forward(pipeline, chunk, place, reterr);
+    }
     book(&at_ns, &pipeline->times.wait_ns);
     if (status != BASE_OK) {
         return status;
     }
     const int64_t begun_ns = rank_trace_begin(pipeline->trace);
-    pipeline->config.family->forward(&chunk->run, &(rank_forward_args){.saved = &place->saved,
-                                                                       .in = place->in,
-                                                                       .out = place->out,
-                                                                       .want_loss = want_loss});
+    pipeline->config.family->forward(
+        &chunk->run, &(rank_forward_args){.saved = &place->saved,
+                                          .in = place->in,
+                                          .out = place->out,
+                                          .want_loss = work->results == NULL &&
+                                                       pipeline_chunk_is_last(pipeline, chunk)});
     status = finish_pass(pipeline, reterr);
     trace_pass(pipeline, RANK_TRACE_FORWARD, begun_ns, chunk);
     book(&at_ns, &pipeline->times.forward_ns);
     if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
-        const size_t count = stream_count(pipeline, place);
-        status = pipeline_start(pipeline->forward, stage_behind(pipeline), place->out, count,
-                                &place->out_sent, reterr);
-        pipeline_progress(pipeline, place->out_sent);
-        trace_message(pipeline, RANK_TRACE_SEND, at_ns, stage_behind(pipeline), count);
+        status = send_stream(pipeline, place, false, reterr);
     }
     book(&at_ns, &pipeline->times.wait_ns);
     return status;
-}
-
-static base_status run_forward(const pipeline_step *step, const proto_pipeline_task *task,
-                               base_error *reterr)
-{
-    rank_pipeline *pipeline = step->pipeline;
-    const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
-    int64_t at_ns = base_now_ns();
-    const base_status status = place_rows(step, task, reterr);
-    rank_trace_add(
-        pipeline->trace,
-        (rank_trace_span){.kind = RANK_TRACE_BATCH, .begin_ns = at_ns, .index = task->micro_batch});
-    book(&at_ns, &pipeline->times.forward_ns);
-    if (status != BASE_OK) {
-        return status;
-    }
-    pipeline->in_progress++;
-    if (pipeline->in_progress > pipeline->times.held) {
-        pipeline->times.held = pipeline->in_progress;
-    }
-    return pipeline_forward(pipeline, chunk, pipeline_place_of(chunk, task->micro_batch), false,
-                            reterr);
 }
 
 /* What backward needs of others: the stream's gradient, the last stage's part of the tied gradient,
@@ -208,70 +211,83 @@ static base_status send_backward(const rank_pipeline *pipeline, const pipeline_c
                                  base_error *reterr)
 {
     const rank_device *device = &pipeline->device;
-    const bool last = pipeline_chunk_is_last(pipeline, chunk);
-    base_status status = BASE_OK;
-    if (!pipeline_chunk_is_first(chunk)) {
-        status = pipeline_start(pipeline->backward, stage_before(pipeline), place->din,
-                                stream_count(pipeline, place), &place->din_sent, reterr);
+    const size_t count = pipeline->held.tied_count;
+    if (pipeline_chunk_is_first(chunk)) {
+        return BASE_OK;
     }
-    if (status == BASE_OK && last && !pipeline_chunk_is_first(chunk)) {
-        device->backend->copy(device->queue, tied->at, grads,
-                              pipeline->held.tied_count * sizeof *grads);
-        status = pipeline_start(pipeline->comm, 0, tied->at, pipeline->held.tied_count, &tied->sent,
-                                reterr);
+    const base_status status = send_stream(pipeline, place, true, reterr);
+    if (status != BASE_OK || !pipeline_chunk_is_last(pipeline, chunk)) {
+        return status;
     }
-    return status;
+    device->backend->copy(device->queue, tied->at, grads, count * sizeof *grads);
+    return pipeline_start(pipeline->comm, 0, tied->at, count, &tied->sent, reterr);
 }
 
-void pipeline_merge_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan, size_t place,
-                         size_t count)
+/* The next gradients are of that micro-batch's leaf. */
+static float *begin_leaf(rank_pipeline *pipeline, int micro_batch)
 {
-    for (int merge = 0; merge < plan.merges; merge++) {
-        const int level = plan.level - merge;
+    const int all = pipeline->schedule.micro_batches;
+    pipeline->leaf = rank_leaf_plan_make(all, micro_batch);
+    pipeline->leaf_is_last = micro_batch == all - 1;
+    return pipeline->levels[pipeline->leaf.level];
+}
+
+static void merge_leaf(const rank_pipeline *pipeline, size_t place, size_t count)
+{
+    const int64_t begun_ns = rank_trace_begin(pipeline->trace);
+    for (int merge = 0; merge < pipeline->leaf.merges; merge++) {
+        const int level = pipeline->leaf.level - merge;
         pipeline->device.backend->add(pipeline->device.queue,
                                       &(rank_add){.count = count,
                                                   .from = pipeline->levels[level] + place,
                                                   .to = pipeline->levels[level - 1] + place});
     }
-}
-
-/* Before backward of a micro-batch. Where there are several pipelines, the last one adds up what is final. */
-static void begin_leaf(rank_pipeline *pipeline, int micro_batch, rank_leaf_plan plan)
-{
-    pipeline->hooks.ready = NULL;
-    if (pipeline->replicas != NULL && micro_batch == pipeline->schedule.micro_batches - 1) {
-        pipeline_reduce_in_backward(pipeline, plan);
+    if (pipeline->leaf.merges > 0) {
+        rank_trace_add(
+            pipeline->trace,
+            (rank_trace_span){.kind = RANK_TRACE_MERGE, .begin_ns = begun_ns, .index = -1});
     }
 }
 
-/* Behind it, unless backward has done so: of what that has made. The tied gradient's leaf is the first stage's. */
-static void end_leaf(const rank_pipeline *pipeline, const pipeline_chunk *chunk,
-                     rank_leaf_plan plan)
+void pipeline_ready(void *user, size_t offset, size_t count, rank_mark mark)
 {
-    const size_t late_end = chunk->late.offset + chunk->late.count;
-    if (pipeline->hooks.ready == NULL) {
-        pipeline_merge_leaf(pipeline, plan, chunk->place, chunk->late.offset - chunk->place);
-        pipeline_merge_leaf(pipeline, plan, late_end, chunk->place + chunk->count - late_end);
+    rank_pipeline *pipeline = user;
+    const size_t place = rank_held_place(&pipeline->held, offset);
+    if (place < pipeline_own_place(pipeline)) { /* its leaf is the first stage's */
+        return;
+    }
+    pipeline->device.backend->after(pipeline->device.queue, mark);
+    merge_leaf(pipeline, place, count);
+    if (pipeline->replicas != NULL && pipeline->leaf_is_last) {
+        pipeline_start_sums(pipeline, place, count);
     }
 }
 
-static base_status run_backward(const pipeline_step *step, const proto_pipeline_task *task,
+/* What the last stage knows behind backward. */
+static void take_result(const pipeline_work *work, int micro_batch, const rank_saved *saved)
+{
+    work->results[micro_batch] =
+        (rank_result){.loss_sum = *saved->loss,
+                      .target_count = (int64_t)saved->rows.target_count,
+                      .router_loss_sum = saved->loads != NULL ? *saved->router_loss : 0.0};
+    rank_saved_add_loads(saved, work->pipeline->loads);
+}
+
+static base_status run_backward(const pipeline_work *work, const proto_pipeline_task *task,
                                 base_error *reterr)
 {
-    rank_pipeline *pipeline = step->pipeline;
+    rank_pipeline *pipeline = work->pipeline;
     const int micro_batch = task->micro_batch;
     const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
     pipeline_place *place = pipeline_place_of(chunk, micro_batch);
     pipeline_tied *tied = &pipeline->tied[micro_batch % pipeline->schedule.stages];
-    const rank_leaf_plan plan = rank_leaf_plan_make(pipeline->schedule.micro_batches, micro_batch);
-    float *grads = pipeline->levels[plan.level];
+    float *grads = begin_leaf(pipeline, micro_batch);
     int64_t at_ns = base_now_ns();
     base_status status = prepare_backward(pipeline, chunk, place, tied, grads, reterr);
     book(&at_ns, &pipeline->times.wait_ns);
     if (status != BASE_OK) {
         return status;
     }
-    begin_leaf(pipeline, micro_batch, plan);
     const int64_t begun_ns = rank_trace_begin(pipeline->trace);
     pipeline->config.family->backward(
         &chunk->run, &(rank_backward_args){.saved = &place->saved,
@@ -284,54 +300,32 @@ static base_status run_backward(const pipeline_step *step, const proto_pipeline_
     status = finish_pass(pipeline, reterr);
     if (pipeline_chunk_is_last(pipeline, chunk) &&
         pipeline->part == 0) { /* the others have the same */
-        step->results[micro_batch] = (rank_result){
-            .loss_sum = *place->saved.loss,
-            .target_count = (int64_t)place->saved.rows.target_count,
-            .router_loss_sum = place->saved.loads != NULL ? *place->saved.router_loss : 0.0};
-        rank_saved_add_loads(&place->saved, pipeline->loads);
+        take_result(work, micro_batch, &place->saved);
     }
     trace_pass(pipeline, RANK_TRACE_BACKWARD, begun_ns, chunk);
     book(&at_ns, &pipeline->times.backward_ns);
-    const int64_t sent_ns = rank_trace_begin(pipeline->trace);
     if (status == BASE_OK) {
         status = send_backward(pipeline, chunk, place, tied, grads, reterr);
-        pipeline_progress(pipeline, pipeline_chunk_is_first(chunk) ? NULL : place->din_sent);
-        trace_message(pipeline, RANK_TRACE_SEND, sent_ns, stage_before(pipeline),
-                      pipeline_chunk_is_first(chunk) ? 0 : stream_count(pipeline, place));
     }
     book(&at_ns, &pipeline->times.wait_ns);
-    const int64_t merged_ns = rank_trace_begin(pipeline->trace);
-    end_leaf(pipeline, chunk, plan);
-    trace_pass(pipeline, RANK_TRACE_MERGE, merged_ns, chunk);
-    pipeline->in_progress -= chunk->run.shape.split ? 0 : 1;
-    book(&at_ns, &pipeline->times.backward_ns);
     return status;
 }
 
 /* The second pass of a split backward. It needs nothing of others. */
-static base_status run_weights(const pipeline_step *step, const proto_pipeline_task *task,
+static base_status run_weights(const pipeline_work *work, const proto_pipeline_task *task,
                                base_error *reterr)
 {
-    rank_pipeline *pipeline = step->pipeline;
+    rank_pipeline *pipeline = work->pipeline;
     const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
     pipeline_place *place = pipeline_place_of(chunk, task->micro_batch);
-    const rank_leaf_plan plan =
-        rank_leaf_plan_make(pipeline->schedule.micro_batches, task->micro_batch);
     const int64_t begun_ns = base_now_ns();
-    begin_leaf(pipeline, task->micro_batch, plan);
     pipeline->config.family->weight_grads(
         &chunk->run, &(rank_backward_args){.saved = &place->saved,
                                            .dout = place->dout,
-                                           .grads = pipeline->levels[plan.level],
+                                           .grads = begin_leaf(pipeline, task->micro_batch),
                                            .held = &pipeline->held});
     const base_status status = finish_pass(pipeline, reterr);
     trace_pass(pipeline, RANK_TRACE_WEIGHTS, begun_ns, chunk);
-    const int64_t merged_ns = rank_trace_begin(pipeline->trace);
-    if (pipeline->hooks.ready == NULL) {
-        pipeline_merge_leaf(pipeline, plan, chunk->late.offset, chunk->late.count);
-    }
-    trace_pass(pipeline, RANK_TRACE_MERGE, merged_ns, chunk);
-    pipeline->in_progress--;
     const int64_t took_ns = base_now_ns() - begun_ns;
     pipeline->times.backward_ns += took_ns;
     pipeline->times.weights_ns += took_ns;
@@ -350,7 +344,8 @@ static base_status wait_for_chunk(const pipeline_chunk *chunk, base_error *reter
     return status;
 }
 
-base_status pipeline_wait_for_sends(rank_pipeline *pipeline, base_error *reterr)
+/* Waits for all that this stage has sent. */
+static base_status wait_for_sends(rank_pipeline *pipeline, base_error *reterr)
 {
     int64_t at_ns = base_now_ns();
     base_status status = BASE_OK;
@@ -366,8 +361,8 @@ base_status pipeline_wait_for_sends(rank_pipeline *pipeline, base_error *reterr)
     return status;
 }
 
-base_status pipeline_say_where(const rank_pipeline *pipeline, base_status status,
-                               base_error *reterr)
+/* Puts this rank's place in front of an error. */
+static base_status say_where(const rank_pipeline *pipeline, base_status status, base_error *reterr)
 {
     if (status != BASE_OK && pipeline->tensor != NULL) {
         status =
@@ -382,18 +377,32 @@ base_status pipeline_say_where(const rank_pipeline *pipeline, base_status status
                : status;
 }
 
+/* Counts a task that comes next. */
+static void count_held(rank_pipeline *pipeline, proto_pipeline_pass pass)
+{
+    const proto_pipeline_pass last = proto_pipeline_splits(&pipeline->schedule)
+                                         ? PROTO_PIPELINE_WEIGHTS
+                                         : PROTO_PIPELINE_BACKWARD;
+    pipeline->in_progress += pass == PROTO_PIPELINE_FORWARD ? 1 : pass == last ? -1 : 0;
+    if (pipeline->in_progress > pipeline->times.held) {
+        pipeline->times.held = pipeline->in_progress;
+    }
+}
+
 base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
                               rank_pipeline_batch batch, void *user, rank_result *results,
                               base_error *reterr)
 {
-    const pipeline_step step = {
+    const pipeline_work work = {
         .pipeline = pipeline, .batch = batch, .user = user, .results = results};
     const int64_t begun_ns = base_now_ns();
     base_status status = BASE_OK;
     pipeline->params = params;
     pipeline->times = (rank_pipeline_times){.held = 0};
     pipeline->exchange.ns = 0;
-    pipeline_begin_reductions(pipeline);
+    pipeline->sums.started = 0;
+    pipeline->sums.done = 0;
+    pipeline->sums.ns = 0;
     for (int i = 0; i < pipeline->schedule.micro_batches; i++) {
         results[i] = (rank_result){.target_count = 0};
     }
@@ -403,27 +412,56 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
         if (pipeline->trace != NULL) {
             pipeline->trace->micro_batch = task.micro_batch;
         }
-        status = task.pass == PROTO_PIPELINE_FORWARD    ? run_forward(&step, &task, reterr)
-                 : task.pass == PROTO_PIPELINE_BACKWARD ? run_backward(&step, &task, reterr)
-                                                        : run_weights(&step, &task, reterr);
+        count_held(pipeline, task.pass);
+        status = task.pass == PROTO_PIPELINE_FORWARD    ? run_forward(&work, &task, reterr)
+                 : task.pass == PROTO_PIPELINE_BACKWARD ? run_backward(&work, &task, reterr)
+                                                        : run_weights(&work, &task, reterr);
     }
     pipeline->times.span_ns = base_now_ns() - begun_ns;
     pipeline->times.tensor_ns = pipeline->exchange.ns;
-    pipeline->times.hidden_ns = pipeline->reductions.ns;
+    pipeline->times.hidden_ns = pipeline->sums.ns;
     if (status == BASE_OK) {
         BASE_ASSERT(pipeline->in_progress == 0);
         BASE_ASSERT(pipeline->times.held ==
                     proto_pipeline_held(&pipeline->schedule, pipeline->stage));
-        status = pipeline_wait_for_sends(pipeline, reterr);
+        status = wait_for_sends(pipeline, reterr);
     }
-    return pipeline_say_where(pipeline, status, reterr);
+    return say_where(pipeline, status, reterr);
+}
+
+base_status rank_pipeline_evaluate(rank_pipeline *pipeline, const float *params,
+                                   const rank_pipeline_evaluation *evaluation, base_error *reterr)
+{
+    const proto_pipeline *schedule = &pipeline->schedule;
+    const pipeline_work work = {
+        .pipeline = pipeline, .batch = evaluation->batch, .user = evaluation->user};
+    base_status status = BASE_OK;
+    /* the rows of all batches that are between two chunks */
+    BASE_ASSERT(schedule->chunks == 1 || pipeline->chunks[0].place_count >= schedule->stages);
+    pipeline->params = params;
+    for (int i = 0; status == BASE_OK && i < evaluation->batches * schedule->chunks; i++) {
+        const proto_pipeline_task task =
+            proto_pipeline_forward_at(schedule, evaluation->batches, i);
+        const pipeline_chunk *chunk = &pipeline->chunks[task.chunk];
+        const rank_saved *saved = &pipeline_place_of(chunk, task.micro_batch)->saved;
+        status = run_forward(&work, &task, reterr);
+        if (status == BASE_OK && pipeline_chunk_is_last(pipeline, chunk) && pipeline->part == 0) {
+            evaluation->loss(evaluation->user, task.micro_batch,
+                             &(rank_result){.loss_sum = *saved->loss,
+                                            .target_count = (int64_t)saved->rows.target_count});
+        }
+    }
+    if (status == BASE_OK) {
+        status = wait_for_sends(pipeline, reterr);
+    }
+    return say_where(pipeline, status, reterr);
 }
 
 base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares, base_error *reterr)
 {
     const int64_t begun_ns = base_now_ns();
     const size_t tied = pipeline->held.tied_count;
-    base_status status = pipeline_add_replicas(pipeline, reterr);
+    base_status status = pipeline_wait_for_sums(pipeline, reterr);
     if (status == BASE_OK && tied > 0) {
         const int64_t tied_ns = rank_trace_begin(pipeline->trace);
         status = pipeline_is_first(pipeline)

@@ -44,7 +44,7 @@ static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_DRAFT] = {"draft", "drafting", .part = "drafting"},
     [RANK_TRACE_OPERATION] = {"operation", NULL, NULL, NULL},
     [RANK_TRACE_CALLS] = {"overlapped", "exchanges started and moved on", NULL, NULL},
-    [RANK_TRACE_MERGE] = {"other", "gradients added up", NULL, "micro_batch"},
+    [RANK_TRACE_MERGE] = {"other", "gradients added up", NULL, NULL},
     [RANK_TRACE_OPTIMIZER] = {"optimizer", "optimizer", NULL, NULL},
     [RANK_TRACE_NEWTON_SCHULZ] = {"newton_schulz", "Newton-Schulz", NULL, "matrix", ", matrix",
                                   .operations = "Newton-Schulz"},
