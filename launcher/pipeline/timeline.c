@@ -17,11 +17,11 @@ typedef struct play {
 
 static int64_t duration_ns(const play *self, int stage, const proto_pipeline_task *task)
 {
-    const launch_pipeline_costs *costs = self->costs;
-    const int part = task->chunk * self->pipeline->stages + stage;
-    const int64_t weights_ns = proto_pipeline_splits(self->pipeline) ? costs->weights_ns[part] : 0;
-    return task->pass == PROTO_PIPELINE_FORWARD    ? costs->forward_ns[part]
-           : task->pass == PROTO_PIPELINE_BACKWARD ? costs->backward_ns[part] - weights_ns
+    const launch_pipeline_part *part =
+        &self->costs->parts[task->chunk * self->pipeline->stages + stage];
+    const int64_t weights_ns = proto_pipeline_splits(self->pipeline) ? part->weights_ns : 0;
+    return task->pass == PROTO_PIPELINE_FORWARD    ? part->forward_ns
+           : task->pass == PROTO_PIPELINE_BACKWARD ? part->backward_ns - weights_ns
                                                    : weights_ns;
 }
 
@@ -91,7 +91,8 @@ base_status launch_pipeline_run_make(const proto_pipeline *pipeline,
     const size_t spans = (size_t)pipeline->stages * (size_t)proto_pipeline_tasks(pipeline);
     if (spans > LAUNCH_PIPELINE_SPANS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT,
-                         "%d stages and %d micro-batches make more than %d tasks", pipeline->stages,
+                         "%s: %d stages and %d micro-batches make more than %d tasks",
+                         proto_pipeline_name((int)pipeline->kind), pipeline->stages,
                          pipeline->micro_batches, LAUNCH_PIPELINE_SPANS_MAX);
     }
     run->spans = calloc(spans, sizeof *run->spans);

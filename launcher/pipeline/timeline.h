@@ -18,13 +18,16 @@ enum {
 }; /* of one task, and of a hop, in options: a second. A
                                                * step of 2^20 tasks that take 1000 s each fits in 63 bits */
 
-/* What tasks take. Part chunk · stages + stage of the model is that stage's. */
+/* What a micro-batch takes in a part of the model. */
+typedef struct launch_pipeline_part {
+    int64_t forward_ns;
+    int64_t backward_ns;
+    int64_t weights_ns; /* of it, the gradients of weights: of schedules that split backward */
+} launch_pipeline_part;
+
 typedef struct launch_pipeline_costs {
-    const int64_t *forward_ns; /* (parts) */
-    const int64_t *backward_ns;
-    const int64_t *
-        weights_ns; /* of backward_ns, the gradients of weights; NULL: no schedule that splits backward */
-    int64_t hop_ns; /* a message between two stages */
+    const launch_pipeline_part *parts; /* number chunk · stages + stage is that stage's */
+    int64_t hop_ns;                    /* a message between two stages */
 } launch_pipeline_costs;
 
 typedef struct launch_pipeline_span {

@@ -298,9 +298,7 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
     const launch_layout *layout = &made->layout;
     const int all = made->run.pipeline.stages * made->run.pipeline.chunks;
     const exchanges each = time_exchanges(ask, layout);
-    int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
-    int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
-    int64_t weights_ns[PROTO_PIPELINE_PARTS_MAX];
+    launch_pipeline_part parts[PROTO_PIPELINE_PARTS_MAX];
     for (int at = 0; at < all; at++) {
         const launch_stage part = launch_model_stage(&ask->model, all, at);
         const products own = time_products(ask, layout, &part);
@@ -316,15 +314,13 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
             return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
                              TASK_S_MAX);
         }
-        forward_ns[at] = llround(forward_s * 1e9);
-        backward_ns[at] = llround(backward_s * 1e9);
-        weights_ns[at] = llround(weights_s * 1e9);
+        parts[at] = (launch_pipeline_part){.forward_ns = llround(forward_s * 1e9),
+                                           .backward_ns = llround(backward_s * 1e9),
+                                           .weights_ns = llround(weights_s * 1e9)};
     }
     const int64_t span = launch_layout_ranks(layout);
     const double hop = launch_hop_s(launch_link_over(ask, layout, span), row_bytes(ask, layout));
-    const launch_pipeline_costs costs = {.forward_ns = forward_ns,
-                                         .backward_ns = backward_ns,
-                                         .weights_ns = weights_ns,
+    const launch_pipeline_costs costs = {.parts = parts,
                                          .hop_ns = llround(fmin(hop, TASK_S_MAX) * 1e9)};
     const proto_pipeline pipeline = made->run.pipeline;
     return launch_pipeline_run_make(&pipeline, &costs, &made->run, reterr);

@@ -100,20 +100,16 @@ static bool play(launch_stages *stages)
 {
     const proto_pipeline *pipeline = &stages->pipeline;
     const double passes = (double)pipeline->micro_batches * pipeline->chunks;
-    int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
-    int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
-    int64_t weights_ns[PROTO_PIPELINE_PARTS_MAX];
+    launch_pipeline_part parts[PROTO_PIPELINE_PARTS_MAX];
     launch_pipeline_run played;
     for (int i = 0; i < stages->count * pipeline->chunks; i++) {
         const launch_stage_figures *stage = &stages->stages[i % stages->count];
-        forward_ns[i] = llround(stage->forward_ms / MS_PER_NS / passes);
-        backward_ns[i] = llround(stage->backward_ms / MS_PER_NS / passes);
-        weights_ns[i] = llround(stage->weights_ms / MS_PER_NS / passes);
+        parts[i] =
+            (launch_pipeline_part){.forward_ns = llround(stage->forward_ms / MS_PER_NS / passes),
+                                   .backward_ns = llround(stage->backward_ms / MS_PER_NS / passes),
+                                   .weights_ns = llround(stage->weights_ms / MS_PER_NS / passes)};
     }
-    const bool made = launch_pipeline_run_make(pipeline,
-                                               &(launch_pipeline_costs){.forward_ns = forward_ns,
-                                                                        .backward_ns = backward_ns,
-                                                                        .weights_ns = weights_ns},
+    const bool made = launch_pipeline_run_make(pipeline, &(launch_pipeline_costs){.parts = parts},
                                                &played, NULL) == BASE_OK;
     stages->bubble_played = made ? played.result.bubble : NAN;
     launch_pipeline_run_fini(&played);

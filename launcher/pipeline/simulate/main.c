@@ -1,4 +1,4 @@
-/* pipeline-simulate: a step of each pipeline schedule on paper; schedule.h and timeline.h say how. */
+/* pipeline-simulate: a step of each pipeline schedule on paper; proto/pipeline.h and timeline.h say how. */
 #include <stdio.h>
 
 #include "base/exitcode.h"
@@ -16,22 +16,20 @@ static double weights_ms(const pipeline_options *options)
 static base_status play(const pipeline_options *options, proto_pipeline_kind kind,
                         int micro_batches, launch_pipeline_run *run, base_error *reterr)
 {
-    int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
-    int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
-    int64_t weights_ns[PROTO_PIPELINE_PARTS_MAX];
+    launch_pipeline_part parts[PROTO_PIPELINE_PARTS_MAX];
     const int chunks = kind == PROTO_PIPELINE_INTERLEAVED ? options->chunks : 1;
-    for (int part = 0; part < options->stages * chunks; part++) {
-        forward_ns[part] = (int64_t)(options->forward_ms * 1e6 / chunks);
-        backward_ns[part] = (int64_t)(options->backward_ms * 1e6 / chunks);
-        weights_ns[part] = (int64_t)(weights_ms(options) * 1e6 / chunks);
+    for (int i = 0; i < options->stages * chunks; i++) {
+        parts[i] =
+            (launch_pipeline_part){.forward_ns = (int64_t)(options->forward_ms * 1e6 / chunks),
+                                   .backward_ns = (int64_t)(options->backward_ms * 1e6 / chunks),
+                                   .weights_ns = (int64_t)(weights_ms(options) * 1e6 / chunks)};
     }
     const proto_pipeline pipeline = {
         .kind = kind, .stages = options->stages, .chunks = chunks, .micro_batches = micro_batches};
-    const launch_pipeline_costs costs = {.forward_ns = forward_ns,
-                                         .backward_ns = backward_ns,
-                                         .weights_ns = weights_ns,
-                                         .hop_ns = (int64_t)(options->hop_ms * 1e6)};
-    return launch_pipeline_run_make(&pipeline, &costs, run, reterr);
+    return launch_pipeline_run_make(
+        &pipeline,
+        &(launch_pipeline_costs){.parts = parts, .hop_ns = (int64_t)(options->hop_ms * 1e6)}, run,
+        reterr);
 }
 
 static void print_run(const launch_pipeline_run *run)
@@ -47,14 +45,14 @@ static void print_run(const launch_pipeline_run *run)
 static base_status compare(const pipeline_options *options, base_error *reterr)
 {
     launch_pipeline_run runs[PROTO_PIPELINE_KINDS];
-    base_error left_out = {0};
+    base_error left_out[PROTO_PIPELINE_KINDS];
     int count = 0;
     for (int kind = 0; kind < PROTO_PIPELINE_KINDS; kind++) {
         count += play(options, (proto_pipeline_kind)kind, options->micro_batches, &runs[count],
-                      &left_out) == BASE_OK;
+                      &left_out[kind - count]) == BASE_OK;
     }
     if (count == 0) {
-        *reterr = left_out;
+        *reterr = left_out[0];
         return BASE_ERR_LIMIT;
     }
     (void)printf(
@@ -67,8 +65,8 @@ static base_status compare(const pipeline_options *options, base_error *reterr)
     for (int i = 0; i < count; i++) {
         print_run(&runs[i]);
     }
-    if (count < PROTO_PIPELINE_KINDS) {
-        (void)printf("left out: %s\n", left_out.message);
+    for (int i = 0; i < PROTO_PIPELINE_KINDS - count; i++) {
+        (void)printf("left out: %s\n", left_out[i].message);
     }
     for (int i = 0; i < count; i++) {
         (void)printf("\n%s, a column is %g ms\n", proto_pipeline_name(runs[i].pipeline.kind),

@@ -133,16 +133,12 @@ static void plays(const proto_pipeline *pipeline)
     const int tasks = proto_pipeline_tasks(pipeline);
     const int parts = pipeline->stages * pipeline->chunks;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t forward_ns[STAGES * CHUNKS];
-        int64_t backward_ns[STAGES * CHUNKS];
-        int64_t weights_ns[STAGES * CHUNKS];
+        launch_pipeline_part each[STAGES * CHUNKS];
         for (int part = 0; part < parts; part++) {
-            forward_ns[part] = cases[i][0];
-            backward_ns[part] = cases[i][1];
-            weights_ns[part] = cases[i][2];
+            each[part] = (launch_pipeline_part){cases[i][0], cases[i][1], cases[i][2]};
         }
         const int64_t hop_ns = cases[i][3];
-        const launch_pipeline_costs costs = {forward_ns, backward_ns, weights_ns, hop_ns};
+        const launch_pipeline_costs costs = {each, hop_ns};
         launch_pipeline_result result;
         launch_pipeline_play(pipeline, &costs, spans, &result);
         for (int stage = 0; stage < pipeline->stages; stage++) {
@@ -150,10 +146,10 @@ static void plays(const proto_pipeline *pipeline)
                 check_needs(pipeline, stage, index, hop_ns);
             }
         }
-        const int64_t both = forward_ns[0] + backward_ns[0];
+        const int64_t both = cases[i][0] + cases[i][1];
         const int64_t ideal =
             (pipeline->micro_batches * pipeline->chunks + pipeline->stages - 1) * both -
-            saved_ns(pipeline, weights_ns[0]);
+            saved_ns(pipeline, cases[i][2]);
         /* the formula is that of equal passes, where they differ */
         const bool equal = pipeline->kind != PROTO_PIPELINE_ZB_H1 || i == 0;
         if (hop_ns == 0) {
@@ -399,10 +395,9 @@ static void test_refused(void **state)
 static void test_unequal_parts(void **state)
 {
     (void)state;
-    static const int64_t forward_ns[] = {10, 10, 30};
-    static const int64_t backward_ns[] = {20, 20, 60};
+    static const launch_pipeline_part parts[] = {{10, 20, 0}, {10, 20, 0}, {30, 60, 0}};
     const proto_pipeline pipeline = {PROTO_PIPELINE_GPIPE, 3, 1, 2};
-    const launch_pipeline_costs costs = {forward_ns, backward_ns, NULL, 0};
+    const launch_pipeline_costs costs = {.parts = parts};
     launch_pipeline_run run;
     base_error error;
     assert_ok(launch_pipeline_run_make(&pipeline, &costs, &run, &error), &error);

@@ -72,10 +72,9 @@ static launch_pipeline_span spans[64];
 
 static launch_pipeline_run played(proto_pipeline pipeline)
 {
-    static const int64_t forward_ns[] = {10, 10, 10, 10};
-    static const int64_t backward_ns[] = {20, 20, 20, 20};
-    const launch_pipeline_costs costs = {
-        .forward_ns = forward_ns, .backward_ns = backward_ns, .weights_ns = forward_ns};
+    static const launch_pipeline_part parts[] = {
+        {10, 20, 10}, {10, 20, 10}, {10, 20, 10}, {10, 20, 10}};
+    const launch_pipeline_costs costs = {.parts = parts};
     launch_pipeline_run run = {.pipeline = pipeline, .spans = spans};
     launch_pipeline_play(&run.pipeline, &costs, spans, &run.result);
     return run;
