@@ -65,7 +65,7 @@ typedef struct launch_bill_row {
     double took_s;        /* of all, one after the other */
 } launch_bill_row;
 
-enum { LAUNCH_BILL_ROWS_MAX = 12 };
+enum { LAUNCH_BILL_ROWS_MAX = 13 };
 
 /* Flags with which a training would fit that does not, and its total_bytes then. */
 typedef struct launch_way {

@@ -30,19 +30,30 @@ static double sends(const launch_estimate *made, int stage)
     return count * made->run.pipeline.micro_batches;
 }
 
-static void add_sends(const launch_ask *ask, launch_estimate *made, double payload_bytes)
+/* So many of the most messages that one stage sends to another. Returns the seconds that they take. */
+static double add_sends(const launch_ask *ask, launch_estimate *made, const char *what,
+                        double times, double payload_bytes)
+{
+    const int64_t span = launch_layout_ranks(&made->layout);
+    const launch_exchange of = {what, 2, span, times, payload_bytes};
+    launch_bill_row *row = launch_bill_add(ask, made, &of, "send");
+    row->sent_bytes = times * payload_bytes;
+    row->took_s = times * launch_hop_s(launch_link_over(ask, &made->layout, span), payload_bytes);
+    return row->took_s;
+}
+
+/* Of the matrix that the first stage and the last both have: a gradient for each micro-batch, while the stages compute, and
+ * their sum back. */
+static void add_tied(const launch_ask *ask, launch_estimate *made)
 {
     const launch_layout *layout = &made->layout;
-    const int64_t span = launch_layout_ranks(layout);
-    double most = 0;
-    for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
-        most = fmax(most, sends(made, stage));
-    }
-    const launch_exchange of = {"activations", layout->pipeline > 1 ? 2 : 1, span, most,
-                                payload_bytes};
-    launch_bill_row *row = launch_bill_add(ask, made, &of, "send");
-    row->sent_bytes = of.times * payload_bytes;
-    row->took_s = of.times * launch_hop_s(launch_link_over(ask, layout, span), payload_bytes);
+    const bool tied = layout->pipeline > 1 && ask->model.tied;
+    const double bytes = (double)ask->model.vocab_size * (double)ask->model.width * GRADIENT_BYTES /
+                         (double)layout->tensor;
+    (void)add_sends(ask, made, "tied gradient", tied ? made->run.pipeline.micro_batches : 0, bytes);
+    const double back_s = add_sends(ask, made, "tied sum", tied ? 1 : 0, bytes);
+    made->gradients_s += back_s;
+    made->gradients_exposed_s += back_s;
 }
 
 /* What a rank of a stage has of everything. */
@@ -363,15 +374,15 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     double trained = 0;
     double rows = 0;
     double layers = 0;
+    double streams = 0;
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
+        streams = fmax(streams, sends(made, stage));
         params = fmax(params, own.params);
         trained = fmax(trained, own.trained);
         rows = fmax(rows, rows_of(ask, &own));
         layers = fmax(layers, (double)own.part.layers);
     }
-    const double tied_bytes = (double)ask->model.vocab_size * (double)ask->model.width *
-                              GRADIENT_BYTES / (double)layout->tensor;
     launch_zero_bill(ask, made, &(launch_zero_part){slowest->part, params, trained, slowest->apart},
                      backward_s(slowest));
     (void)launch_bill_all_reduces(ask, made,
@@ -387,13 +398,8 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
                           head_norm_bytes(ask)});
     launch_experts_bill(ask, made, micro_tokens(ask, layout), layers * micro_batches);
     add_heads(ask, made, layers);
-    add_sends(ask, made, row_bytes(ask, layout));
-    const double tied_s = launch_bill_all_reduces(
-        ask, made,
-        (launch_exchange){"tied embedding", layout->pipeline > 1 && ask->model.tied ? 2 : 1,
-                          launch_layout_ranks(layout), 1, tied_bytes});
-    made->gradients_s += tied_s;
-    made->gradients_exposed_s += tied_s;
+    (void)add_sends(ask, made, "activations", streams, row_bytes(ask, layout));
+    add_tied(ask, made);
     /* parameters, gradient, both moments */
     made->optimizer_s = launch_reading_s(
         ask, 28 * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, trained, slowest->apart));

@@ -66,6 +66,26 @@ done
 grep -q "\"bytes\": $((8 * 128 * (128 + 64) * 4))\.0" shared-2/manifest.json || fail "$(grep -A2 alltoall shared-2/manifest.json)"
 grep -q "\"bytes\": $((8 * 64 * (128 + 128) * 4))\.0" shared-4/manifest.json || fail "$(grep -A2 alltoall shared-4/manifest.json)"
 
+# Stages send what is planned, to the byte but for the norm and losses: activations, of each micro-batch the tied
+# gradient, and its sum back. The plan, the record and pipeline-simulate have the same bubble of equal stages, and plan and record hold as many
+# micro-batches.
+for schedule in gpipe 1f1b interleaved zb-h1; do
+    from=tied/model train "bill-$schedule" --mode pp-cpu --ranks 2 --data text.txt --steps 2 --batch 4 --micro-batches 4 --pipeline "$schedule"
+    launcher plan --checkpoint tied/model --ranks 2 --data 1 --pipeline 2 --context 64 --batch 4 --global-batch 16 --schedule "$schedule" --json >plan.json 2>err || fail "$(cat err)"
+    plan=$(tr -d ' \n' <plan.json)
+    planned() { grep -oE "\"what\":\"$1\"[^}]*" <<<"$plan" | grep -oE '"sent_bytes":[0-9]*' | cut -d: -f2; }
+    mapfile -t sent < <(grep -oE '"bytes_sent": [0-9]*' "bill-$schedule/manifest.json" | cut -d' ' -f2)
+    mapfile -t held < <(grep -oE '"held": [0-9]*' "bill-$schedule/manifest.json" | cut -d' ' -f2)
+    rest=$((sent[0] - $(planned activations) - $(planned "tiedsum")))
+    [ "$rest" -ge 0 ] && [ "$rest" -lt 100 ] && [ $((sent[1] - $(planned activations) - $(planned "tiedgradient"))) = "$rest" ] ||
+        fail "$schedule: stages send ${sent[*]} bytes, and the plan has $(grep -o '"bill":.*]' <<<"$plan")"
+    formula=$(grep -oE '"bubble_formula": [0-9.]*' "bill-$schedule/manifest.json" | cut -d' ' -f2)
+    awk "BEGIN { d = $formula - $(grep -oE '"bubble_of_equal_stages":[0-9.]*' <<<"$plan" | cut -d: -f2); exit !(d < 1e-8 && d > -1e-8) }" &&
+        grep -qF "\"held\":[${held[0]},${held[1]}]" <<<"$plan" &&
+        pipeline-simulate --stages 2 --micro-batches 4 | grep -qE "^$schedule .* $(awk "BEGIN { printf \"%.1f\", 100 * $formula }") % " ||
+        fail "$schedule: the record has a bubble of $formula and holds ${held[*]}, and the plan has $(grep -o '"pipeline":{"schedule[^}]*' <<<"$plan")"
+done
+
 # Some steps, and the rest in another job.
 train resumed --ranks 2 --steps 4 --lr 3e-3 --save-every 4
 train resumed --ranks 2 --steps 12 --lr 3e-3 --save-every 4 --resume

@@ -229,12 +229,13 @@ static void the_bill_has_each_exchange(void **state)
     assert_true(sends->between_hosts);
     assert_true(sends->times == 8); /* of two stages each sends one way */
     assert_true(is_close(sends->took_s, 8 * (0.5e-3 + row_bytes / 1e6)));
-    assert_true(is_close(row_of(&made, "tied embedding")->payload_bytes, 512 * 128 * 4 / 2.0));
-    assert_int_equal(made.row_count, 5);
+    assert_true(is_close(row_of(&made, "tied gradient")->sent_bytes, 8 * 512 * 128 * 4 / 2.0));
+    assert_true(is_close(row_of(&made, "tied sum")->sent_bytes, 512 * 128 * 4 / 2.0));
+    assert_int_equal(made.row_count, 6);
     launch_estimate_fini(&made);
 
     made = estimate_of(&ask, 1, 1, 2);
-    assert_int_equal(made.row_count, 2);
+    assert_int_equal(made.row_count, 3);
     assert_false(row_of(&made, "activations")->between_hosts);
     launch_estimate_fini(&made);
 }

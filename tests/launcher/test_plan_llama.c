@@ -149,7 +149,7 @@ static void the_bill_follows_the_stream(void **state)
             fmax(launch_stage_params(&model, &first, 2), launch_stage_params(&model, &last, 2));
         const launch_bill_row *gradients = row_of(&made, "gradients");
         assert_true(is_close(gradients->payload_bytes * gradients->times, 4 * params));
-        assert_int_equal(row_of(&made, "tied embedding") != NULL, tied == 1);
+        assert_int_equal(row_of(&made, "tied sum") != NULL, tied == 1);
     }
 }
 

@@ -315,7 +315,7 @@ static void pipelines_shard_moments_alone(void **state)
                          plain.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] / 2));
     assert_true(is_close(row_of(&made, "gradients")->sent_bytes * 2,
                          row_of(&plain, "gradients")->sent_bytes));
-    assert_non_null(row_of(&made, "tied embedding"));
+    assert_non_null(row_of(&made, "tied sum"));
     launch_estimate_fini(&made);
     launch_estimate_fini(&plain);
 
