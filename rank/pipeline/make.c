@@ -120,13 +120,17 @@ static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
     return status == BASE_OK ? pipeline_make_norm(pipeline, reterr) : status;
 }
 
-/* The rest is what the job's check promises. */
+/* The rest of what a schedule must be is what the job's check promises. */
 static base_status check(const rank_pipeline *pipeline, base_error *reterr)
 {
     const proto_pipeline *schedule = &pipeline->schedule;
-    BASE_ASSERT(schedule->stages * schedule->chunks <= pipeline->config.layers);
     BASE_ASSERT(schedule->stages > 1 || schedule->chunks == 1);
     BASE_ASSERT(schedule->micro_batches <= RANK_DDP_MICRO_BATCHES_MAX);
+    if (schedule->stages * schedule->chunks > pipeline->config.layers) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%d layers are too few for %d stages of %d chunks",
+                         pipeline->config.layers, schedule->stages, schedule->chunks);
+    }
     if (schedule->stages > 1 && rank_model_experts(&pipeline->config).count > 0) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED,
                          "a model with experts cannot be cut into %d stages: the router's loss is "

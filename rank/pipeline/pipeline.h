@@ -79,7 +79,7 @@ BASE_MUST_CHECK base_status rank_pipeline_plan(const rank_pipeline_options *opti
                                                int ranks, size_t *held_count, rank_memory_use *use,
                                                base_error *reterr);
 
-/* Makes memory for what this rank holds, of a schedule that fits the model. Collective. BASE_ERR_INVALID: so many ranks
+/* Makes memory for what this rank holds. Collective. BASE_ERR_INVALID: fewer layers than virtual stages, or so many ranks
  * cannot share a stage, or its tokens. BASE_ERR_UNSUPPORTED: the model cannot be cut into stages. */
 BASE_MUST_CHECK base_status rank_pipeline_create(const rank_pipeline_options *options,
                                                  rank_pipeline **pipeline, base_error *reterr);
