@@ -14,7 +14,8 @@
 #include "budget/time.h"
 #include "service_fixture.h"
 
-enum { WAIT_MS = 60 * 1000, FILE_BYTES_MAX = 1 << 20, TOLD_BYTES = 4096, QUESTIONS = 200 };
+enum { WAIT_MS = 60 * 1000, FILE_BYTES_MAX = 1 << 20, TOLD_BYTES = 4096 };
+enum { QUESTIONS = 200, RUN_S = 1000 };
 
 /* A service whose hook runs a line of shell, "FIFO" in it being a pipe that the test reads. */
 typedef struct hooked {
@@ -145,9 +146,19 @@ static void check_instances(void *user, const budget_entry *entry)
     assert_int_equal(entry->instance_ids.count, 2);
     assert_string_equal(entry->instance_ids.texts[0], "i-b");
     assert_string_equal(entry->instance_ids.texts[1], "i-a");
-    assert_int_equal(entry->began_at, entry->deadline - 20);
+    assert_int_equal(entry->began_at, entry->deadline - RUN_S);
     assert_int_equal(entry->authorized_usd_micro, USD(1));
     *(int *)user += 1;
+}
+
+/* For the service, its machine has slept for so many seconds in all. */
+static void sleep_for(const hooked *self, const char *seconds)
+{
+    char file[BASE_PATH_BYTES];
+    base_error why;
+    (void)snprintf(file, sizeof file, "%s",
+                   test_directory_path(&self->fixture->directory, "slept"));
+    assert_ok(base_file_write(file, seconds, strlen(seconds), &why), &why);
 }
 
 /* A run is reminded of before its deadline, once, and then its alarm comes. Both name all instances,
@@ -160,11 +171,14 @@ static void test_reminder_and_instances(void **state)
     budget_report report;
     int seen = 0;
     const hooked self = make(fixture, says_it, "");
-    start(&self, NULL);
+    char setting[BASE_PATH_BYTES + 64];
+    (void)snprintf(setting, sizeof setting, "BUDGET_SLEPT_FILE=%s",
+                   test_directory_path(&fixture->directory, "slept"));
+    start(&self, setting);
     fixture_account(fixture, "phase35", USD(50));
     budget_client *client = fixture_client(fixture, "request", 0);
     budget_claims ask = fixture_ask("phase35", "two", USD(1));
-    ask.max_seconds = 20; /* a tenth is more than the second between two looks */
+    ask.max_seconds = RUN_S;
     ask.instances = 2;
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_attach(client, "two", "i-b", NULL, NULL, &why), BUDGET_GRANTED, &why);
@@ -173,8 +187,10 @@ static void test_reminder_and_instances(void **state)
     assert_verdict(budget_list(client, &selection, check_instances, &seen, &why), BUDGET_GRANTED,
                    &why);
     assert_int_equal(seen, 1);
+    sleep_for(&self, "950"); /* the last tenth has begun */
     const char *line = assert_event(&self, "deadline-soon", "\"instances\":[\"i-b\",\"i-a\"]");
     assert_non_null(strstr(line, "\"at\":\"20"));
+    sleep_for(&self, "1001");
     (void)assert_event(&self, "deadline-passed", "\"instances\":[\"i-b\",\"i-a\"]");
     assert_int_equal(count_in_log(&self, "comes to its deadline"), 1);
     assert_int_equal(count_in_log(&self, "instances i-b, i-a"), 2);
