@@ -11,8 +11,10 @@ mpich)
     by=PMI-1
     passes=
     engine=mpiexec.hydra
-    lost="RUNNING AT host-1" # by mpirun, which ends the head at once
-    lost_code=255
+    # By mpirun, which ends the head at once; or the head's proxy, which it tells so, finds that mpirun has gone already. Its
+    # code is that of what it has heard last.
+    lost="RUNNING AT host-1\|HYD_pmcd_pmip_control_cmd_cb"
+    lost_code=any
     mpirun() {
         on 0 mpiexec.hydra -launcher rsh -launcher-exec "$dir/remote" -hosts host-0,host-1 -ppn 1 "$@"
     }
