@@ -62,7 +62,8 @@ run_phase() { # NAME; the return value: whether it failed
     case $status in
     0) word=passed && echo "${only:+only what matches $only}" >"$work/$name.reason" ;;
     "$skipped" | "$no_gpu") word=skipped ;;
-    124 | 137) word=failed && tell_late "$name" "$seconds" ;;
+    # 137: it had to be killed. bash can lose a trap whose signal comes while it reads a "$( )", and goes on then.
+    124 | 137) word=failed && status=124 && tell_late "$name" "$seconds" ;;
     *) word=failed ;;
     esac
     keep_json "$name" "$word" "$status" $((SECONDS - begun)) "$(tail -1 "$work/$name.reason")"
