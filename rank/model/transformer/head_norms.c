@@ -4,6 +4,7 @@
  * A weight's gradient is a sum over heads, which ranks share. So each head has a part of its own, over all
  * rows. In the end the parts are added up leaf by leaf, then in a balanced tree over the leaves, with which
  * the ranks' all-reduce goes on: the bits are those of one rank. */
+#include "base/bytes.h"
 #include "model/transformer/pass.h"
 
 /* Heads that one weight norms. */
@@ -94,8 +95,9 @@ void transformer_begin_head_norms_grad(const transformer_pass *pass)
 static void sum_over_heads(const transformer_pass *pass, float *parts, size_t heads)
 {
     const size_t width = pass->of.head_width;
-    const size_t most = (size_t)transformer_grad_leaves(pass, pass->of.leaves);
-    const size_t leaves = most < heads ? most : heads; /* of one head at least */
+    const size_t leaves = /* of equally many heads */
+        base_min_size((size_t)transformer_grad_leaves(pass, pass->of.leaves),
+                      (size_t)rank_tp_leaves(heads));
     const size_t leaf = heads / leaves * width;
     for (size_t i = 0; i < leaves; i++) {
         float *first = parts + i * leaf;

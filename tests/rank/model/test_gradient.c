@@ -24,8 +24,23 @@ static void gradients_are_differences(void **state)
     }
 }
 
+/* Heads of keys that no leaves of a power of two divide: their norm has one weight, whose gradient is of all of them. */
+static void norms_of_any_heads_have_gradients(void **state)
+{
+    (void)state;
+    check_model("{\"model_type\":\"qwen3\",\"vocab_size\":37,\"hidden_size\":20,"
+                "\"intermediate_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":12,"
+                "\"num_key_value_heads\":3,\"head_dim\":4,\"max_position_embeddings\":24,"
+                "\"hidden_act\":\"silu\"}");
+    check_model("{\"model_type\":\"qwen3\",\"vocab_size\":37,\"hidden_size\":20,"
+                "\"intermediate_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":12,"
+                "\"num_key_value_heads\":6,\"head_dim\":4,\"max_position_embeddings\":24,"
+                "\"hidden_act\":\"silu\"}");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_differences)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_differences),
+                                       cmocka_unit_test(norms_of_any_heads_have_gradients)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
