@@ -51,6 +51,13 @@ bool base_utf8_valid(const char *text, size_t size_bytes)
     return true;
 }
 
+size_t base_utf8_mark(const char *text, size_t size_bytes)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    const size_t mark_bytes = sizeof mark - 1;
+    return size_bytes >= mark_bytes && memcmp(text, mark, mark_bytes) == 0 ? mark_bytes : 0;
+}
+
 void base_utf8_copy(char *copy, size_t size_bytes, const char *text)
 {
     size_t used = 0;

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/path.h"
+#include "base/utf8.h"
 #include "proto/limits.h"
 
 /* Keeps a copy of a prompt. */
@@ -108,7 +109,6 @@ static base_status read_lines(const char *at, const char *end, bool json, proto_
 
 base_status proto_prompts_read(const char *path, proto_prompts *prompts, base_error *reterr)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors write first */
     void *data = NULL;
     size_t size_bytes = 0;
     *prompts = (proto_prompts){.count = 0};
@@ -118,11 +118,8 @@ base_status proto_prompts_read(const char *path, proto_prompts *prompts, base_er
         return status;
     }
     const bool json = base_path_has_json_lines(path);
-    const char *text = data;
-    const char *end = text + size_bytes;
-    if (size_bytes >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0) {
-        text += sizeof mark - 1;
-    }
+    const char *text = (const char *)data + base_utf8_mark(data, size_bytes);
+    const char *end = (const char *)data + size_bytes;
     prompts->texts = calloc(PROTO_PROMPTS_MAX, sizeof *prompts->texts);
     status = prompts->texts != NULL ? read_lines(text, end, json, prompts, reterr)
                                     : base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "limits.h"
 
 base_status rank_lines_open_file(const char *path, int *fd, base_error *reterr)
@@ -123,6 +124,9 @@ static base_status take_line(rank_lines *lines, base_error *reterr)
         lines->line = from;
         lines->line_bytes = newline == NULL ? left : (size_t)(newline - from);
         lines->start += lines->line_bytes + (newline != NULL);
+        const size_t mark_bytes = lines->number == 1 ? base_utf8_mark(from, lines->line_bytes) : 0;
+        lines->line += mark_bytes;
+        lines->line_bytes -= mark_bytes;
         if (lines->line_bytes > RANK_DATA_LINE_BYTES_MAX) {
             return too_long(lines, lines->number, reterr);
         }

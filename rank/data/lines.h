@@ -1,4 +1,4 @@
-/* Reads a file of lines in blocks. Memory is one block or the longest line, whichever is larger.
+/* Reads a file of lines in blocks, without a byte order mark at its begin. Memory is one block or the longest line, whichever is larger.
  *
  * Not thread safe. */
 #ifndef RANK_DATA_LINES_H

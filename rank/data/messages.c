@@ -39,13 +39,19 @@ static const char *role_of(const json_t *message)
     return role != NULL && rank_chat_is_role(role) ? role : NULL;
 }
 
+static void put_text(const json_t *text, FILE *out)
+{
+    const char *at = json_string_value(text);
+    (void)fputs(at + base_utf8_mark(at, json_string_length(text)), out);
+}
+
 /* Writes a text, or a list of parts of one. An assistant that calls tools need not say anything. False: it is neither. */
 static bool put_content(const json_t *content, bool may_lack, FILE *out)
 {
     size_t index = 0;
     const json_t *part = NULL;
     if (json_is_string(content)) {
-        (void)fputs(json_string_value(content), out);
+        put_text(content, out);
         return true;
     }
     json_array_foreach(content, index, part)
@@ -55,7 +61,7 @@ static bool put_content(const json_t *content, bool may_lack, FILE *out)
         if (type == NULL || strcmp(type, "text") != 0 || !json_is_string(text)) {
             return false;
         }
-        (void)fputs(json_string_value(text), out);
+        put_text(text, out);
     }
     return json_array_size(content) > 0 || (may_lack && content == NULL);
 }

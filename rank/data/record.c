@@ -165,9 +165,21 @@ static base_status check_prompt(const rank_record *record, base_error *reterr)
                : base_fail(reterr, BASE_ERR_INVALID, "\"completion\" is empty");
 }
 
+/* The first bytes of a file, where the text is all of that. */
+static void skip_mark(rank_record_string *text)
+{
+    const size_t mark_bytes = base_utf8_mark(text->data, text->bytes);
+    if (mark_bytes > 0) {
+        *text = (rank_record_string){text->data + mark_bytes, text->bytes - mark_bytes};
+    }
+}
+
 /* Checks the members of a line, for both parsers, and forgets those that are not read. */
 static base_status check(rank_record *record, base_error *reterr)
 {
+    skip_mark(&record->text);
+    skip_mark(&record->wrong);
+    skip_mark(&record->prompt);
     const rank_record_string *text = &record->text;
     const rank_record_string *wrong = &record->wrong;
     const rank_record_string *right = &record->right;
@@ -334,8 +346,6 @@ static base_status read_strings(const json_t *root, rank_record *record, base_er
 base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_record *record,
                                   base_error *reterr)
 {
-    /* jansson's message would contain it, but it is invisible */
-    static const char mark[] = "\xef\xbb\xbf";
     json_error_t json_error;
     const char *first = skip_spaces(line, line + line_bytes);
     memset(record, 0, sizeof *record);
@@ -346,10 +356,6 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
         return base_fail(reterr, BASE_ERR_INVALID,
                          "a list begins here, and each line is one object: jq -c '.[]' writes a "
                          "list's objects so");
-    }
-    if (line_bytes >= sizeof mark - 1 && memcmp(line, mark, sizeof mark - 1) == 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "starts with a UTF-8 byte order mark; remove it");
     }
     if (!base_utf8_valid(line, line_bytes)) {
         return base_fail(reterr, BASE_ERR_INVALID, "not UTF-8");

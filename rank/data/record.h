@@ -4,7 +4,8 @@
  *
  * If all members are plain strings, the line is read without a copy. Anything else (escapes,
  * numbers, nesting, and every wrong line) goes to jansson, which decides. Both give the same
- * answer. Members of other names are allowed and ignored. */
+ * answer. Members of other names are allowed and ignored. A byte order mark that a text begins with is left out: it
+ * is what the text's file began with. */
 #ifndef RANK_DATA_RECORD_H
 #define RANK_DATA_RECORD_H
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "limits.h"
 #include "lines.h"
 #include "record.h"
@@ -51,14 +52,9 @@ static base_status check_block(const char *path, const char *block, size_t bytes
                            path, before + (uint64_t)(nul - block) + 1);
 }
 
-/* Leaves out the mark of UTF-8 that some editors write first. */
 static size_t skip_mark(char *block, size_t bytes)
 {
-    static const char mark[] = "\xef\xbb\xbf";
-    const size_t mark_bytes = sizeof mark - 1;
-    if (bytes < mark_bytes || memcmp(block, mark, mark_bytes) != 0) {
-        return bytes;
-    }
+    const size_t mark_bytes = base_utf8_mark(block, bytes);
     memmove(block, block + mark_bytes, bytes - mark_bytes);
     return bytes - mark_bytes;
 }

@@ -12,6 +12,9 @@ size_t base_utf8_length(const char *text, size_t size_bytes);
 /* Whether the whole text is UTF-8. A NUL in it counts as a character. */
 bool base_utf8_valid(const char *text, size_t size_bytes);
 
+/* Bytes of the byte order mark that some editors write first, if the text begins with it; else 0. */
+size_t base_utf8_mark(const char *text, size_t size_bytes);
+
 /* Copies a text that ends with a NUL, and cuts it between characters. Bytes that are not UTF-8
  * become U+FFFD. size_bytes > 0. */
 void base_utf8_copy(char *copy, size_t size_bytes, const char *text);

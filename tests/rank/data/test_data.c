@@ -365,8 +365,9 @@ static void blank_lines_are_skipped(void **state)
     bool fits = true;
     uint64_t count = 0;
     rank_data_options options = data_options(fixture, 2, 1, 1);
-    data_write(fixture,
-               "\n{\"text\":\"aaaa\"}\r\n\r\n \t\n{\"text\":\"bbbb\"}\n{\"text\":\"cccc\"}\n\n");
+    data_write(
+        fixture,
+        "\xef\xbb\xbf{\"text\":\"aaaa\"}\r\n\r\n \t\n{\"text\":\"bbbb\"}\n{\"text\":\"cccc\"}\n\n");
     assert_ok(rank_data_open(&options, &data, &error), &error);
     rank_data_get_info(data, &info);
     assert_int_equal(info.sentences_total, 3);

@@ -38,6 +38,8 @@ static void good_lines_are_read(void **state)
         {"{\"hash\":17293822569102704640,\"x\":-9223372036854775809,\"text\":\"a\"}", "a", false,
          false},
         {"{\"text\":\"\xf0\x9f\x91\x8d\xc3\xa9\"}", "\xf0\x9f\x91\x8d\xc3\xa9", false, true},
+        {"{\"text\":\"\xef\xbb\xbfhe went\"}", "he went", false, true},
+        {"{\"text\":\"\\ufeffhe went\"}", "he went", false, false},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         base_error error;
@@ -68,6 +70,11 @@ static void prompts_and_chats_are_read(void **state)
         {"{\"completion\":\"4\\n\",\"prompt\":\"\",\"id\":3}", RANK_RECORD_PROMPT, "4\n", false},
         {"{\"prompt\":7,\"text\":\"a\"}", RANK_RECORD_TEXT, "a", false},
         {"{\"prompt\":\"p\",\"text\":\"a\"}", RANK_RECORD_TEXT, "a", true},
+        {"{\"prompt\":\"\xef\xbb\xbfp\",\"completion\":\"c\"}", RANK_RECORD_PROMPT, "pc", true},
+        {"{\"wrong\":\"\xef\xbb\xbfw\",\"right\":\"r\"}", RANK_RECORD_PAIR, "w \xe2\x86\x92 r",
+         true},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"\\ufeffhi\"}]}", RANK_RECORD_CHAT, "hi\n",
+         false},
         {"{\"prompt\":\"p\",\"completion\":\"c\",\"text\":null,\"messages\":null}",
          RANK_RECORD_PROMPT, "pc", false},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"content\":\"ho\",\"x\":1,"
@@ -220,7 +227,6 @@ static void bad_lines_are_refused_with_a_reason(void **state)
         {"{\"completion\":\"a\"}", "\"prompt\" and \"completion\" go together"},
         {"{\"prompt\":\"a\",\"completion\":\"\"}", "\"completion\" is empty"},
         {"{\"prompt\":[],\"completion\":\"a\"}", "\"prompt\" is not a string"},
-        {"\xef\xbb\xbf{\"text\":\"a\"}", "starts with a UTF-8 byte order mark; remove it"},
     };
     expect_refused(lines, sizeof lines / sizeof *lines);
     rank_record record;
