@@ -29,7 +29,6 @@ struct rank_drafter {
     size_t table_width;
     uint64_t *
         contents; /* (blocks): a digest of the tokens up to the end of each; 0: they are not all there */
-    uint64_t cached;
     rank_memory_use planned;
     drafting *drafting; /* (sequences) */
     int drafting_count;
@@ -246,11 +245,6 @@ rank_memory_use rank_drafter_planned(const rank_drafter *drafter)
     return drafter != NULL ? drafter->planned : (rank_memory_use){{0}};
 }
 
-uint64_t rank_drafter_cached(const rank_drafter *drafter)
-{
-    return drafter->cached;
-}
-
 /* ---- beginnings that are cached ---- */
 
 /* FNV-1a of a block's tokens, behind those before it; never 0. */
@@ -285,7 +279,6 @@ static void take_cached(rank_drafter *drafter, int32_t sequence)
         }
     }
     rank_schedule_follow(drafter->schedule, sequence, cached * each);
-    drafter->cached += (uint64_t)(cached * each);
 }
 
 /* The blocks that rows from `first` on are written to have no known content. */

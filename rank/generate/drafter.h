@@ -50,9 +50,6 @@ void rank_drafter_destroy(rank_drafter *drafter); /* NULL is fine */
 /* Drafts for the schedule's next step. */
 BASE_MUST_CHECK base_status rank_drafter_run(rank_drafter *drafter, base_error *reterr);
 
-/* Tokens of prompts that were in its cache when they came. */
-uint64_t rank_drafter_cached(const rank_drafter *drafter);
-
 /* Its memory, for reports; zeros of NULL. */
 rank_memory_use rank_drafter_planned(const rank_drafter *drafter);
 
