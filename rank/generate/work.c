@@ -134,9 +134,10 @@ base_status rank_work_encode(const rank_generate_options *options, const char *t
     return status;
 }
 
-base_status rank_work_encode_chat(const rank_generate_options *options,
-                                  const rank_chat_messages *messages, int new_tokens_max,
-                                  rank_work *work, base_error *reterr)
+/* The same of a chat: the text is that of the last message. */
+static base_status encode_chat(const rank_generate_options *options,
+                               const rank_chat_messages *messages, int new_tokens_max,
+                               rank_work *work, base_error *reterr)
 {
     const char *last = messages->texts; /* a content */
     for (uint32_t i = 1; i < 2 * messages->count; i++) {
@@ -146,9 +147,10 @@ base_status rank_work_encode_chat(const rank_generate_options *options,
     return encode(options, messages, new_tokens_max, work, reterr);
 }
 
-base_status rank_work_copy(const rank_generate_options *options, const int32_t *tokens,
-                           size_t token_count, int new_tokens_max, rank_work *work,
-                           base_error *reterr)
+/* The same of a prompt that is given as tokens: the text is theirs. */
+static base_status copy_tokens(const rank_generate_options *options, const int32_t *tokens,
+                               size_t token_count, int new_tokens_max, rank_work *work,
+                               base_error *reterr)
 {
     const size_t vocab_size = (size_t)rank_tokenizer_vocab_size(options->tokenizer);
     *work = (rank_work){.text = "", .prompt_count = token_count, .end_id = -1, .holders = 1};
@@ -216,8 +218,8 @@ static base_status encode_request(const rank_generate_options *options,
                                   const proto_request *request, rank_work *work, base_error *reterr)
 {
     if (request->token_count > 0) {
-        return rank_work_copy(options, request->prompt.tokens, request->token_count,
-                              request->max_new_tokens, work, reterr);
+        return copy_tokens(options, request->prompt.tokens, request->token_count,
+                           request->max_new_tokens, work, reterr);
     }
     char *text = malloc(request->text_bytes + 1);
     if (text == NULL) {
@@ -227,11 +229,11 @@ static base_status encode_request(const rank_generate_options *options,
     memcpy(text, request->prompt.text, request->text_bytes + 1);
     const base_status status =
         request->message_count > 0
-            ? rank_work_encode_chat(options,
-                                    &(rank_chat_messages){.texts = text,
-                                                          .count = request->message_count,
-                                                          .no_thinking = request->no_thinking},
-                                    request->max_new_tokens, work, reterr)
+            ? encode_chat(options,
+                          &(rank_chat_messages){.texts = text,
+                                                .count = request->message_count,
+                                                .no_thinking = request->no_thinking},
+                          request->max_new_tokens, work, reterr)
             : rank_work_encode(options, text, request->no_thinking, request->max_new_tokens, work,
                                reterr);
     work->own_text = text;

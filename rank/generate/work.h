@@ -6,8 +6,6 @@
 #include "generate/schedule.h"
 #include "proto/request.h"
 
-struct rank_chat_messages; /* data/chat.h */
-
 typedef struct rank_work {
     const char *text; /* of the prompt */
     char *own_text;   /* the same if it belongs to the work; else NULL */
@@ -36,17 +34,6 @@ typedef struct rank_work {
 BASE_MUST_CHECK base_status rank_work_encode(const rank_generate_options *options, const char *text,
                                              bool no_thinking, int new_tokens_max, rank_work *work,
                                              base_error *reterr);
-
-/* The same of a chat, as rank_chat_encode takes it: the text is that of the last message. */
-BASE_MUST_CHECK base_status rank_work_encode_chat(const rank_generate_options *options,
-                                                  const struct rank_chat_messages *messages,
-                                                  int new_tokens_max, rank_work *work,
-                                                  base_error *reterr);
-
-/* The same of a prompt that is given as tokens: the text is theirs. */
-BASE_MUST_CHECK base_status rank_work_copy(const rank_generate_options *options,
-                                           const int32_t *tokens, size_t token_count,
-                                           int new_tokens_max, rank_work *work, base_error *reterr);
 
 /* Makes room for so many log-probabilities of each token; 0: for none. Before the first token. */
 BASE_MUST_CHECK base_status rank_work_want_logprobs(rank_work *work, int logprob_count,
