@@ -147,12 +147,10 @@ static void take_losses(const trainer *self, training_step *step, const rank_res
     double *router_losses = step->losses + slots;
     for (int slot = 0; slot < slots; slot++) {
         step->losses[slot] = results[slot].loss_sum;
+        router_losses[slot] = results[slot].router_loss_sum;
         step->mine.targets += (double)results[slot].target_count;
     }
     step->mine.loss = trainer_sum_losses(step->losses, slots);
-    for (int slot = 0; slot < slots; slot++) {
-        router_losses[slot] = results[slot].router_loss_sum;
-    }
     step->mine.router_loss = trainer_sum_losses(router_losses, slots);
 }
 
@@ -173,14 +171,16 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
                          "%s has no sentence that fits into a context of %d tokens",
                          self->job->data.train, self->config.context);
     }
-    if (!isfinite(global->loss) && self->steps_done == 0 &&
-        self->job->model.checkpoint[0] != '\0') {
+    if (isfinite(global->loss)) {
+        return BASE_OK;
+    }
+    if (self->steps_done == 0 && self->job->model.checkpoint[0] != '\0') {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "the loss of the first step is not finite: weights in %s%s%s are too "
                          "large",
                          self->job->model.checkpoint, adapter[0] != '\0' ? " or in " : "", adapter);
     }
-    if (!isfinite(global->loss) && self->steps_done > 0 && self->steps_done == self->first_step) {
+    if (self->steps_done > 0 && self->steps_done == self->first_step) {
         char older[TRAINER_OLDER_BYTES];
         trainer_name_older(self, self->first_step, older);
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -188,11 +188,8 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
                          "parameters have diverged%s",
                          older);
     }
-    if (!isfinite(global->loss)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "the loss is not finite any more; a smaller --lr may help");
-    }
-    return BASE_OK;
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "the loss is not finite any more; a smaller --lr may help");
 }
 
 /* Target tokens of the gradients that an update is with: all ranks', or with local steps this rank's. */
@@ -296,11 +293,9 @@ static base_status reduce_stage(trainer *self, training_step *step, base_error *
 static base_status sum_up_to(const trainer *self, training_step *step, size_t end, size_t more,
                              base_error *reterr)
 {
-    const bool routed = self->loads.step != NULL;
-    const size_t first = routed ? 0 : 1;
-    double *sums = (double *)&step->global + first;
-    return routed ? trainer_loads_sum(self, sums, end - first + more, reterr)
-                  : trainer_sum(self, sums, end - first + more, reterr);
+    double *sums = (double *)&step->global; /* the first one is of a model with experts */
+    return self->loads.step != NULL ? trainer_loads_sum(self, sums, end + more, reterr)
+                                    : trainer_sum(self, sums + 1, end - 1 + more, reterr);
 }
 
 /* Where gradients are summed over the ranks first, and over micro-batches second, so are losses. */
@@ -324,21 +319,17 @@ static base_status sum_global(const trainer *self, training_step *step, base_err
 /* Sums over all ranks what they do not know yet. */
 static base_status sum_counts(const trainer *self, training_step *step, base_error *reterr)
 {
-    if (!step->counted) {
-        step->global = step->mine;
-        const base_status status =
-            self->pipeline != NULL
-                ? rank_pipeline_sum_loss(self->pipeline, &step->global.loss, reterr)
-                : BASE_OK;
-        if (status != BASE_OK) {
-            return status;
-        }
-        return sum_global(self, step, reterr);
+    if (step->counted) {
+        step->global.loss = step->mine.loss;
+        step->global.router_loss = step->mine.router_loss;
+        step->global.stop = step->mine.stop;
+        return sum_up_to(self, step, STEP_SUMS_LATE, 0, reterr);
     }
-    step->global.loss = step->mine.loss;
-    step->global.router_loss = step->mine.router_loss;
-    step->global.stop = step->mine.stop;
-    return sum_up_to(self, step, STEP_SUMS_LATE, 0, reterr);
+    step->global = step->mine;
+    const base_status status =
+        self->pipeline != NULL ? rank_pipeline_sum_loss(self->pipeline, &step->global.loss, reterr)
+                               : BASE_OK;
+    return status == BASE_OK ? sum_global(self, step, reterr) : status;
 }
 
 /* Waits for the sums of the gradients, and sums the counts over all ranks. */
