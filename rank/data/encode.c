@@ -31,6 +31,11 @@ static size_t count_written(const rank_ids *ids)
     return ids->count < ids->capacity ? ids->count : ids->capacity;
 }
 
+static base_status no_token(base_error *reterr)
+{
+    return base_fail(reterr, BASE_ERR_INVALID, "the tokenizer has no token for it");
+}
+
 /* Encodes a text of which the first bytes are asked. What is asked and what is answered are encoded each by
  * itself, as they are when a model is asked. What the tokenizer puts before a text is no target. */
 static base_status encode_text(const rank_data_options *options, const char *text,
@@ -56,7 +61,7 @@ static base_status encode_text(const rank_data_options *options, const char *tex
                           text + asked, text_bytes - asked, ids, reterr);
     }
     if (status == BASE_OK && ids->count == prefix_count) {
-        return base_fail(reterr, BASE_ERR_INVALID, "the tokenizer has no token for it");
+        return no_token(reterr);
     }
     add_id(ids, rank_tokenizer_end_id(tokenizer));
     return status;
@@ -69,11 +74,14 @@ static base_status encode_chat(const rank_data_options *options, const rank_reco
                                          .count = record->message_count,
                                          .passed_over = record->passed_over};
     ids->count = 0;
-    const base_status status =
+    base_status status =
         options->chat != NULL
             ? rank_chat_encode_lesson(options->chat, options->tokenizer, &messages, ids, reterr)
             : base_fail(reterr, BASE_ERR_UNSUPPORTED,
                         "a chat needs a --checkpoint with a chat template");
+    if (status == BASE_OK && ids->count < 2) { /* the last one is no input */
+        status = no_token(reterr);
+    }
     const size_t written = options->loss_on_correction ? 0 : count_written(ids);
     for (size_t i = 0; i < written; i++) {
         ids->at[i] = ids->at[i] < 0 ? ~ids->at[i] : ids->at[i];

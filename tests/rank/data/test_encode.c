@@ -1,4 +1,5 @@
 /* Lines that are prompts with completions, or chats: which of their tokens a batch has as inputs and as targets. */
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -229,6 +230,31 @@ static void chats_need_a_template(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
+/* An answer of a byte that the vocabulary does not have: nothing stands before the mark that ends it. */
+static void a_chat_without_tokens_is_an_error(void **state)
+{
+    const data_fixture *fixture = *state;
+    base_error error;
+    rank_data *data = NULL;
+    rank_data_options options = data_options(fixture, 1, 0, 1);
+    const char *path = test_directory_path(&fixture->directory, "tokenizer.json");
+    json_t *root = json_load_file(ORACLE_DIRECTORY "/hub_gpt2.json", 0, NULL);
+    json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+    assert_int_equal(json_object_del(vocab, "\xc4\x81"), 0); /* stands for byte 1 */
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(root);
+    assert_ok(rank_tokenizer_load(path, &options.tokenizer, &error), &error);
+    rank_chat chat =
+        chat_case_read("{% for m in messages %}{{ m.content + '<|endoftext|>' }}{% endfor %}", "",
+                       options.tokenizer);
+    options.chat = &chat;
+    data_write(fixture, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\\u0001\"}]}\n");
+    assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, ":1: \"messages\": the tokenizer has no token for it"));
+    rank_chat_fini(&chat);
+    rank_tokenizer_destroy(options.tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +262,7 @@ int main(void)
         cmocka_unit_test(slots_share_them_out),
         cmocka_unit_test(what_is_too_long_is_left_out),
         cmocka_unit_test(chats_need_a_template),
+        cmocka_unit_test(a_chat_without_tokens_is_an_error),
     };
     return cmocka_run_group_tests(tests, data_set_up, data_tear_down);
 }
