@@ -1,5 +1,4 @@
-/* Reads the command line of `launcher plan` by a table with one row for each option. Called by
- * plan_command.c. */
+/* Reads the command line of `launcher plan` by a table of its options. Called by plan_command.c. */
 #include "cli/plan_options.h"
 
 #include <inttypes.h>
