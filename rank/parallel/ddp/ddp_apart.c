@@ -6,19 +6,18 @@
 #include "base/assert.h"
 #include "parallel/ddp/ddp_parts.h"
 
-rank_ddp_stretch rank_ddp_stretch_of(const rank_ddp *ddp, size_t element)
+rank_ddp_stretch rank_ddp_stretch_of(const rank_ddp_apart *apart, coll_comm *all, size_t element)
 {
-    const rank_ddp_apart *apart = &ddp->apart;
-    rank_ddp_stretch found = {.offset = 0, .end = SIZE_MAX, .comm = ddp->comm};
+    rank_ddp_stretch found = {.offset = 0, .end = SIZE_MAX, .comm = all};
     for (int i = 0; i < apart->range_count; i++) {
-        const size_t offset = apart->ranges[i].offset;
-        const size_t end = offset + apart->ranges[i].count;
-        if (element < offset) {
-            found.end = offset;
-            return found;
+        const rank_zero_range *range = &apart->ranges[i];
+        const size_t end = range->offset + range->count;
+        if (element < range->offset) {
+            found.end = range->offset;
+            break;
         }
         if (element < end) {
-            return (rank_ddp_stretch){.offset = offset, .end = end, .comm = apart->copies};
+            return (rank_ddp_stretch){range->offset, end, apart->copies, true};
         }
         found.offset = end;
     }
@@ -31,9 +30,9 @@ static void count_stretches(rank_ddp *ddp)
     const bool first = coll_comm_rank(ddp->apart.members) == 0;
     const float *sums = rank_ddp_sums(ddp);
     for (size_t at = 0; at < ddp->param_count;) {
-        const rank_ddp_stretch stretch = rank_ddp_stretch_of(ddp, at);
+        const rank_ddp_stretch stretch = rank_ddp_stretch_of(&ddp->apart, ddp->comm, at);
         const size_t end = stretch.end < ddp->param_count ? stretch.end : ddp->param_count;
-        if (first || stretch.comm == ddp->apart.copies) {
+        if (first || stretch.apart) {
             ddp->counted[ddp->counted_count++] = (rank_norm_range){sums + at, end - at};
         }
         at = end;

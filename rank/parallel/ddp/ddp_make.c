@@ -77,7 +77,7 @@ static size_t begin_of(const rank_ddp *ddp, size_t end)
         return rank_ddp_unit_of(&ddp->shards.units, end - 1).all.offset;
     }
     const size_t wished = end < elements ? 0 : end - elements;
-    return base_max_size(wished, rank_ddp_stretch_of(ddp, end - 1).offset);
+    return base_max_size(wished, rank_ddp_stretch_of(&ddp->apart, ddp->comm, end - 1).offset);
 }
 
 static size_t count_buckets(const rank_ddp *ddp)
@@ -107,7 +107,7 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
         rank_ddp_bucket *made = &ddp->buckets[i];
         made->offset = begin_of(ddp, end);
         made->count = end - made->offset;
-        made->comm = rank_ddp_stretch_of(ddp, made->offset).comm;
+        made->comm = rank_ddp_stretch_of(&ddp->apart, ddp->comm, made->offset).comm;
         end = made->offset;
         base_status status = make_op(ddp, made, algorithm, reterr);
         if (status == BASE_OK) {

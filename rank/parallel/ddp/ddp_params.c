@@ -98,7 +98,7 @@ base_status rank_ddp_share(rank_ddp *ddp, float *values, size_t count, const cha
 {
     base_status status = BASE_OK;
     for (size_t at = 0; status == BASE_OK && at < count;) {
-        const rank_ddp_stretch stretch = rank_ddp_stretch_of(ddp, at);
+        const rank_ddp_stretch stretch = rank_ddp_stretch_of(&ddp->apart, ddp->comm, at);
         const size_t end = base_min_size(stretch.end, count);
         status = rank_ddp_broadcast(ddp, stretch.comm, values + at, end - at, reterr);
         if (status == BASE_OK) {
@@ -124,7 +124,7 @@ base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equa
     *max_abs_difference = 0.0;
     for (size_t first = 0, count = 0; status == BASE_OK && first < ddp->param_count;
          first += count) {
-        const rank_ddp_stretch stretch = rank_ddp_stretch_of(ddp, first);
+        const rank_ddp_stretch stretch = rank_ddp_stretch_of(&ddp->apart, ddp->comm, first);
         count = base_min_size(most, base_min_size(stretch.end, ddp->param_count) - first);
         if (coll_comm_rank(stretch.comm) == 0) {
             device->backend->copy(device->queue, reference, params + first, count * sizeof *params);

@@ -180,10 +180,12 @@ typedef struct rank_ddp_stretch {
     size_t offset;
     size_t end;
     coll_comm *comm; /* of these ranks */
+    bool apart;      /* it is one of the ranges apart */
 } rank_ddp_stretch;
 
-/* The one that has this element. Without ranges apart it has all. */
-rank_ddp_stretch rank_ddp_stretch_of(const rank_ddp *ddp, size_t element);
+/* The one that has this element; `all`: the ranks that have alike what is not apart. The last one, or without ranges
+ * apart the only one, has no end. Pure. */
+rank_ddp_stretch rank_ddp_stretch_of(const rank_ddp_apart *apart, coll_comm *all, size_t element);
 
 /* Takes the options over, once there is memory for gradients. */
 BASE_MUST_CHECK base_status rank_ddp_make_apart(rank_ddp *ddp, const rank_ddp_options *options,

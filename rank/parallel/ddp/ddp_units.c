@@ -4,41 +4,20 @@
  * Where ranks have different ranges of the array (rank_ddp_apart), each stretch that the same ranks have alike is cut
  * between these, as if it were an array of its own. */
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "parallel/ddp/ddp_parts.h"
-
-/* The range of the array that has the element, and whether it is one of those apart. */
-typedef struct stretch {
-    rank_zero_range range;
-    bool apart;
-} stretch;
-
-static stretch stretch_of(const rank_ddp_units *units, size_t element)
-{
-    size_t begin = 0;
-    for (int i = 0; i < units->apart.range_count; i++) {
-        const rank_zero_range *range = &units->apart.ranges[i];
-        if (element < range->offset) {
-            return (stretch){{begin, range->offset - begin}, false};
-        }
-        begin = range->offset + range->count;
-        if (element < begin) {
-            return (stretch){*range, true};
-        }
-    }
-    return (stretch){{begin, units->count - begin}, false};
-}
 
 rank_ddp_unit rank_ddp_unit_of(const rank_ddp_units *units, size_t element)
 {
     BASE_ASSERT(element < units->count);
-    const stretch of = stretch_of(units, element);
-    coll_comm *copies = units->apart.copies;
-    const int rank = of.apart ? coll_comm_rank(copies) : units->rank;
-    const int ranks = of.apart ? coll_comm_size(copies) : units->ranks;
-    rank_ddp_unit unit = {.comm = of.apart ? copies : units->comm,
-                          .cut = rank_zero_cut_make(of.range.count, units->elements, ranks)};
-    unit.cut.offset = of.range.offset;
-    unit.index = (element - of.range.offset) / unit.cut.unit_elements;
+    const rank_ddp_stretch of = rank_ddp_stretch_of(&units->apart, units->comm, element);
+    const int rank = of.apart ? coll_comm_rank(of.comm) : units->rank;
+    const int ranks = of.apart ? coll_comm_size(of.comm) : units->ranks;
+    const size_t count = base_min_size(of.end, units->count) - of.offset;
+    rank_ddp_unit unit = {.comm = of.comm,
+                          .cut = rank_zero_cut_make(count, units->elements, ranks)};
+    unit.cut.offset = of.offset;
+    unit.index = (element - of.offset) / unit.cut.unit_elements;
     unit.all = rank_zero_unit(&unit.cut, unit.index);
     unit.mine = rank_zero_piece(&unit.cut, unit.index, rank);
     return unit;
