@@ -350,7 +350,7 @@ static void ways_that_are_left_out_are_forbidden(void **state)
     assert_non_null(logits);
     for (int one = 0; one < 4; one++) {
         used += (size_t)snprintf(text + used, sizeof text - used, "{\"enum\":[\"b\"");
-        for (char byte = '0'; byte <= '~'; byte++) {
+        for (int byte = '0'; byte <= '~'; byte++) {
             used += byte == '\\' ? 0
                                  : (size_t)snprintf(text + used, sizeof text - used, ",\"a%c%d\"",
                                                     byte, one);
