@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "coll/bootstrap.h"
 
 enum { MEETING_RANKS_MAX = 16 };
@@ -39,6 +40,13 @@ typedef struct meeting {
 
 /* In a process: the next bytes that it would take stop it (test_bootstrap.c). */
 extern bool meeting_stops;
+
+/* Enough for a rank to find rank 0, which is there, and short enough to wait for its end. */
+#define SHORT_NS BASE_NS_PER_S
+#define LONG_NS  (10 * BASE_NS_PER_S)
+
+/* A rank at 127.0.0.1, with LONG_NS. */
+meeting_process meeting_rank(int rank, int world_size);
 
 void meeting_begin(meeting *m, const char *address);
 
