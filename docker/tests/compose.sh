@@ -87,12 +87,12 @@ test_budget() {
         --instances 2 --gpus 1 --tier community --max-price 0.69 --max-hours 1"
     composed
     compose up -d budget >&2
-    until_true 20 in_budget "budget-service status" >&2 || fail "no service"
+    until_true 60 in_budget "budget-service status" >&2 || fail "no service"
     RINGFENCE_FLAGS="$money --authorize 1.50 --label one" compose up -d --no-deps head >&2
-    until_true 20 has_money || fail "the head has got no money"
+    until_true 60 has_money || fail "the head has got no money"
     compose kill budget >&2
     compose start budget >&2
-    until_true 20 in_budget "budget-service status" >&2 || fail "no service after a restart"
+    until_true 60 in_budget "budget-service status" >&2 || fail "no service after a restart"
     RINGFENCE_FLAGS="$money --authorize 1.50 --label one" compose up -d --no-deps head agent-1 >&2
     ended head
     ended agent-1
