@@ -156,12 +156,12 @@ pid_t several_find_rank(int node)
         (void)fclose(children);
     }
     const pid_t pid = has_child ? (pid_t)strtol(text, NULL, 10) : 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
-    FILE *comm = has_child ? fopen(path, "re") : NULL;
-    const bool is_rank =
-        comm != NULL && fgets(text, sizeof text, comm) != NULL && strcmp(text, "rank\n") == 0;
-    if (comm != NULL) {
-        (void)fclose(comm);
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *stat = has_child ? fopen(path, "re") : NULL;
+    const bool is_rank = stat != NULL && fgets(text, sizeof text, stat) != NULL &&
+                         strstr(text, " (rank) ") != NULL && strstr(text, " (rank) Z ") == NULL;
+    if (stat != NULL) {
+        (void)fclose(stat);
     }
     return is_rank ? pid : 0;
 }

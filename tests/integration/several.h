@@ -75,7 +75,8 @@ void several_expect_all(int nodes, int exit_code);
 /* The pid of a launcher's only rank, as soon as it runs. */
 pid_t several_only_child(pid_t launcher);
 
-/* The pid of a rank of that launcher, and not of what makes the host. 0: none runs now. */
+/* The pid of a rank of that launcher, and not of what makes the host, nor of one that has ended and is not waited
+ * for yet. 0: none runs now. */
 pid_t several_find_rank(int node);
 
 /* What a launcher has said on stderr. */
