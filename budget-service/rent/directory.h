@@ -2,7 +2,6 @@
 #ifndef RENT_DIRECTORY_H
 #define RENT_DIRECTORY_H
 
-#include "budget/claims.h"
 #include "end.h"
 #include "proto/key.h"
 

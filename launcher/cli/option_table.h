@@ -2,7 +2,6 @@
 #ifndef LAUNCH_OPTION_TABLE_H
 #define LAUNCH_OPTION_TABLE_H
 
-#include "base/options.h"
 #include "proto/job.h"
 
 /* Bits of base_field.marks. They follow those of proto_job_fields, which are used here as well. */

@@ -11,7 +11,6 @@
 #include <poll.h>
 
 #include "job/session.h"
-#include "launch/hosts.h"
 
 typedef struct launch_head launch_head;
 

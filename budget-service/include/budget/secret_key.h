@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "budget/keyring.h"
 #include "budget/passphrase.h"
 
 enum {

@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/limits.h"
 #include "proto/bus.h"
 #include "proto/client.h"
 #include "queue.h"
