@@ -54,17 +54,15 @@ static coll_status open_buffers(state *s)
     if (!s->job->options->arena || s->job->device != NULL) {
         buffers->send = s->own[0] = aligned_alloc(PAGE_BYTES, each_bytes);
         buffers->recv = s->own[1] = aligned_alloc(PAGE_BYTES, each_bytes);
-        coll_status status = buffers->send != NULL && buffers->recv != NULL
-                                 ? COLL_OK
-                                 : coll_fail(s->error, COLL_ERR_MEMORY,
-                                             "no memory for 2 buffers of %zu bytes", each_bytes);
-        if (status == COLL_OK && s->job->device != NULL) {
-            status = alloc_on_device(s, &buffers->device_send);
+        if (buffers->send == NULL || buffers->recv == NULL) {
+            return coll_fail(s->error, COLL_ERR_MEMORY, "no memory for 2 buffers of %zu bytes",
+                             each_bytes);
         }
-        if (status == COLL_OK && s->job->device != NULL) {
-            status = alloc_on_device(s, &buffers->device_recv);
+        if (s->job->device == NULL) {
+            return COLL_OK;
         }
-        return status;
+        const coll_status status = alloc_on_device(s, &buffers->device_send);
+        return status == COLL_OK ? alloc_on_device(s, &buffers->device_recv) : status;
     }
     const coll_status status =
         coll_arena_create(coll_context_world(s->context), 2 * each_bytes, &s->arena, s->error);

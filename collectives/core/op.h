@@ -165,6 +165,17 @@ struct coll_op {
     coll_op **made_link;    /* and what points to this one; NULL: it is none of them */
 };
 
+/* The first operation of a communicator's queue that is not done, for which all later ones wait;
+ * NULL: there is none. */
+static inline coll_op *coll_comm_first(const coll_comm *comm)
+{
+    coll_op *op = comm->head;
+    while (op != NULL && op->stage == COLL_STAGE_DONE) {
+        op = op->next;
+    }
+    return op;
+}
+
 /* The most of `bytes` that is whole units. */
 static inline size_t coll_op_units(const coll_op *op, size_t bytes)
 {

@@ -175,11 +175,8 @@ void coll_op_text(const coll_op *op, char *text, size_t size_bytes)
  * another one is not the one to name. */
 static const coll_op *first_of(const coll_comm *comm, const coll_op *op)
 {
-    const coll_op *first = comm->head != NULL ? comm->head : op;
-    while (first->next != NULL && first->stage >= COLL_STAGE_DONE) {
-        first = first->next;
-    }
-    return first;
+    const coll_op *first = coll_comm_first(comm);
+    return first != NULL ? first : op;
 }
 
 uint64_t coll_comm_waits(const coll_comm *comm, const coll_op *op)

@@ -56,14 +56,9 @@ static coll_form form_of(const coll_plan *plan)
     return coll_plan_form(plan->algorithm, plan->kind);
 }
 
-static const generator *generator_of(const coll_plan *plan)
-{
-    return &generators[form_of(plan)];
-}
-
 int coll_plan_track_count(const coll_plan *plan)
 {
-    return plan->ranks == 1 ? 0 : generator_of(plan)->track_count(plan);
+    return plan->ranks == 1 ? 0 : generators[form_of(plan)].track_count(plan);
 }
 
 bool coll_plan_step(const coll_plan *plan, int track, int index, coll_step *step)
@@ -75,7 +70,7 @@ bool coll_plan_step(const coll_plan *plan, int track, int index, coll_step *step
                         .source = COLL_SPACE_OUTPUT,
                         .target = COLL_SPACE_OUTPUT,
                         .after_track = -1};
-    return generator_of(plan)->step(plan, track, index, step);
+    return generators[form_of(plan)].step(plan, track, index, step);
 }
 
 int coll_plan_block_count(const coll_plan *plan)

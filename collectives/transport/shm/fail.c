@@ -212,17 +212,7 @@ static void watch_op(const coll_op *op)
     }
 }
 
-/* The first operation that is not done. All later ones wait for it. */
-static coll_op *first_of(const coll_comm *comm)
-{
-    coll_op *op = comm->head;
-    while (op != NULL && op->stage == COLL_STAGE_DONE) {
-        op = op->next;
-    }
-    return op;
-}
-
-/* The same of its messages. Those to and from one peer wait for the first. */
+/* Messages to and from one peer wait for the first. */
 static void watch_messages(const coll_comm *comm)
 {
     for (int peer = 0; comm->p2p != NULL && peer < comm->size && !comm->failed; peer++) {
@@ -247,7 +237,7 @@ void coll_shm_watch(coll_op *op)
             continue;
         }
         coll_shm_propagate_failure(comm);
-        const coll_op *first = first_of(comm);
+        const coll_op *first = coll_comm_first(comm);
         if (first != NULL && !comm->failed) {
             watch_op(first);
         }
