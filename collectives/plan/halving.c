@@ -178,7 +178,7 @@ static bool cross_step(const coll_plan *plan, int track, int index, coll_step *s
 {
     const segment at = segment_of(plan);
     const bool with_left = track == PASS_TRACK || track == BACK_TRACK;
-    if (index >= (with_left ? at.left / at.size : at.right > 0)) {
+    if (with_left ? index >= at.left / at.size : index > 0 || at.right == 0) {
         return false;
     }
     const int offset = at.offset + index * at.size; /* in the segment on the left */
