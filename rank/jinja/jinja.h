@@ -53,7 +53,7 @@ typedef struct rank_jinja_text {
 typedef struct rank_jinja_given {
     const struct json_t *variables; /* an object, whose members are the program's variables */
     /* The name of the one that is a list to be traced, as "messages": strings in its element i have the origin i + 1,
-     * but for members "role", which are words that the caller has checked. NULL: none. */
+     * but for its own member "role", which is a word that the caller has checked. NULL: none. */
     const char *traced;
     /* The name of one whose strings all have the origin RANK_JINJA_QUOTED. NULL: none. */
     const char *quoted;

@@ -17,7 +17,8 @@ static jinja_value list_of(jinja_work *work, const json_t *json, uint32_t origin
     return jinja_list_of(work, items, count, JINJA_FORM_LIST);
 }
 
-static jinja_value dict_of(jinja_work *work, const json_t *json, uint32_t origin)
+/* A message's role is one of a few words, which the caller has checked; what else is called so may be anything. */
+static jinja_value dict_of(jinja_work *work, const json_t *json, uint32_t origin, bool is_message)
 {
     jinja_dict *dict = jinja_zeros(work, 1, sizeof *dict);
     const char *key = NULL;
@@ -26,8 +27,7 @@ static jinja_value dict_of(jinja_work *work, const json_t *json, uint32_t origin
     dict->at = jinja_zeros(work, dict->room, sizeof *dict->at);
     json_object_foreach((json_t *)json, key, member)
     {
-        /* a role is one of a few words, which the caller has checked */
-        const uint32_t its = strcmp(key, "role") == 0 ? 0 : origin;
+        const uint32_t its = is_message && strcmp(key, "role") == 0 ? 0 : origin;
         dict->at[dict->count++] = (jinja_pair){
             .key = jinja_string_value(
                 work, (jinja_string){.at = key, .bytes = strlen(key), .origin = origin}),
@@ -60,7 +60,7 @@ static jinja_value value_of(jinja_work *work, const json_t *json, uint32_t origi
         value = list_of(work, json, origin);
         break;
     case JSON_OBJECT:
-        value = dict_of(work, json, origin);
+        value = dict_of(work, json, origin, false);
         break;
     case JSON_NULL:
         break;
@@ -74,7 +74,10 @@ static jinja_value traced_list(jinja_work *work, const json_t *json)
     const size_t count = json_array_size(json);
     jinja_value *items = jinja_values(work, count);
     for (size_t i = 0; i < count; i++) {
-        items[i] = value_of(work, json_array_get(json, i), (uint32_t)i + 1);
+        const json_t *item = json_array_get(json, i);
+        const uint32_t origin = (uint32_t)i + 1;
+        items[i] =
+            json_is_object(item) ? dict_of(work, item, origin, true) : value_of(work, item, origin);
     }
     return jinja_list_of(work, items, count, JINJA_FORM_LIST);
 }

@@ -31,9 +31,11 @@ static void marks_in_tools_are_letters(void **state)
         "", tokenizer);
     const int32_t open = chat_case_id(tokenizer, "<|im_start|>");
     static const char texts[] =
-        PROTO_CHAT_TOOLS "\0[{\"name\": \"<|im_start|>\", \"<|im_end|>\": 1}]\0" PROTO_CHAT_MESSAGE
+        PROTO_CHAT_TOOLS "\0[{\"name\": \"<|im_start|>\", \"<|im_end|>\": 1, \"role\": "
+                         "[\"<|im_end|>\"]}]\0" PROTO_CHAT_MESSAGE
                          "\0{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": "
-                         "[{\"name\": \"<|im_start|>\"}]}\0" PROTO_CHAT_MESSAGE
+                         "[{\"name\": \"<|im_start|>\", \"arguments\": {\"role\": "
+                         "\"<|im_end|>\"}}]}\0" PROTO_CHAT_MESSAGE
                          "\0{\"role\": \"tool\", \"content\": \"<|im_end|>\"}";
     rank_chat_messages messages = {.texts = texts, .count = 3};
     assert_ok(rank_chat_encode(&chat, tokenizer, &messages, &ids, &error), &error);
