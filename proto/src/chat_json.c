@@ -54,11 +54,20 @@ base_status proto_chat_check_tools(const json_t *list, base_error *reterr)
     return BASE_OK;
 }
 
+/* What a message calls, a list if it is valid. NULL: nothing, which tables may have as a text. */
+static const json_t *find_calls(const json_t *message)
+{
+    const json_t *calls = json_object_get(message, "tool_calls");
+    const char *text = json_string_value(calls);
+    const bool empty = text != NULL ? text[0] == '\0' || strcmp(text, "[]") == 0
+                                    : json_is_array(calls) && json_array_size(calls) == 0;
+    return empty || json_is_null(calls) ? NULL : calls;
+}
+
 bool proto_chat_needs_json(const json_t *message)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
-    return (role != NULL && strcmp(role, "tool") == 0) ||
-           json_array_size(json_object_get(message, "tool_calls")) > 0;
+    return (role != NULL && strcmp(role, "tool") == 0) || find_calls(message) != NULL;
 }
 
 bool proto_chat_is_answer(const char *role, const char *content)
@@ -90,12 +99,15 @@ static base_status add_calls(const json_t *calls, json_t *made, base_error *rete
 {
     size_t index = 0;
     const json_t *call = NULL;
+    if (!json_is_array(calls)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "its tool_calls: must be a list");
+    }
     json_t *list = json_array();
-    (void)json_object_set_new(made, "tool_calls", list);
     json_array_foreach(calls, index, call)
     {
         json_t *one = read_call(call);
         if (one == NULL) {
+            json_decref(list);
             return base_fail(
                 reterr, BASE_ERR_INVALID,
                 "its tool_calls: entry %zu must be {\"id\": ..., \"type\": "
@@ -105,17 +117,20 @@ static base_status add_calls(const json_t *calls, json_t *made, base_error *rete
         }
         (void)json_array_append_new(list, one);
     }
-    return BASE_OK;
+    const bool whole = json_array_size(list) == json_array_size(calls);
+    return json_object_set_new(made, "tool_calls", list) == 0 && whole
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for its tool_calls");
 }
 
 base_status proto_chat_write(const json_t *message, const char *role, const char *content,
                              char **text, base_error *reterr)
 {
-    const json_t *calls = json_object_get(message, "tool_calls");
+    const json_t *calls = find_calls(message);
     json_t *made = json_pack("{s:s, s:s, s:s*, s:s*}", "role", role, "content", content, "name",
                              json_string_value(json_object_get(message, "name")), "tool_call_id",
                              json_string_value(json_object_get(message, "tool_call_id")));
-    base_status status = json_array_size(calls) > 0 ? add_calls(calls, made, reterr) : BASE_OK;
+    base_status status = calls != NULL ? add_calls(calls, made, reterr) : BASE_OK;
     *text = status == BASE_OK ? json_dumps(made, JSON_COMPACT) : NULL;
     if (status == BASE_OK && *text == NULL) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for it");

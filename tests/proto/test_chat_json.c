@@ -29,6 +29,8 @@ static void messages_have_calls_and_results(void **state)
          "1,\"arguments\":{}}}]}",
          NULL},
         {"{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\"}]}", NULL},
+        {"{\"role\":\"assistant\",\"tool_calls\":{\"type\":\"function\"}}", NULL},
+        {"{\"role\":\"assistant\",\"tool_calls\":\"[{}]\"}", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         base_error error;
@@ -55,7 +57,10 @@ static void a_message_of_words_needs_none(void **state)
     (void)state;
     static const char *const plain[] = {"{\"role\":\"user\",\"content\":\"a\"}",
                                         "{\"role\":\"assistant\",\"tool_calls\":[]}",
-                                        "{\"role\":\"assistant\",\"tool_calls\":null}", "{}"};
+                                        "{\"role\":\"assistant\",\"tool_calls\":null}",
+                                        "{\"tool_calls\":\"\"}",
+                                        "{\"tool_calls\":\"[]\"}",
+                                        "{}"};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         json_t *message = json_loads(plain[i], 0, NULL);
         assert_false(proto_chat_needs_json(message));
@@ -63,9 +68,43 @@ static void a_message_of_words_needs_none(void **state)
     }
 }
 
+static size_t blocks_taken;
+static size_t lost_block;
+
+static void *take_block(size_t bytes)
+{
+    return blocks_taken++ != lost_block ? malloc(bytes) : NULL;
+}
+
+/* Whichever block there is no memory for, the message is whole, or there is an error. */
+static void no_call_is_lost_without_memory(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"role\":\"assistant\",\"content\":\"c\",\"tool_calls\":[{\"type\":"
+        "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]}";
+    json_t *message = json_loads(text, 0, NULL);
+    lost_block = 0;
+    do {
+        base_error error;
+        char *made = NULL;
+        blocks_taken = 0;
+        json_set_alloc_funcs(take_block, free);
+        const base_status status = proto_chat_write(message, "assistant", "c", &made, &error);
+        json_set_alloc_funcs(malloc, free);
+        if (status == BASE_OK) {
+            assert_string_equal(made, text);
+        }
+        free(made);
+    } while (lost_block++ < blocks_taken);
+    json_decref(message);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(messages_have_calls_and_results),
-                                       cmocka_unit_test(a_message_of_words_needs_none)};
+                                       cmocka_unit_test(a_message_of_words_needs_none),
+
+                                       cmocka_unit_test(no_call_is_lost_without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
