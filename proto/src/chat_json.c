@@ -41,7 +41,7 @@ base_status proto_chat_check_tools(const json_t *list, base_error *reterr)
     {
         const json_t *parameters = json_object_get(json_object_get(tool, "function"), "parameters");
         if (!proto_chat_is_function(tool) || !is_name(proto_chat_tool_name(tool)) ||
-            (parameters != NULL && !json_is_object(parameters))) {
+            (parameters != NULL && !json_is_null(parameters) && !json_is_object(parameters))) {
             return base_fail(
                 reterr, BASE_ERR_INVALID,
                 PROTO_CHAT_TOOLS

@@ -186,6 +186,8 @@ static void a_request_says_which_there_are(void **state)
         {"[" F "," TIME "]", "\"auto\"", NULL, true, false},
         {"[" F "]", "\"none\"", NULL, false, false},
         {"[" F "," TIME "]", "\"required\"", NULL, true, true},
+        {"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":null}}]",
+         "\"required\"", NULL, true, true},
         {"[" F "," TIME "]", F, NULL, true, true},
         {"[" F "]", TIME, "tool_choice", false, false},
         {"[]", "\"required\"", "tool_choice", false, false},

@@ -68,6 +68,25 @@ static void a_message_of_words_needs_none(void **state)
     }
 }
 
+/* Tables have a null for what a tool lacks. */
+static void a_tool_may_have_no_parameters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *parameters;
+        base_status status;
+    } cases[] = {{"{}", BASE_OK}, {"null", BASE_OK}, {"[]", BASE_ERR_INVALID}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error;
+        json_error_t flaw;
+        json_t *parameters = json_loads(cases[i].parameters, JSON_DECODE_ANY, &flaw);
+        json_t *list = json_pack("[{s:s, s:{s:s, s:o}}]", "type", "function", "function", "name",
+                                 "f", "parameters", parameters);
+        assert_int_equal(proto_chat_check_tools(list, &error), cases[i].status);
+        json_decref(list);
+    }
+}
+
 static size_t blocks_taken;
 static size_t lost_block;
 
@@ -104,7 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(messages_have_calls_and_results),
                                        cmocka_unit_test(a_message_of_words_needs_none),
-
+                                       cmocka_unit_test(a_tool_may_have_no_parameters),
                                        cmocka_unit_test(no_call_is_lost_without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
