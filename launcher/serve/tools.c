@@ -163,15 +163,29 @@ static bool takes(const char *text, size_t bytes, size_t *at, const char *word)
     return there;
 }
 
-/* Where calls begin, if there are any; bytes: there are none. */
+/* Whether a call begins at a byte, or it is still to come. */
+static bool may_begin(const char *text, size_t bytes, size_t at)
+{
+    return at == bytes || text[at] == '{' || text[at] == '[';
+}
+
+/* Where calls begin, if there are any; bytes: there are none. A mark with words behind it is a word: models think of
+ * calls, too. */
 static size_t find_calls(const char *text, size_t bytes, bool worded)
 {
-    const size_t at = blanks(text, bytes);
-    if (!worded && at < bytes && (text[at] == '{' || text[at] == '[')) {
+    size_t at = blanks(text, bytes);
+    if (!worded && at < bytes && may_begin(text, bytes, at)) {
         return at;
     }
     const char *mark = memmem(text, bytes, MARK, sizeof MARK - 1);
-    return mark != NULL ? (size_t)(mark - text) : bytes;
+    while (mark != NULL) {
+        at = (size_t)(mark - text) + sizeof MARK - 1;
+        if (may_begin(text, bytes, at + blanks(text + at, bytes - at))) {
+            return (size_t)(mark - text);
+        }
+        mark = memmem(text + at, bytes - at, MARK, sizeof MARK - 1);
+    }
+    return bytes;
 }
 
 size_t launch_tools_plain(const char *text, size_t bytes, bool worded)

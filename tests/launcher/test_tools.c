@@ -70,6 +70,8 @@ static void answers_call_tools(void **state)
          "", "f({}) time({})"},
         {"<think>\n\n</think>\n\n<tool_call>{\"name\":\"time\"}</tool_call>", "<think>\n\n</think>",
          "time({})"},
+        {"<think>A <tool_call>, then.</think><tool_call>{\"name\":\"f\"}</tool_call>",
+         "<think>A <tool_call>, then.</think>", "f({})"},
         /* without marks */
         {" {\"name\": \"f\", \"parameters\": {\"a\": [0.1, 1e300, 1.5]}}", "",
          "f({\"a\":[0.1,1e300,1.5]})"},
@@ -145,6 +147,9 @@ static void words_are_not_held(void **state)
         {"<", true, 0},
         {"a <tool_call>", true, 2},
         {"<tool_call>{", true, 0},
+        {"a <tool_call>, b", true, 16},
+        {"<tool_call>\n", true, 0},
+        {"<tool_call>\n<function=f>", false, 24},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(launch_tools_plain(cases[i].text, strlen(cases[i].text), cases[i].worded),
