@@ -207,13 +207,9 @@ size_t launch_tools_plain(const char *text, size_t bytes, bool worded)
 /* Arguments as text, with numbers as short as they can be. NULL: they are no object, nor one as a text. */
 static char *write_arguments(const json_t *arguments)
 {
-    json_t *made = json_is_string(arguments)
-                       ? json_loads(json_string_value(arguments), JSON_REJECT_DUPLICATES, NULL)
-                   : arguments == NULL || json_is_null(arguments)
-                       ? json_object()
-                       : json_incref((json_t *)(uintptr_t)arguments);
+    json_t *made = proto_chat_arguments(arguments);
     char *text = NULL;
-    bool exact = !json_is_object(made);
+    bool exact = made == NULL;
     for (size_t digits = DIGITS; digits <= DIGITS_MAX && !exact; digits++) {
         free(text);
         text = json_dumps(made, JSON_COMPACT | JSON_REAL_PRECISION(digits));

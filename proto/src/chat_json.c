@@ -77,16 +77,28 @@ bool proto_chat_is_answer(const char *role, const char *content)
             strncmp(content, ASSISTANT, sizeof ASSISTANT - 1) == 0);
 }
 
+json_t *proto_chat_arguments(const json_t *given)
+{
+    const char *text = json_string_value(given);
+    if (given == NULL || json_is_null(given) || (text != NULL && text[0] == '\0')) {
+        return json_object();
+    }
+    json_t *made = text != NULL ? json_loads(text, JSON_REJECT_DUPLICATES, NULL)
+                                : json_incref((json_t *)(uintptr_t)given);
+    if (!json_is_object(made)) {
+        json_decref(made);
+        return NULL;
+    }
+    return made;
+}
+
 /* A call as templates read it: its arguments are an object. NULL: it is no such thing. */
 static json_t *read_call(const json_t *call)
 {
     const json_t *function = json_object_get(call, "function");
-    const json_t *given = json_object_get(function, "arguments");
     const char *name = json_string_value(json_object_get(function, "name"));
-    json_t *arguments = json_is_string(given)
-                            ? json_loads(json_string_value(given), JSON_REJECT_DUPLICATES, NULL)
-                            : json_incref((json_t *)(uintptr_t)given);
-    if (!json_is_object(arguments) || name == NULL || !proto_chat_is_function(call)) {
+    json_t *arguments = proto_chat_arguments(json_object_get(function, "arguments"));
+    if (arguments == NULL || name == NULL || !proto_chat_is_function(call)) {
         json_decref(arguments);
         return NULL;
     }

@@ -82,6 +82,7 @@ static void answers_call_tools(void **state)
          "f({\"b\":\"\xc3\xa9<tool_call>\"})"},
         {"{\"name\":\"f\",\"arguments\":{\"x\":0.30000000000000004}}", "",
          "f({\"x\":0.30000000000000004})"},
+        {"{\"name\":\"time\",\"arguments\":\"\"}", "", "time({})"},
         /* no calls */
         {"", NULL, "none"},
         {" \n", NULL, "none"},

@@ -20,6 +20,10 @@ static void messages_have_calls_and_results(void **state)
          "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}}]}",
          "{\"role\":\"assistant\",\"content\":\"c\",\"tool_calls\":[{\"id\":\"1\",\"type\":"
          "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}}]}"},
+        {"{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":"
+         "\"f\",\"arguments\":\"\"}}]}",
+         "{\"role\":\"assistant\",\"content\":\"c\",\"tool_calls\":[{\"type\":\"function\","
+         "\"function\":{\"name\":\"f\",\"arguments\":{}}}]}"},
         {"{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"\",\"name\":\"f\"}",
          "{\"role\":\"tool\",\"content\":\"c\",\"name\":\"f\",\"tool_call_id\":\"1\"}"},
         {"{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":"

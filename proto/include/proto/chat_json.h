@@ -19,6 +19,10 @@ const char *proto_chat_tool_name(const struct json_t *tool);
 /* {"type": "function"}: a tool, or a call. */
 bool proto_chat_is_function(const struct json_t *value);
 
+/* A call's arguments as an object, of one or of its text; none, or an empty text, are an object without members. The
+ * caller drops it. NULL: they are something else, or there is no memory. */
+struct json_t *proto_chat_arguments(const struct json_t *given);
+
 /* Whether a message has more to say than a role and a content: calls of tools, or what came of one. */
 bool proto_chat_needs_json(const struct json_t *message);
 
