@@ -33,9 +33,9 @@ chart_axis chart_axis_make(double low, double high, int tick_count, bool round)
     return axis;
 }
 
-chart_axis chart_axis_count(double high, int tick_count)
+chart_axis chart_axis_count(double low, double high, int tick_count)
 {
-    chart_axis axis = chart_axis_make(0, high, tick_count, false);
+    chart_axis axis = chart_axis_make(low, high, tick_count, false);
     if (axis.tick < 1) {
         axis.tick = 1;
         axis.decimals = 0;

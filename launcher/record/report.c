@@ -60,7 +60,8 @@ static void put_head(const launch_run *run, base_buffer *text)
                            "<p class=\"sub\">It went on after step %" PRIu64 " (--resume): the "
                            "time is of the rest.%s</p>\n",
                            run->first_step,
-                           run->steps->first > 0 ? " Its steps are counted from there." : "");
+                           run->steps->first > 0 ? " This record does not have the steps before it."
+                                                 : "");
     }
     put_attempts(run->end, text);
     if (launch_loss_grew(run->summary->loss_first, run->summary->loss_last)) {

@@ -43,16 +43,17 @@ static void add_losses(const launch_run *run, const double *losses, chart_series
     for (size_t i = 0; i < points; i++) {
         const size_t first = i * steps / points;
         const size_t end = (i + 1) * steps / points;
-        const double step = (double)(first + end - 1) / 2;
+        const unsigned long long step = run->steps->first + first;
+        const unsigned long long last = run->steps->first + end - 1;
         const stretch found = stretch_of(losses, first, end);
-        chart_point *point = chart_series_add(series, step, found.mean);
+        chart_point *point = chart_series_add(series, (double)(step + last) / 2, found.mean);
         point->low = found.low;
         point->high = found.high;
         if (end - first > 1) {
-            (void)snprintf(point->hint, sizeof point->hint, "steps %zu to %zu, mean loss %.4f",
-                           first, end - 1, point->y);
+            (void)snprintf(point->hint, sizeof point->hint, "steps %llu to %llu, mean loss %.4f",
+                           step, last, point->y);
         } else {
-            (void)snprintf(point->hint, sizeof point->hint, "step %zu: loss %.4f", first, point->y);
+            (void)snprintf(point->hint, sizeof point->hint, "step %llu: loss %.4f", step, point->y);
         }
     }
 }
@@ -82,15 +83,16 @@ static bool can_show(const launch_run *run, const launch_evaluation *found, bool
            isfinite(found->heldout_loss);
 }
 
-static void put_hint(chart_point *point, const launch_evaluation *found, double percent)
+static void put_hint(chart_point *point, unsigned long long step, const launch_evaluation *found,
+                     double percent)
 {
     if (found->sentences == 0) {
-        (void)snprintf(point->hint, sizeof point->hint, "step %zu: held-out loss %.4f",
-                       found->index, found->heldout_loss);
+        (void)snprintf(point->hint, sizeof point->hint, "step %llu: held-out loss %.4f", step,
+                       found->heldout_loss);
     } else {
         (void)snprintf(point->hint, sizeof point->hint,
-                       "step %zu: held-out loss %.4f, %.1f %% exact", found->index,
-                       found->heldout_loss, percent);
+                       "step %llu: held-out loss %.4f, %.1f %% exact", step, found->heldout_loss,
+                       percent);
     }
 }
 
@@ -111,16 +113,18 @@ static void add_heldout(const launch_run *run, chart_series *series, bool is_los
         }
         const double percent =
             found->sentences > 0 ? 100 * (double)found->correct / (double)found->sentences : 0;
+        const unsigned long long step = steps->first + found->index;
         chart_point *point =
-            chart_series_add(series, (double)found->index, is_loss ? found->heldout_loss : percent);
-        put_hint(point, found, percent);
+            chart_series_add(series, (double)step, is_loss ? found->heldout_loss : percent);
+        put_hint(point, step, found, percent);
     }
 }
 
 static chart_axis step_axis(const launch_run *run)
 {
+    const double first = (double)run->steps->first;
     const size_t steps = run->summary->steps_done;
-    return chart_axis_count(steps > 1 ? (double)(steps - 1) : 1, 8);
+    return chart_axis_count(first, first + (steps > 1 ? (double)(steps - 1) : 1), 8);
 }
 
 chart_figure *launch_loss_figure(const launch_run *run, bool logarithmic)
@@ -234,7 +238,7 @@ chart_figure *launch_scaling_figure(const launch_run *run)
         (void)chart_series_add(ideal, ranks, ranks * summary->scaling[0].tokens_per_second);
     }
     (void)chart_figure_range(figure, &low, &high);
-    figure->x = chart_axis_count(most + 0.5, most < 10 ? most + 1 : 10);
+    figure->x = chart_axis_count(0, most + 0.5, most < 10 ? most + 1 : 10);
     figure->y = chart_axis_make(0, high * 1.02, 5, true);
     return figure;
 }

@@ -24,7 +24,7 @@ static void axes_have_round_numbers(void **state)
     assert_axis(chart_axis_make(0, 99, 8, false), 0, 99, 20, 0);
     assert_axis(chart_axis_make(0, 200000, 5, true), 0, 200000, 50000, 0);
     assert_axis(chart_axis_make(0, 1e-3, 5, true), 0, 1e-3, 2e-4, 4);
-    assert_axis(chart_axis_count(2.5, 8), 0, 2.5, 1, 0);
+    assert_axis(chart_axis_count(0, 2.5, 8), 0, 2.5, 1, 0);
 }
 
 static void logarithmic_axes_end_at_ticks(void **state)

@@ -28,8 +28,8 @@ typedef struct chart_tick {
  * ends make no range (equal but for rounding, falling, not finite), the range is 1, or a millionth of large ends. */
 chart_axis chart_axis_make(double low, double high, int tick_count, bool round);
 
-/* An axis of counts, 0 … high. It has no tick between whole numbers. */
-chart_axis chart_axis_count(double high, int tick_count);
+/* An axis of counts, low … high. It has no tick between whole numbers. */
+chart_axis chart_axis_count(double low, double high, int tick_count);
 
 /* A logarithmic axis of values above 0. It ends at 1, 2 or 5 times a power of ten, or at powers if it is
  * long. An end that is not above 0 or not finite becomes the other one, or 1. */

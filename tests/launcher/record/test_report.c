@@ -238,6 +238,41 @@ static void columns_are_means_of_steps(void **state)
     free(page);
 }
 
+/* Where the steps before a checkpoint are not known, charts begin with the step behind it. */
+static void charts_number_steps_as_timings_do(void **state)
+{
+    (void)state;
+    enum { FIRST = 72, END = 77 };
+    static sample made;
+    sample_make(&made, "out", 1, END);
+    launch_record *record = sample_begin(&made, FIRST);
+    for (uint64_t i = FIRST; i < END; i++) {
+        launch_step step = sample_step(&made, i, 0);
+        if (i == 75) { /* is higher than the axis */
+            step.times.compute_ns += 90000000;
+            step.times.step_ns += 90000000;
+        }
+        sample_add(record, &step);
+    }
+    sample_end(&made, record);
+    char *page = sample_text(&made, "report.html");
+    assert_whole(page);
+    assert_has(page, "went on after step 72 (--resume): the time is of the rest. This record does "
+                     "not have the steps before it.");
+    assert_has(page, "<title>step 72: loss ");
+    assert_has(page, "<title>step 76: loss ");
+    assert_has(page, "<title>step 74: held-out loss ");
+    assert_has(page, "<title>step 75: 10");
+    assert_has(page, "The slowest step, 75, took 10");
+    assert_has(page, "text-anchor=\"middle\">74</text>"); /* of an axis */
+    assert_null(strstr(page, "<title>step 0: "));
+    free(page);
+    char *data = sample_text(&made, "loss.dat");
+    assert_has(data, "\n72 ");
+    assert_null(strstr(data, "\n0 "));
+    free(data);
+}
+
 /* The card, the chart and the manifest do not take a disturbed machine's speed-up for one. */
 static void a_suspect_speed_up_is_no_figure(void **state)
 {
@@ -302,6 +337,7 @@ int main(void)
         TEST_IN_DIRECTORY(hostile_texts_are_escaped),
         TEST_IN_DIRECTORY(losses_that_are_no_numbers_are_left_out),
         TEST_IN_DIRECTORY(columns_are_means_of_steps),
+        TEST_IN_DIRECTORY(charts_number_steps_as_timings_do),
         TEST_IN_DIRECTORY(a_suspect_speed_up_is_no_figure),
         TEST_IN_DIRECTORY(labels_do_not_overlap),
     };
