@@ -185,6 +185,17 @@ static void put_experts_card(const launch_experts *of, base_buffer *text)
                        busiest / of->count, (unsigned long long)of->steps, 100.0 / of->count);
 }
 
+/* Where a training diverged it may have dozens of digits. */
+static void put_perplexity(base_buffer *text, double loss)
+{
+    const double perplexity = exp(loss);
+    if (isfinite(perplexity) && perplexity >= 1e6) {
+        base_buffer_printf(text, "%.4g", perplexity); /* as the last lines of the run */
+    } else {
+        base_buffer_number(text, perplexity, 3);
+    }
+}
+
 /* What --eval found at the end. */
 static void put_heldout_cards(const launch_run *run, base_buffer *text)
 {
@@ -196,7 +207,7 @@ static void put_heldout_cards(const launch_run *run, base_buffer *text)
         base_buffer_put(text, "</b><span class=\"more\">of ");
         base_buffer_count(text, summary->eval_measured);
         base_buffer_printf(text, " %s; perplexity ", windows ? "windows" : "sentences");
-        base_buffer_number(text, exp(summary->eval_loss), 3);
+        put_perplexity(text, summary->eval_loss);
         if (run->end->ranks != NULL && run->end->ranks->best_step > 0) {
             base_buffer_put(text, "; the best, after step ");
             base_buffer_count(text, run->end->ranks->best_step);

@@ -45,7 +45,6 @@ static void the_page_is_whole_in_every_case(void **state)
         sample_make(&made, "out", CASES[i].ranks, 1000);
         made.end.scaling_count = CASES[i].scaling_count;
         made.end.exit_status = CASES[i].exit_status;
-        made.options.overwrite = true;
         char *page = page_of(&made, CASES[i].steps);
         assert_whole(page);
         assert_has(page, CASES[i].exit_status == 0 ? ">finished<" : ">ended with");
@@ -238,6 +237,25 @@ static void columns_are_means_of_steps(void **state)
     free(page);
 }
 
+static void a_diverged_perplexity_is_short(void **state)
+{
+    (void)state;
+    static const struct {
+        double loss;
+        const char *shown;
+    } CASES[] = {
+        {13.5, "perplexity 729416.370<"}, {100, "perplexity 2.688e+43<"}, {1000, "perplexity –<"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        static sample made;
+        sample_make(&made, "out", 1, 4);
+        made.ranks[0].eval_measured = 10;
+        made.ranks[0].eval_loss = CASES[i].loss;
+        char *page = page_of(&made, 4);
+        assert_has(page, CASES[i].shown);
+        free(page);
+    }
+}
+
 /* Where the steps before a checkpoint are not known, charts begin with the step behind it. */
 static void charts_number_steps_as_timings_do(void **state)
 {
@@ -337,6 +355,7 @@ int main(void)
         TEST_IN_DIRECTORY(hostile_texts_are_escaped),
         TEST_IN_DIRECTORY(losses_that_are_no_numbers_are_left_out),
         TEST_IN_DIRECTORY(columns_are_means_of_steps),
+        TEST_IN_DIRECTORY(a_diverged_perplexity_is_short),
         TEST_IN_DIRECTORY(charts_number_steps_as_timings_do),
         TEST_IN_DIRECTORY(a_suspect_speed_up_is_no_figure),
         TEST_IN_DIRECTORY(labels_do_not_overlap),
