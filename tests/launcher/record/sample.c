@@ -8,6 +8,15 @@
 #include "base/file.h"
 #include "record/steps.h"
 
+/* In place of the C library's: a record says so where the machine was busy, and a sample's never is. */
+int getloadavg(double loads[], int count)
+{
+    for (int i = 0; i < count; i++) {
+        loads[i] = 0.1;
+    }
+    return count;
+}
+
 static char words[][32] = {
     "build/release/bin/launcher", "--ranks", "2", "--mode", "ddp-cpu", "--out",
     "my experiment's <out>"};
