@@ -9,6 +9,7 @@
 #include "record/steps.h"
 
 /* In place of the C library's: a record says so where the machine was busy, and a sample's never is. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 int getloadavg(double loads[], int count)
 {
     for (int i = 0; i < count; i++) {
