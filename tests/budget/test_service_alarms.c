@@ -472,25 +472,6 @@ static void test_nothing_outlives_the_service(void **state)
     (void)close(self.fifo);
 }
 
-/* A hook that cannot be run is found at the start, not at the first alarm. */
-static void test_hook_that_is_no_program_is_refused(void **state)
-{
-    service_fixture *fixture = *state;
-    base_error why;
-    char members[2 * BASE_PATH_BYTES];
-    const char *program = test_directory_path(&fixture->directory, "hook.sh");
-    (void)snprintf(members, sizeof members, "\"hook\": [\"%s\"]", program);
-    fixture_write_policy(fixture, members);
-    assert_false(fixture_start_with(fixture, NULL, NULL));
-    assert_non_null(strstr(fixture->failure, "hook.sh"));
-    assert_ok(base_file_write(program, "#!/bin/sh\n", 10, &why), &why);
-    assert_int_equal(chmod(program, 0600), 0);
-    assert_false(fixture_start_with(fixture, NULL, NULL));
-    assert_non_null(strstr(fixture->failure, "no program that may be run"));
-    assert_int_equal(chmod(program, 0700), 0);
-    fixture_start(fixture);
-}
-
 int main(void)
 {
 #define SERVICE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
@@ -504,7 +485,6 @@ int main(void)
         SERVICE_TEST(test_bill_alarm_follows_the_commit),
         SERVICE_TEST(test_hook_that_hangs_is_ended),
         SERVICE_TEST(test_nothing_outlives_the_service),
-        SERVICE_TEST(test_hook_that_is_no_program_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,6 +270,25 @@ static void test_a_full_disk_hides_no_answer(void **state)
     budget_client_close(client);
 }
 
+/* A hook that cannot be run is found at the start, not at the first alarm. */
+static void test_hook_that_is_no_program_is_refused(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    char members[2 * BASE_PATH_BYTES];
+    const char *program = test_directory_path(&fixture->directory, "hook.sh");
+    (void)snprintf(members, sizeof members, "\"hook\": [\"%s\"]", program);
+    fixture_write_policy(fixture, members);
+    assert_false(fixture_start_with(fixture, NULL, NULL));
+    assert_non_null(strstr(fixture->failure, "hook.sh"));
+    assert_ok(base_file_write(program, "#!/bin/sh\n", 10, &why), &why);
+    assert_int_equal(chmod(program, 0600), 0);
+    assert_false(fixture_start_with(fixture, NULL, NULL));
+    assert_non_null(strstr(fixture->failure, "no program that may be run"));
+    assert_int_equal(chmod(program, 0700), 0);
+    fixture_start(fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +302,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_directory_that_others_enter, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_ledger_that_is_missing, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_hook_that_is_no_program_is_refused, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_long_socket_path, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_tcp_address, fixture_setup, fixture_teardown),

@@ -5,7 +5,6 @@
 tokenizer=$2
 # shellcheck source=tests/integration/models.sh
 . "${0%/*}/models.sh" "$1" "$3"
-server=
 trap '[ -z "$server" ] || kill "$server"' EXIT
 
 cat >shape/config.json <<'END_CONFIG'
@@ -41,20 +40,7 @@ run lines --ranks 2 --prompts - <lines.jsonl
 [ "$(tokens lines)" = "$(tokens by-hand)" ] || fail "lines with messages draw $(tokens lines), and not $(tokens by-hand)"
 
 # ---- over HTTP
-serve() { # ARGUMENTS...
-    launcher --ranks "${ranks:-2}" --mode tp-cpu --checkpoint model --serve 127.0.0.1:0 --quiet --no-bind --overwrite --out served "$@" >serve.log 2>&1 &
-    server=$!
-    for _ in $(seq 600); do
-        [ ! -s served/serve.url ] || break
-        kill -0 "$server" || fail "the server ended: $(cat serve.log)"
-        sleep 0.1
-    done
-}
-end() {
-    kill "$server"
-    wait "$server" || fail "the server ended with $?: $(cat serve.log)"
-    server=
-}
+serve() { serve_model model --ranks "${ranks:-2}" "$@"; }
 ask() { curl -sS --max-time 60 "$(cat served/serve.url)/v1/$1" -d "$2"; }
 of() { grep -oE "\"$1\":(\"([^\"\\\\]|\\\\.)*\"|[0-9]+|null)" | head -n 1 | cut -d: -f2-; }
 messages='"messages": [{"role": "user", "content": "What is a ring?"}]'

@@ -5,7 +5,6 @@
 tokenizer=$2
 # shellcheck source=tests/integration/models.sh
 . "${0%/*}/models.sh" "$1" "$3"
-server=
 trap '[ -z "$server" ] || kill "$server"' EXIT
 
 cat >shape/config.json <<'END_CONFIG'
@@ -31,20 +30,6 @@ cat >chats.jsonl <<END_CHATS
 END_CHATS
 launcher --ranks 2 --checkpoint model --data chats.jsonl --context 512 --batch 1 --steps 60 --lr 1e-2 --no-scaling --quiet --no-bind --out taught >taught.log 2>&1 || fail "$(cat taught.log)"
 
-serve() { # MODEL ARGUMENTS...
-    launcher --mode tp-cpu --checkpoint "$1" --serve 127.0.0.1:0 --quiet --no-bind --overwrite --out served "${@:2}" >serve.log 2>&1 &
-    server=$!
-    for _ in $(seq 600); do
-        [ ! -s served/serve.url ] || break
-        kill -0 "$server" || fail "the server ended: $(cat serve.log)"
-        sleep 0.1
-    done
-}
-end() {
-    kill "$server"
-    wait "$server" || fail "the server ended with $?: $(cat serve.log)"
-    server=
-}
 ask() { curl -sS --max-time 60 "$(cat served/serve.url)/v1/chat/completions" -d "{\"tools\": [$tool], $1}"; }
 has() { # FILE WHAT...: the text has each
     local what
@@ -57,7 +42,7 @@ quoted=${tool//\"/\\\"}
 arguments='"function":{"name":"weather","arguments":"{\"city\":\"Oslo\",\"days\":2}"}'
 
 for ranks in 1 2; do
-    serve taught --ranks $ranks
+    serve_model taught --ranks $ranks
     ask "$question" >whole
     has whole '"message":{"role":"assistant","content":"Let me see.","tool_calls":[{"id":"' "$arguments}]}" '"finish_reason":"tool_calls"'
     ask "\"stream\": true, $question" >stream
@@ -73,7 +58,7 @@ for ranks in 1 2; do
 done
 
 # A prompt with tools, a call and its result has the tokens of the same text; what they say is no mark.
-serve model --special-tokens
+serve_model model --special-tokens
 ask "\"max_tokens\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"$id\", \"type\": \"function\", $arguments}]}, {\"role\": \"tool\", \"tool_call_id\": \"$id\", \"content\": \"rain\"}]" >reply
 curl -sS "$(cat served/serve.url)/v1/completions" -d "{\"max_tokens\": 1, \"prompt\": \"<|im_start|>system\\nTools: $quoted<|im_end|>\\n<|im_start|>user\\na<|im_end|>\\n<|im_start|>assistant\\n<tool_call>{\\\"name\\\": \\\"weather\\\", \\\"arguments\\\": {\\\"city\\\": \\\"Oslo\\\", \\\"days\\\": 2}}</tool_call><|im_end|>\\n<|im_start|>tool\\nrain<|im_end|>\\n<|im_start|>assistant\\n\"}" >by-hand
 [ "$(said reply prompt_tokens)" = "$(said by-hand prompt_tokens)" ] || fail "the prompt's tokens: $(cat reply by-hand)"
@@ -91,7 +76,7 @@ end
 
 # A template that writes none.
 echo '{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}' >model/chat_template.jinja
-serve model
+serve_model model
 ask "$question" >reply
 has reply "tools: this model's chat template writes none" '"param":"tools"'
 end

@@ -34,3 +34,19 @@ plan_has_parameters() { # RECORD ARGUMENTS...: launcher plan knows how many it h
     [ -n "$(said plan.json parameters)" ] && [ "$(said plan.json parameters)" = "$(said "$1/results.json" parameters)" ] ||
         fail "$(said plan.json parameters) parameters are planned, not $(said "$1/results.json" parameters)"
 }
+# A server of a model, and its end. Who serves says `trap '[ -z "$server" ] || kill "$server"' EXIT`.
+server=
+serve_model() { # MODEL ARGUMENTS...
+    launcher --mode tp-cpu --checkpoint "$1" --serve 127.0.0.1:0 --quiet --no-bind --overwrite --out served "${@:2}" >serve.log 2>&1 &
+    server=$!
+    for _ in $(seq 600); do
+        [ ! -s served/serve.url ] || break
+        kill -0 "$server" || fail "the server ended: $(cat serve.log)"
+        sleep 0.1
+    done
+}
+end() {
+    kill "$server"
+    wait "$server" || fail "the server ended with $?: $(cat serve.log)"
+    server=
+}

@@ -18,7 +18,7 @@ static void describe(json_t *calls, char text[TEXT_BYTES])
 {
     size_t index = 0;
     const json_t *call = NULL;
-    (void)strcpy(text, calls == NULL ? "none" : "");
+    (void)snprintf(text, TEXT_BYTES, "%s", calls == NULL ? "none" : "");
     json_array_foreach(calls, index, call)
     {
         const json_t *function = json_object_get(call, "function");
@@ -161,17 +161,19 @@ static void words_are_not_held(void **state)
 static void at_most_so_many_calls(void **state)
 {
     (void)state;
-    static char text[65 * 16];
+    enum { MOST = 64 };
+    static const char call[] = "{\"name\":\"f\"}";
+    const size_t call_bytes = sizeof call - 1;
+    char text[(MOST + 1) * sizeof call];
     json_t *list = json_loads("[" F "]", 0, NULL);
     size_t content_bytes = 0;
-    for (int i = 0; i < 64; i++) {
-        (void)strcat(text, "{\"name\":\"f\"}");
+    for (size_t i = 0; i <= MOST; i++) {
+        memcpy(text + i * call_bytes, call, call_bytes);
     }
-    json_t *calls = launch_tools_calls(list, text, strlen(text), false, 1, &content_bytes);
-    assert_int_equal(json_array_size(calls), 64);
+    json_t *calls = launch_tools_calls(list, text, MOST * call_bytes, false, 1, &content_bytes);
+    assert_int_equal(json_array_size(calls), MOST);
     json_decref(calls);
-    (void)strcat(text, "{\"name\":\"f\"}");
-    assert_null(launch_tools_calls(list, text, strlen(text), false, 1, &content_bytes));
+    assert_null(launch_tools_calls(list, text, (MOST + 1) * call_bytes, false, 1, &content_bytes));
     json_decref(list);
 }
 
