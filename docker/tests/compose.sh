@@ -84,7 +84,7 @@ test_compose() {
 # killed while the job has its token and waits for its hosts, and is started again: it has lost nothing.
 test_budget() {
     local out money="--mode gate-check --ranks 2 --account job --vendor runpod --instance-type RTX4090
-        --instances 2 --gpus 1 --tier community --max-price 0.69 --max-hours 1"
+        --instances 2 --gpus 1 --tier community --max-price 0.69 --max-hours 1 --join-timeout 300"
     composed
     compose up -d budget >&2
     until_true 60 in_budget "budget-service status" >&2 || fail "no service"

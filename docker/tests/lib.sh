@@ -9,7 +9,8 @@ small="--width 32 --layers 1 --heads 2 --batch 2 --timeout 20"
 
 fail() {
     printf '%s\n' "$*" >&2
-    for container in $(docker ps -aq --filter "label=ringfence=$test"); do
+    for container in $(docker ps -aq --filter "label=ringfence=$test"
+        docker ps -aq --filter "label=com.docker.compose.project=$test"); do
         docker inspect --format '-- {{.Name}}: {{.State.Status}}, exit code {{.State.ExitCode}}' "$container" >&2
         docker logs --tail 30 "$container" >&2
     done
