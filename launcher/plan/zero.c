@@ -9,6 +9,7 @@ enum {
     FLOAT_BYTES = 4,   /* of a parameter, of a gradient */
     ROUNDED_BYTES = 2, /* of a parameter's copy in bfloat16 */
     BUCKET_BYTES = 25 << 20,
+    CUT_PARAMS = 1024, /* ranks cut at multiples of so many */
 };
 
 /* Ranks that have the same experts. */
@@ -17,13 +18,25 @@ static int64_t expert_copies(const launch_layout *layout)
     return launch_layout_copies(layout) / launch_layout_expert_ranks(layout);
 }
 
+/* Of so many parameters, those of the copy with most: ranks share out whole blocks, and the last one may be short. */
+static double shard_of(double params, double copies)
+{
+    const double blocks = ceil(params / CUT_PARAMS);
+    const double least = floor(blocks / copies);
+    const double more =
+        blocks - least * copies; /* copies with a block more: the last one, then others */
+    const double last = params - (blocks - least - (more > 0)) * CUT_PARAMS;
+    const double others = copies > 1 ? (least + (more > 1)) * CUT_PARAMS : 0;
+    return fmax(last, others);
+}
+
 double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, proto_zero stage,
                         double params, double apart)
 {
-    return launch_layout_zero(ask, layout) < stage
-               ? params
-               : (params - apart) / (double)launch_layout_copies(layout) +
-                     apart / (double)expert_copies(layout);
+    return launch_layout_zero(ask, layout) < stage ? params
+           : apart > 0 ? (params - apart) / (double)launch_layout_copies(layout) +
+                             apart / (double)expert_copies(layout)
+                       : shard_of(params, (double)launch_layout_copies(layout));
 }
 
 /* What is gathered, and whose gradients backward makes, one after the other. In parameters. */
@@ -65,7 +78,7 @@ double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layo
     }
     const double gathered =
         of.layer + (part->stage.layers > 1 ? of.largest : fmax(of.embedding, of.output));
-    return part->params / copies * FLOAT_BYTES +
+    return shard_of(part->params, copies) * FLOAT_BYTES +
            gathered * ((copies - 1) / copies * FLOAT_BYTES + rounded);
 }
 
@@ -90,7 +103,7 @@ double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *la
     /* backward adds to a tied matrix's gradient first and last, so it has that one all the time */
     const double whole =
         of.tied + fmax(of.layer, fmax(of.embedding - of.tied, of.output - of.tied));
-    return FLOAT_BYTES * (trees * part->trained / copies + whole + of.largest);
+    return FLOAT_BYTES * (trees * shard_of(part->trained, copies) + whole + of.largest);
 }
 
 static launch_exchange exchange_of(const launch_estimate *made, const char *what, double times,
