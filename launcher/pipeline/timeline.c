@@ -45,6 +45,9 @@ static bool advance(play *self, int stage)
         const int64_t arrives = done->end_ns + (from == stage ? 0 : costs->hop_ns);
         span->begin_ns = arrives > span->begin_ns ? arrives : span->begin_ns;
     }
+    if (task.pass == PROTO_PIPELINE_BACKWARD && stage == 0 && task.chunk == 0) {
+        span->begin_ns += costs->tied_ns;
+    }
     const int64_t took_ns = duration_ns(self, stage, &task);
     span->end_ns = span->begin_ns + took_ns;
     self->busy_ns += took_ns;

@@ -2,6 +2,7 @@
  *
  * A stage runs its tasks in their order, each as soon as the stage is free and what the task needs
  * has arrived. A message takes hop_ns from one stage to another, and the sender goes on meanwhile.
+ * The last stage's part of a tied gradient is taken by the first stage before each backward, in tied_ns.
  * Without hops, and with parts that take equally long, this gives the formula's bubble.
  *
  * Pure; thread safe. */
@@ -28,6 +29,8 @@ typedef struct launch_pipeline_part {
 typedef struct launch_pipeline_costs {
     const launch_pipeline_part *parts; /* number chunk · stages + stage is that stage's */
     int64_t hop_ns;                    /* a message between two stages */
+    int64_t
+        tied_ns; /* a tied gradient: the first part takes it when it needs it, and is idle meanwhile */
 } launch_pipeline_costs;
 
 typedef struct launch_pipeline_span {

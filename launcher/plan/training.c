@@ -42,16 +42,21 @@ static double add_sends(const launch_ask *ask, launch_estimate *made, const char
     return row->took_s;
 }
 
-/* Of the matrix that the first stage and the last both have: a gradient for each micro-batch, while the stages compute, and
- * their sum back. */
+/* Of the matrix that the first stage and the last both have: a gradient for each micro-batch, which the stages' tasks
+ * wait for, and their sum back. */
+static double tied_bytes(const launch_ask *ask, const launch_layout *layout)
+{
+    const bool tied = layout->pipeline > 1 && ask->model.tied;
+    const double params = (double)ask->model.vocab_size * (double)ask->model.width;
+    return tied ? params * GRADIENT_BYTES / (double)layout->tensor : 0;
+}
+
 static void add_tied(const launch_ask *ask, launch_estimate *made)
 {
-    const launch_layout *layout = &made->layout;
-    const bool tied = layout->pipeline > 1 && ask->model.tied;
-    const double bytes = (double)ask->model.vocab_size * (double)ask->model.width * GRADIENT_BYTES /
-                         (double)layout->tensor;
-    (void)add_sends(ask, made, "tied gradient", tied ? made->run.pipeline.micro_batches : 0, bytes);
-    const double back_s = add_sends(ask, made, "tied sum", tied ? 1 : 0, bytes);
+    const double bytes = tied_bytes(ask, &made->layout);
+    const double times = bytes > 0 ? made->run.pipeline.micro_batches : 0;
+    (void)add_sends(ask, made, "tied gradient", times, bytes);
+    const double back_s = add_sends(ask, made, "tied sum", bytes > 0 ? 1 : 0, bytes);
     made->gradients_s += back_s;
     made->gradients_exposed_s += back_s;
 }
@@ -318,9 +323,10 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
         const double weights_s =
             own.weights_s + merge_s(ask, made, trained_params(ask, layout, &blocks));
         const double forward_s = own.forward_s + forward_exchanges_s(ask, &each, &part);
+        const double copied = part.answers ? 2 * tied_bytes(ask, layout) : 0; /* read and written */
         const double backward_s = own.backward_s + own.repeated_s +
                                   backward_exchanges_s(ask, &each, &part) +
-                                  merge_s(ask, made, trained);
+                                  merge_s(ask, made, trained) + launch_reading_s(ask, copied);
         if (!(backward_s < TASK_S_MAX)) {
             return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
                              TASK_S_MAX);
@@ -330,9 +336,13 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
                                            .weights_ns = llround(weights_s * 1e9)};
     }
     const int64_t span = launch_layout_ranks(layout);
-    const double hop = launch_hop_s(launch_link_over(ask, layout, span), row_bytes(ask, layout));
+    const coll_tp_link *link = launch_link_over(ask, layout, span);
+    const double tied = tied_bytes(ask, layout);
+    const double hop = launch_hop_s(link, row_bytes(ask, layout));
+    const double tied_hop = tied > 0 ? launch_hop_s(link, tied) : 0;
     const launch_pipeline_costs costs = {.parts = parts,
-                                         .hop_ns = llround(fmin(hop, TASK_S_MAX) * 1e9)};
+                                         .hop_ns = llround(fmin(hop, TASK_S_MAX) * 1e9),
+                                         .tied_ns = llround(fmin(tied_hop, TASK_S_MAX) * 1e9)};
     const proto_pipeline pipeline = made->run.pipeline;
     return launch_pipeline_run_make(&pipeline, &costs, &made->run, reterr);
 }

@@ -138,7 +138,7 @@ static void plays(const proto_pipeline *pipeline)
             each[part] = (launch_pipeline_part){cases[i][0], cases[i][1], cases[i][2]};
         }
         const int64_t hop_ns = cases[i][3];
-        const launch_pipeline_costs costs = {each, hop_ns};
+        const launch_pipeline_costs costs = {.parts = each, .hop_ns = hop_ns};
         launch_pipeline_result result;
         launch_pipeline_play(pipeline, &costs, spans, &result);
         for (int stage = 0; stage < pipeline->stages; stage++) {
@@ -170,6 +170,37 @@ static void test_plays(void **state)
 {
     (void)state;
     for_each(plays);
+}
+
+/* The first part takes the tied gradient before each of its backwards, and is idle meanwhile. */
+static void waits_for_tied_gradients(const proto_pipeline *pipeline)
+{
+    enum { TIED_NS = 7, HOP_NS = 3, BOTH_NS = 30 };
+    const int tasks = proto_pipeline_tasks(pipeline);
+    const int parts = pipeline->stages * pipeline->chunks;
+    launch_pipeline_part each[STAGES * CHUNKS];
+    for (int part = 0; part < parts; part++) {
+        each[part] = (launch_pipeline_part){10, BOTH_NS - 10, 10};
+    }
+    const launch_pipeline_costs costs = {.parts = each, .hop_ns = HOP_NS, .tied_ns = TIED_NS};
+    launch_pipeline_result result;
+    launch_pipeline_play(pipeline, &costs, spans, &result);
+    for (int index = 0; index < tasks; index++) {
+        const proto_pipeline_task task = proto_pipeline_task_at(pipeline, 0, index);
+        if (task.pass == PROTO_PIPELINE_BACKWARD && task.chunk == 0) {
+            spans[index].begin_ns -= TIED_NS; /* by then, all that it needs is there */
+        }
+        check_needs(pipeline, 0, index, HOP_NS);
+    }
+    const double busy_ns = (double)parts * pipeline->micro_batches * BOTH_NS;
+    const double bubble = 1 - busy_ns / ((double)result.step_ns * pipeline->stages);
+    assert_true(result.bubble > bubble - 1e-12 && result.bubble < bubble + 1e-12);
+}
+
+static void test_tied_gradients_are_waited_for(void **state)
+{
+    (void)state;
+    for_each(waits_for_tied_gradients);
 }
 
 /* Whether a stage has run a task. */
@@ -415,6 +446,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_task_once),
         cmocka_unit_test(test_plays),
+        cmocka_unit_test(test_tied_gradients_are_waited_for),
         cmocka_unit_test(test_buffers_stop_no_pipeline),
         cmocka_unit_test(test_messages_are_in_order),
         cmocka_unit_test(test_evaluations_come_to_their_end),
