@@ -160,10 +160,13 @@ static base_status wrong_enum(const base_field *field, const char *text, base_er
     base_nearest nearest = base_nearest_begin(text, strlen(text));
     char question[BASE_NEAREST_BYTES];
     for (int i = 0; field->name_of(i) != NULL; i++) {
-        base_nearest_offer(&nearest, field->name_of(i));
-        base_text_append(names, sizeof names, "%s%s", i > 0 ? " " : "", field->name_of(i));
+        const char *name = field->name_of(i);
+        if (field->unlisted == NULL || strcmp(name, field->unlisted) != 0) {
+            base_nearest_offer(&nearest, name);
+            base_text_append(names, sizeof names, " %s", name);
+        }
     }
-    return base_fail(reterr, BASE_ERR_INVALID, "'%.64s': must be one of: %s%s", text, names,
+    return base_fail(reterr, BASE_ERR_INVALID, "'%.64s': must be one of:%s%s", text, names,
                      base_nearest_ask(&nearest, "", question));
 }
 

@@ -64,6 +64,10 @@ static base_status check_flags(const char *command, const char *flag, const laun
     return BASE_OK;
 }
 
+/* Our other programs, which somebody may take for commands of this one. */
+static const char *const programs[] = {"budget-service", "coll-bench", "coll-simulate",
+                                       "pipeline-simulate"};
+
 static base_status wrong_operand(const char *word, base_error *reterr)
 {
     base_nearest nearest = base_nearest_begin(word, strlen(word));
@@ -87,6 +91,13 @@ static base_status wrong_operand(const char *word, base_error *reterr)
     }
     if (strcmp(word, "plan") == 0) { /* read before all others: cli.c */
         return base_fail(reterr, BASE_ERR_INVALID, "plan comes first: launcher plan [FLAGS]");
+    }
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        if (strcmp(word, programs[i]) == 0) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "unexpected argument '%s'; it is a program of its own: %s --help",
+                             word, word);
+        }
     }
     base_nearest_offer(&nearest, "plan");
     for (size_t i = 0; i < COMMANDS; i++) {

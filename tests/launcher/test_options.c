@@ -34,6 +34,7 @@ static void mistyped_words_get_a_suggestion(void **state)
     } cases[] = {
         {{"--rakns", "2"}, "unknown flag --rakns; did you mean --ranks?"},
         {{"--mode", "ddp_cpu"}, "; did you mean ddp-cpu?"},
+        {{"--mode", "progra"}, "'progra': must be one of: ddp-cpu generate tp-cpu gate-check "},
         {{"steps", "2"}, "unexpected argument 'steps'; did you mean --steps?"},
         {{"--ranks", "2", "./a.out"}, "'./a.out'; a program stands behind --"},
         {{"--learning-rate", "1"}, "unknown flag --learning-rate; did you mean --lr?"},
@@ -50,6 +51,8 @@ static void mistyped_words_get_a_suggestion(void **state)
         {{"gpus", "x"}, "gpus takes no arguments: launcher gpus [--json]"},
         {{"generate"}, "unexpected argument 'generate'; did you mean --mode generate?"},
         {{"train"}, "unexpected argument 'train'; did you mean --mode ddp-cpu?"},
+        {{"pipeline-simulate", "--pipeline", "1f1b"},
+         "'pipeline-simulate'; it is a program of its own: pipeline-simulate --help"},
         {{"plann"}, "unexpected argument 'plann'; did you mean plan?"},
         {{"compar"}, "unexpected argument 'compar'; did you mean compare?"},
     };
