@@ -37,6 +37,11 @@ static const base_field rows[] = {
 static const base_fields fields = {
     .rows = rows, .count = sizeof rows / sizeof rows[0], .what = "pipeline-simulate"};
 
+static const base_other_name others[] = {
+    {.name = "ranks", .option = "stages"},
+    {.name = "pipeline", .instead = "all schedules are played: gpipe, 1f1b, interleaved, zb-h1"},
+};
+
 static const pipeline_options defaults = {
     .stages = 4, .micro_batches = 8, .chunks = 2, .forward_ms = 10, .backward_ms = 20};
 
@@ -57,7 +62,12 @@ base_status pipeline_options_parse(int argc, char **argv, pipeline_options *opti
     int rest = 0;
     *options = defaults;
     const base_option_set set = {.fields = &fields, .record = options};
-    const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
+    const base_command_line line = {.argc = argc,
+                                    .argv = argv,
+                                    .sets = &set,
+                                    .set_count = 1,
+                                    .others = others,
+                                    .other_count = sizeof others / sizeof others[0]};
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && !options->help && rest < argc) {
         return base_fail(reterr, BASE_ERR_INVALID, "'%s' is not an option", argv[rest]);

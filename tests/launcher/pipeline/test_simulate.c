@@ -50,6 +50,8 @@ static void test_refused(void **state)
         const char *expected;
     } cases[] = {
         {"pipeline-simulate gpipe", "'gpipe' is not an option"},
+        {"pipeline-simulate --pipeline 1f1b", "unknown flag --pipeline: all schedules are played"},
+        {"pipeline-simulate --ranks 2", "unknown flag --ranks; did you mean --stages?"},
         {"pipeline-simulate -p 65", "--stages: 65: must be a whole number from 1 to 64"},
         {"pipeline-simulate -m 0", "--micro-batches: 0: must be a whole number from 1 to 65536"},
         {"pipeline-simulate -v 1", "--chunks: 1: must be a whole number from 2 to 16"},
