@@ -321,7 +321,7 @@ void chart_figure_data(base_buffer *text, const chart_figure *figure)
                                    figure->row_count > 0 ? "row" : figure->x_label,
                                    figure->y_label);
             }
-            base_buffer_printf(text, "%.7g %.7g %.7g %.7g%s", point->x, point->y, point->low,
+            base_buffer_printf(text, "%.9g %.9g %.9g %.9g%s", point->x, point->y, point->low,
                                point->high, i + 1 < series->point_count ? "\n" : "\n\n\n");
         }
     }

@@ -66,14 +66,15 @@ static void rows_are_drawn_with_their_data(void **state)
     (void)chart_figure_add(figure, "none", "other", CHART_STROKE_BAR);
     (void)chart_figure_add(figure, "rest", "waiting", CHART_STROKE_BAR);
     chart_figure_add_row(figure, "rank 0", (const double[]){3, 0, 1});
-    chart_figure_add_row(figure, "rank 1", (const double[]){2, (double)NAN, 0});
+    chart_figure_add_row(figure, "rank 1", (const double[]){2.00000024, (double)NAN, 0});
     chart_figure_svg(&svg, figure);
     chart_figure_data(&data, figure);
     assert_has(svg.data, "<title>work: 3.000 ms, 75.0 %</title>");
     assert_has(svg.data, ">4.00 ms</text>");
     assert_has(svg.data, "<i class=\"part\" style=\"color:var(--waiting)\"></i>rest</li>");
     assert_null(strstr(svg.data, ">none</li>"));
-    assert_string_equal(data.data, "# work: row, ms, low, high\n0 3 0 3\n1 2 0 2\n\n\n"
+    assert_string_equal(data.data, "# work: row, ms, low, high\n0 3 0 3\n1 2.00000024 0 "
+                                   "2.00000024\n\n\n" /* a float32 has 9 digits */
                                    "# rest: row, ms, low, high\n0 1 3 4\n\n\n");
     base_buffer_fini(&svg);
     base_buffer_fini(&data);
