@@ -2,39 +2,117 @@
 #include "record/timings.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "null" if JSON has no number for the value. */
-static void print_real(FILE *stream, const char *key, double value)
+/* What a line says: a step, and what follows from it and its job. */
+typedef struct timings_line {
+    launch_step step;
+    uint64_t heldout; /* sentences that the held-out loss is of, or that were to be corrected */
+    int part;         /* of a stage, which the rank is */
+} timings_line;
+
+typedef enum timings_kind {
+    TIMINGS_NUMBER, /* int */
+    TIMINGS_COUNT,  /* uint64_t */
+    TIMINGS_PAIRS,  /* uint64_t; null: nothing was to be corrected */
+    TIMINGS_REAL,   /* double; null: NaN */
+    TIMINGS_MS,     /* int64_t: nanoseconds, as milliseconds with every digit */
+    TIMINGS_KNOWN,  /* the same; null: 0 */
+} timings_kind;
+
+/* Which lines have a field. */
+typedef enum timings_when {
+    TIMINGS_ALWAYS,
+    TIMINGS_ROUTER,
+    TIMINGS_BUSIEST,
+    TIMINGS_EVALUATED, /* --eval-every */
+    TIMINGS_CONTEXT,   /* ranks that share tokens */
+    TIMINGS_EXPERTS,   /* ranks that share out experts */
+    TIMINGS_BRACKETED,
+    TIMINGS_STAGE,
+    TIMINGS_SPLIT, /* a stage whose backward has two passes */
+    TIMINGS_PART,  /* a stage of several ranks */
+} timings_when;
+
+#define AT(member) offsetof(timings_line, member)
+
+/* In the order of a line. */
+static const struct {
+    const char *key;
+    timings_kind kind;
+    timings_when when;
+    size_t at; /* of the member */
+} fields[] = {
+    {"step", TIMINGS_COUNT, TIMINGS_ALWAYS, AT(step.step)},
+    {"rank", TIMINGS_NUMBER, TIMINGS_ALWAYS, AT(step.rank)},
+    {"loss", TIMINGS_REAL, TIMINGS_ALWAYS, AT(step.loss)},
+    {"loss_global", TIMINGS_REAL, TIMINGS_ALWAYS, AT(step.loss_global)},
+    {"tokens", TIMINGS_COUNT, TIMINGS_ALWAYS, AT(step.times.tokens)},
+    {"compute_ms", TIMINGS_MS, TIMINGS_ALWAYS, AT(step.times.compute_ns)},
+    {"compute_cpu_ms", TIMINGS_KNOWN, TIMINGS_ALWAYS, AT(step.times.compute_cpu_ns)},
+    {"allreduce_ms", TIMINGS_MS, TIMINGS_ALWAYS, AT(step.times.allreduce_ns)},
+    {"allreduce_exposed_ms", TIMINGS_MS, TIMINGS_ALWAYS, AT(step.times.allreduce_exposed_ns)},
+    {"optimizer_ms", TIMINGS_MS, TIMINGS_ALWAYS, AT(step.times.optimizer_ns)},
+    {"step_ms", TIMINGS_MS, TIMINGS_ALWAYS, AT(step.times.step_ns)},
+    {"bytes_sent", TIMINGS_COUNT, TIMINGS_ALWAYS, AT(step.times.bytes_sent)},
+    {"epoch", TIMINGS_COUNT, TIMINGS_ALWAYS, AT(step.epoch)},
+    {"learning_rate", TIMINGS_REAL, TIMINGS_ALWAYS, AT(step.learning_rate)},
+    {"grad_norm", TIMINGS_REAL, TIMINGS_ALWAYS, AT(step.grad_norm)},
+    {"router_loss", TIMINGS_REAL, TIMINGS_ROUTER, AT(step.router_loss)},
+    {"busiest_expert", TIMINGS_REAL, TIMINGS_BUSIEST, AT(step.busiest_expert)},
+    {"heldout_loss", TIMINGS_REAL, TIMINGS_EVALUATED, AT(step.heldout_loss)},
+    {"heldout_sentences", TIMINGS_COUNT, TIMINGS_EVALUATED, AT(heldout)},
+    {"heldout_correct", TIMINGS_PAIRS, TIMINGS_EVALUATED, AT(step.heldout_correct)},
+    {"context_ms", TIMINGS_MS, TIMINGS_CONTEXT, AT(step.times.context_ns)},
+    {"expert_ms", TIMINGS_MS, TIMINGS_EXPERTS, AT(step.times.expert_ns)},
+    {"expert_rows", TIMINGS_COUNT, TIMINGS_EXPERTS, AT(step.times.expert_rows)},
+    {"barrier_ms", TIMINGS_MS, TIMINGS_BRACKETED, AT(step.times.barrier_ns)},
+    {"stage", TIMINGS_NUMBER, TIMINGS_STAGE, AT(step.stage_number)},
+    {"part", TIMINGS_NUMBER, TIMINGS_PART, AT(part)},
+    {"forward_ms", TIMINGS_MS, TIMINGS_STAGE, AT(step.stage.forward_ns)},
+    {"backward_ms", TIMINGS_MS, TIMINGS_STAGE, AT(step.stage.backward_ns)},
+    {"weights_ms", TIMINGS_MS, TIMINGS_SPLIT, AT(step.stage.weights_ns)},
+    {"tensor_ms", TIMINGS_MS, TIMINGS_PART, AT(step.stage.tensor_ns)},
+    {"neighbour_ms", TIMINGS_MS, TIMINGS_STAGE, AT(step.stage.neighbour_ns)},
+    {"span_ms", TIMINGS_MS, TIMINGS_STAGE, AT(step.stage.span_ns)},
+    {"held", TIMINGS_COUNT, TIMINGS_STAGE, AT(step.stage.held)},
+};
+
+enum { FIELDS = sizeof fields / sizeof fields[0] };
+
+static bool is_written(timings_when when, const launch_step *step, const proto_job *job)
 {
-    if (isfinite(value)) {
-        (void)fprintf(stream, ", \"%s\": %.9g", key, value);
-    } else {
-        (void)fprintf(stream, ", \"%s\": null", key);
-    }
+    const bool staged = step->stage.held > 0;
+    return when == TIMINGS_ALWAYS      ? true
+           : when == TIMINGS_ROUTER    ? step->router_loss > 0
+           : when == TIMINGS_BUSIEST   ? step->busiest_expert > 0
+           : when == TIMINGS_EVALUATED ? step->evaluated
+           : when == TIMINGS_CONTEXT   ? proto_job_context_ranks(job) > 1
+           : when == TIMINGS_EXPERTS   ? proto_job_expert_ranks(job) > 1
+           : when == TIMINGS_BRACKETED ? job->parallel.timing == PROTO_TIMING_BRACKETED
+           : when == TIMINGS_STAGE     ? staged
+           : when == TIMINGS_SPLIT     ? staged && step->stage.weights_ns > 0
+                                       : staged && proto_job_tensor(job) > 1;
 }
 
-/* Nanoseconds as milliseconds, with every digit. */
-static void print_ms(FILE *stream, const char *key, int64_t ns)
+static void put_value(FILE *stream, const timings_line *line, timings_kind kind, const void *member)
 {
-    (void)fprintf(stream, ", \"%s\": %.6f", key, (double)ns * 1e-6);
-}
-
-/* --eval-every. Of what has no pairs there is no accuracy. */
-static void print_heldout(FILE *stream, const launch_step *step)
-{
-    const bool has_pairs = step->heldout_sentences > 0;
-    const uint64_t sentences = has_pairs ? step->heldout_sentences : step->heldout_measured;
-    print_real(stream, "heldout_loss", step->heldout_loss);
-    (void)fprintf(stream, ", \"heldout_sentences\": %llu", (unsigned long long)sentences);
-    if (has_pairs) {
-        (void)fprintf(stream, ", \"heldout_correct\": %llu",
-                      (unsigned long long)step->heldout_correct);
+    if (kind == TIMINGS_NUMBER) {
+        (void)fprintf(stream, "%d", *(const int *)member);
+    } else if (kind == TIMINGS_COUNT ||
+               (kind == TIMINGS_PAIRS && line->step.heldout_sentences > 0)) {
+        (void)fprintf(stream, "%" PRIu64, *(const uint64_t *)member);
+    } else if (kind == TIMINGS_REAL && isfinite(*(const double *)member)) {
+        (void)fprintf(stream, "%.9g", *(const double *)member);
+    } else if (kind == TIMINGS_MS || (kind == TIMINGS_KNOWN && *(const int64_t *)member > 0)) {
+        (void)fprintf(stream, "%.6f", (double)*(const int64_t *)member * 1e-6);
     } else {
-        (void)fputs(", \"heldout_correct\": null", stream);
+        (void)fputs("null", stream);
     }
 }
 
@@ -42,133 +120,59 @@ static const char line_begin[] = "{\"step\": ";
 
 void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *job)
 {
-    const int tensor = (int)proto_job_tensor(job);
-    (void)fprintf(stream, "%s%llu, \"rank\": %d", line_begin, (unsigned long long)step->step,
-                  step->rank);
-    print_real(stream, "loss", step->loss);
-    print_real(stream, "loss_global", step->loss_global);
-    (void)fprintf(stream, ", \"tokens\": %llu", (unsigned long long)step->times.tokens);
-    print_ms(stream, "compute_ms", step->times.compute_ns);
-    print_real(stream, "compute_cpu_ms",
-               step->times.compute_cpu_ns > 0 ? (double)step->times.compute_cpu_ns * 1e-6 : NAN);
-    print_ms(stream, "allreduce_ms", step->times.allreduce_ns);
-    print_ms(stream, "allreduce_exposed_ms", step->times.allreduce_exposed_ns);
-    print_ms(stream, "optimizer_ms", step->times.optimizer_ns);
-    print_ms(stream, "step_ms", step->times.step_ns);
-    (void)fprintf(stream, ", \"bytes_sent\": %llu, \"epoch\": %llu",
-                  (unsigned long long)step->times.bytes_sent, (unsigned long long)step->epoch);
-    print_real(stream, "learning_rate", step->learning_rate);
-    print_real(stream, "grad_norm", step->grad_norm);
-    if (step->router_loss > 0) {
-        print_real(stream, "router_loss", step->router_loss);
-    }
-    if (step->busiest_expert > 0) {
-        print_real(stream, "busiest_expert", step->busiest_expert);
-    }
-    if (step->evaluated) {
-        print_heldout(stream, step);
-    }
-    if (proto_job_context_ranks(job) > 1) {
-        print_ms(stream, "context_ms", step->times.context_ns);
-    }
-    if (proto_job_expert_ranks(job) > 1) {
-        print_ms(stream, "expert_ms", step->times.expert_ns);
-        (void)fprintf(stream, ", \"expert_rows\": %llu",
-                      (unsigned long long)step->times.expert_rows);
-    }
-    if (job->parallel.timing == PROTO_TIMING_BRACKETED) {
-        print_ms(stream, "barrier_ms", step->times.barrier_ns);
-    }
-    if (step->stage.held > 0) {
-        (void)fprintf(stream, ", \"stage\": %d", step->stage_number);
-        if (tensor > 1) {
-            (void)fprintf(stream, ", \"part\": %d", step->rank % tensor);
+    const bool has_pairs = step->heldout_sentences > 0;
+    const timings_line line = {.step = *step,
+                               .heldout =
+                                   has_pairs ? step->heldout_sentences : step->heldout_measured,
+                               .part = step->rank % (int)proto_job_tensor(job)};
+    for (size_t i = 0; i < FIELDS; i++) {
+        if (is_written(fields[i].when, step, job)) {
+            (void)fprintf(stream, "%s\"%s\": ", i > 0 ? ", " : "{", fields[i].key);
+            put_value(stream, &line, fields[i].kind, (const char *)&line + fields[i].at);
         }
-        print_ms(stream, "forward_ms", step->stage.forward_ns);
-        print_ms(stream, "backward_ms", step->stage.backward_ns);
-        if (step->stage.weights_ns > 0) {
-            print_ms(stream, "weights_ms", step->stage.weights_ns);
-        }
-        if (tensor > 1) {
-            print_ms(stream, "tensor_ms", step->stage.tensor_ns);
-        }
-        print_ms(stream, "neighbour_ms", step->stage.neighbour_ns);
-        print_ms(stream, "span_ms", step->stage.span_ns);
-        (void)fprintf(stream, ", \"held\": %llu", (unsigned long long)step->stage.held);
     }
     (void)fputs("}\n", stream);
 }
 
-/* Milliseconds as they were printed, with every digit. */
-static int64_t take_ns(const json_t *line, const char *key)
+static void take_value(const json_t *value, timings_kind kind, void *member)
 {
-    return llround(json_number_value(json_object_get(line, key)) * 1e6);
+    if (kind == TIMINGS_NUMBER) {
+        *(int *)member = (int)json_integer_value(value);
+    } else if (kind == TIMINGS_COUNT || kind == TIMINGS_PAIRS) {
+        *(uint64_t *)member = (uint64_t)json_integer_value(value);
+    } else if (kind == TIMINGS_REAL) {
+        *(double *)member = json_is_number(value) ? json_number_value(value) : NAN;
+    } else {
+        *(int64_t *)member = llround(json_number_value(value) * 1e6);
+    }
 }
 
-static uint64_t take_count(const json_t *line, const char *key)
+static timings_line take_line(const json_t *object)
 {
-    return (uint64_t)json_integer_value(json_object_get(line, key));
-}
-
-/* NaN stands as null. */
-static double take_real(const json_t *line, const char *key)
-{
-    const json_t *value = json_object_get(line, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static launch_step take_step(const json_t *line)
-{
-    const bool has_pairs = json_is_integer(json_object_get(line, "heldout_correct"));
-    const uint64_t sentences = take_count(line, "heldout_sentences");
-    return (launch_step){
-        .step = take_count(line, "step"),
-        .rank = (int)json_integer_value(json_object_get(line, "rank")),
-        .loss = take_real(line, "loss"),
-        .loss_global = take_real(line, "loss_global"),
-        .times = {.tokens = take_count(line, "tokens"),
-                  .bytes_sent = take_count(line, "bytes_sent"),
-                  .compute_ns = take_ns(line, "compute_ms"),
-                  .compute_cpu_ns = take_ns(line, "compute_cpu_ms"),
-                  .context_ns = take_ns(line, "context_ms"),
-                  .expert_ns = take_ns(line, "expert_ms"),
-                  .expert_rows = take_count(line, "expert_rows"),
-                  .barrier_ns = take_ns(line, "barrier_ms"),
-                  .allreduce_ns = take_ns(line, "allreduce_ms"),
-                  .allreduce_exposed_ns = take_ns(line, "allreduce_exposed_ms"),
-                  .optimizer_ns = take_ns(line, "optimizer_ms"),
-                  .step_ns = take_ns(line, "step_ms")},
-        .epoch = take_count(line, "epoch"),
-        .learning_rate = take_real(line, "learning_rate"),
-        .grad_norm = take_real(line, "grad_norm"),
-        .router_loss = json_number_value(json_object_get(line, "router_loss")),
-        .busiest_expert = json_number_value(json_object_get(line, "busiest_expert")),
-        .evaluated = json_object_get(line, "heldout_loss") != NULL,
-        .heldout_loss = take_real(line, "heldout_loss"),
-        .heldout_sentences = has_pairs ? sentences : 0,
-        .heldout_measured = sentences,
-        .heldout_correct = take_count(line, "heldout_correct"),
-        .stage_number = (int)json_integer_value(json_object_get(line, "stage")),
-        .stage = {.forward_ns = take_ns(line, "forward_ms"),
-                  .backward_ns = take_ns(line, "backward_ms"),
-                  .weights_ns = take_ns(line, "weights_ms"),
-                  .neighbour_ns = take_ns(line, "neighbour_ms"),
-                  .span_ns = take_ns(line, "span_ms"),
-                  .tensor_ns = take_ns(line, "tensor_ms"),
-                  .held = take_count(line, "held")},
-    };
+    timings_line line = {.part = 0};
+    for (size_t i = 0; i < FIELDS; i++) {
+        const json_t *value = json_object_get(object, fields[i].key);
+        if (value != NULL) {
+            take_value(value, fields[i].kind, (char *)&line + fields[i].at);
+        }
+    }
+    const bool has_pairs = json_is_integer(json_object_get(object, "heldout_correct"));
+    line.step.evaluated = json_object_get(object, "heldout_loss") != NULL;
+    line.step.heldout_sentences = has_pairs ? line.heldout : 0;
+    line.step.heldout_measured = line.heldout;
+    return line;
 }
 
 /* Whether the rank had this place in a job as that of these steps. */
-static bool is_placed(const launch_steps *steps, const json_t *line, const launch_step *step)
+static bool is_placed(const launch_steps *steps, const json_t *object, const timings_line *line)
 {
     const int tensor = steps->tensor;
+    const launch_step *step = &line->step;
     const bool is_stage = step->stage.held > 0;
-    const bool has_part = json_object_get(line, "part") != NULL;
+    const bool has_part = json_object_get(object, "part") != NULL;
     return is_stage == (steps->stages > 0) &&
            (!is_stage || step->stage_number == step->rank / tensor % steps->stages) &&
-           has_part == (tensor > 1) &&
-           (!has_part || take_count(line, "part") == (uint64_t)(step->rank % tensor));
+           has_part == (tensor > 1) && line->part == step->rank % tensor;
 }
 
 /* Whether a line begins as those written here. */
@@ -187,22 +191,22 @@ typedef struct timings_reader {
 static bool add_line(timings_reader *reader, const char *text, size_t text_bytes,
                      base_status *status, base_error *reterr)
 {
-    json_t *line = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
-    const bool whole = is_step(text) && json_is_object(line) && text[text_bytes - 1] == '\n' &&
-                       json_is_integer(json_object_get(line, "step")) &&
-                       json_is_integer(json_object_get(line, "rank"));
+    json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
+    const bool whole = is_step(text) && json_is_object(object) && text[text_bytes - 1] == '\n' &&
+                       json_is_integer(json_object_get(object, "step")) &&
+                       json_is_integer(json_object_get(object, "rank"));
     *status = BASE_OK;
     if (whole) {
-        const launch_step step = take_step(line);
+        const timings_line line = take_line(object);
         if (!reader->begun) {
-            launch_steps_go_on_from(reader->steps, step.step);
+            launch_steps_go_on_from(reader->steps, line.step.step);
         }
         reader->begun = true;
-        *status = is_placed(reader->steps, line, &step)
-                      ? launch_steps_add(reader->steps, &step, reterr)
+        *status = is_placed(reader->steps, object, &line)
+                      ? launch_steps_add(reader->steps, &line.step, reterr)
                       : BASE_ERR_INVALID;
     }
-    json_decref(line);
+    json_decref(object);
     return whole && *status == BASE_OK;
 }
 
