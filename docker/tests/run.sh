@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the tests of several containers: each a line with what was seen. ./dev docker builds the images first.
-#   docker/tests/run.sh [--twice] [--all] [TEST...]
+#   docker/tests/run.sh [--list] [--twice] [--all] [TEST...]
 # --twice: what fails runs once more, alone, as the machine may have stood still. --all: also what takes long.
-# Needs a docker that answers, and the images ringfence and ringfence-tools; exits with 77 without them.
+# --list: only says which there are. Else it needs a docker that answers, and the images ringfence and ringfence-tools;
+# exits with 77 without them.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,24 +18,12 @@ skip() {
     exit 77
 }
 
-docker info >/dev/null 2>&1 || skip "no docker answers here; ./dev docker starts one"
-docker image inspect "$image" "$tools" >/dev/null 2>&1 || skip "no image; ./dev docker builds it"
-probe=rf$$-probe
-docker network create --internal "$probe" >/dev/null 2>&1 &&
-    docker run --rm --network "$probe" --cap-add NET_ADMIN "$tools" nft list ruleset >/dev/null 2>&1 || probe+=" failed"
-docker network rm "${probe% failed}" >/dev/null 2>&1 || true
-[ "$probe" = "${probe% failed}" ] || skip "containers cannot have a network of their own here"
-if docker compose version >/dev/null 2>&1; then
-    compose_command=(docker compose)
-else
-    compose_command=(docker-compose)
-fi
-
-twice=""
+twice="" list=""
 mapfile -t chosen < <(compgen -A function test_)
 while :; do
     case ${1-} in
     --twice) twice=yes ;;
+    --list) list=yes ;;
     --all) mapfile -t -O ${#chosen[@]} chosen < <(compgen -A function long_test_) ;;
     *) break ;;
     esac
@@ -48,6 +37,20 @@ for i in "${!chosen[@]}"; do
         exit 2
     }
 done
+[ -z "$list" ] || { printf '%s\n' "${chosen[@]#*test_}" && exit; }
+
+docker info >/dev/null 2>&1 || skip "no docker answers here; ./dev docker starts one"
+docker image inspect "$image" "$tools" >/dev/null 2>&1 || skip "no image; ./dev docker builds it"
+probe=rf$$-probe
+docker network create --internal "$probe" >/dev/null 2>&1 &&
+    docker run --rm --network "$probe" --cap-add NET_ADMIN "$tools" nft list ruleset >/dev/null 2>&1 || probe+=" failed"
+docker network rm "${probe% failed}" >/dev/null 2>&1 || true
+[ "$probe" = "${probe% failed}" ] || skip "containers cannot have a network of their own here"
+if docker compose version >/dev/null 2>&1; then
+    compose_command=(docker compose)
+else
+    compose_command=(docker-compose)
+fi
 
 directory=$(mktemp -d)
 run=rf$$
