@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -199,13 +198,9 @@ static coll_status take_proof(admission *m, guest *g, coll_error *reterr)
     }
     coll_bootstrap_link *link = coll_bootstrap_link_create(
         g->fd, (int)g->theirs.rank, m->bootstrap->link_key, true, &g->theirs, &g->own);
-    if (link == NULL) {
-        g->stage = GUEST_FREE;
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a link");
-    }
     g->link = link;
-    g->stage = GUEST_JOIN;
-    return COLL_OK;
+    g->stage = link != NULL ? GUEST_JOIN : GUEST_FREE;
+    return coll_bootstrap_link_check(link, reterr);
 }
 
 /* ---- ranks ---- */
@@ -251,7 +246,8 @@ static coll_status take_join(admission *m, guest *g, coll_error *reterr)
     }
     coll_bootstrap_link *link = g->link;
     link->process = note.process;
-    const coll_status status = check_rank(m, g, reterr);
+    const coll_status status = note.status != COLL_OK ? coll_bootstrap_pass_on(link, &note, reterr)
+                                                      : check_rank(m, g, reterr);
     if (status != COLL_OK) {
         return status; /* which the newcomer is told, too */
     }
@@ -350,27 +346,21 @@ static coll_status fail_late(const admission *m, coll_error *reterr)
 
 coll_status coll_bootstrap_admit(coll_bootstrap *bootstrap, int64_t deadline_ns, coll_error *reterr)
 {
-    admission *m = calloc(1, sizeof *m);
-    if (m == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for connections");
-    }
-    m->bootstrap = bootstrap;
-    m->deadline_ns = deadline_ns;
+    admission m = {.bootstrap = bootstrap, .deadline_ns = deadline_ns};
     bootstrap->missing = coll_bootstrap_others(bootstrap);
     bootstrap->told = bootstrap->missing;
-    coll_status status = open_listener(m, reterr);
+    coll_status status = open_listener(&m, reterr);
     while (status == COLL_OK && bootstrap->missing != 0) {
-        status = base_now_ns() >= deadline_ns ? fail_late(m, reterr) : look(m, reterr);
+        status = base_now_ns() >= deadline_ns ? fail_late(&m, reterr) : look(&m, reterr);
     }
     for (int i = 0; i < GUESTS_MAX; i++) {
-        if (status != COLL_OK && m->guests[i].stage == GUEST_JOIN) {
-            coll_bootstrap_tell(bootstrap, m->guests[i].link, reterr);
+        if (status != COLL_OK && m.guests[i].stage == GUEST_JOIN) {
+            coll_bootstrap_tell(bootstrap, m.guests[i].link, reterr);
         }
-        drop(&m->guests[i]);
+        drop(&m.guests[i]);
     }
-    if (m->listener >= 0) {
-        (void)close(m->listener);
+    if (m.listener >= 0) {
+        (void)close(m.listener);
     }
-    free(m);
     return status;
 }

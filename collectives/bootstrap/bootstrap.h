@@ -59,16 +59,21 @@ coll_status coll_bootstrap_hear(coll_bootstrap *bootstrap, coll_bootstrap_frame 
 /* Rank 0 tells those that have come who has not. */
 coll_status coll_bootstrap_tell_missing(coll_bootstrap *bootstrap, coll_error *reterr);
 
-/* Rank 0 tells a rank that it has failed, and why: the last frame. */
+/* Tells a rank that this one has failed, and why: the last frame. */
 void coll_bootstrap_tell(const coll_bootstrap *bootstrap, coll_bootstrap_link *link,
                          const coll_error *error);
+
+/* The failure that a rank has noted: "rank 1 (host h, pid 42) says: ...". */
+coll_status coll_bootstrap_pass_on(const coll_bootstrap_link *link, const coll_bootstrap_note *note,
+                                   coll_error *reterr);
 
 /* COLL_ERR_PEER: "rank 1 (host h, pid 42) has ended in exchange 1 before rank 2 had come to it", with `what` for
  * "has ended". */
 coll_status coll_bootstrap_blame(const coll_bootstrap *bootstrap, const coll_bootstrap_link *link,
                                  const char *what, coll_error *reterr);
 
-/* This rank has failed: keeps the error, which every later exchange returns; rank 0 tells all. */
+/* This rank has failed: keeps the error, which every later exchange returns; rank 0 tells all, and
+ * another rank tells rank 0 of a lack of memory. */
 void coll_bootstrap_fail(coll_bootstrap *bootstrap, const coll_error *error);
 
 /* All but rank 0, a bit each. */

@@ -81,6 +81,14 @@ coll_status coll_bootstrap_wait(coll_bootstrap *bootstrap, struct pollfd *items,
                : status;
 }
 
+coll_status coll_bootstrap_pass_on(const coll_bootstrap_link *link, const coll_bootstrap_note *note,
+                                   coll_error *reterr)
+{
+    char name[COLL_BOOTSTRAP_TEXT_BYTES];
+    coll_bootstrap_link_text(link, name, sizeof name);
+    return coll_fail(reterr, (coll_status)note->status, "%s says: %.800s", name, note->message);
+}
+
 static coll_status take_note(coll_bootstrap *bootstrap, coll_bootstrap_link *link,
                              const coll_bootstrap_frame *frame, coll_error *reterr)
 {
@@ -90,9 +98,10 @@ static coll_status take_note(coll_bootstrap *bootstrap, coll_bootstrap_link *lin
     }
     link->process = note.process;
     if (note.status != COLL_OK) {
-        char name[COLL_BOOTSTRAP_TEXT_BYTES];
-        coll_bootstrap_link_text(link, name, sizeof name);
-        return coll_fail(reterr, (coll_status)note.status, "%s says: %.800s", name, note.message);
+        return coll_bootstrap_pass_on(link, &note, reterr);
+    }
+    if (link->rank != 0) {
+        return coll_bootstrap_blame(bootstrap, link, "broke the protocol", reterr);
     }
     bootstrap->missing = note.missing;
     if (coll_address_is_loopback(bootstrap->address)) { /* other hosts reach it by another */
@@ -110,7 +119,7 @@ coll_status coll_bootstrap_take(coll_bootstrap *bootstrap, coll_bootstrap_link *
     if (*came || arrival == COLL_BOOTSTRAP_WAITS) {
         return COLL_OK;
     }
-    if (arrival == COLL_BOOTSTRAP_CAME && link->rank == 0 && frame->kind == COLL_BOOTSTRAP_NOTE) {
+    if (arrival == COLL_BOOTSTRAP_CAME && frame->kind == COLL_BOOTSTRAP_NOTE) {
         return take_note(bootstrap, link, frame, reterr);
     }
     return coll_bootstrap_blame(
@@ -170,7 +179,7 @@ void coll_bootstrap_fail(coll_bootstrap *bootstrap, const coll_error *error)
     bootstrap->failed = *error;
     for (int rank = 0; rank < bootstrap->world_size; rank++) {
         coll_bootstrap_link *link = bootstrap->links[rank];
-        if (link != NULL && bootstrap->rank == 0) {
+        if (link != NULL && (bootstrap->rank == 0 || error->status == COLL_ERR_MEMORY)) {
             coll_bootstrap_tell(bootstrap, link, error);
         } else if (link != NULL) {
             (void)shutdown(link->fd, SHUT_RDWR); /* rank 0 sees that this rank is no more */

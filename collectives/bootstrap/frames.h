@@ -37,10 +37,11 @@ typedef struct coll_bootstrap_process {
 } coll_bootstrap_process;
 
 /* To rank 0 the first frame, which says who the sender is. From rank 0 whenever a rank has come, where an
- * exchange stands still, and the last frame if it fails. */
+ * exchange stands still, and the last frame if it fails. To rank 0 also the last frame of a rank that has
+ * no memory. */
 typedef struct coll_bootstrap_note {
     uint64_t missing; /* a bit for each rank that has not come, or not to the exchange */
-    int32_t status;   /* COLL_OK, or how rank 0 has failed */
+    int32_t status;   /* COLL_OK, or how the sender has failed */
     coll_bootstrap_process process;
     char address[COLL_ADDRESS_BYTES]; /* by which other hosts have reached rank 0, or 127.0.0.1 */
     char message[COLL_ERROR_MESSAGE_BYTES]; /* of a failure; the body ends behind its '\0' */

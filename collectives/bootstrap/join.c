@@ -190,8 +190,8 @@ static attempt shake_hands(joining *m, int *fd, coll_error *reterr)
     bootstrap->links[0] =
         coll_bootstrap_link_create(*fd, 0, bootstrap->link_key, false, &own, &theirs);
     *fd = -1;
-    return bootstrap->links[0] != NULL ? ATTEMPT_DONE
-                                       : fail(m, COLL_ERR_MEMORY, "no memory for a link", reterr);
+    return coll_bootstrap_link_check(bootstrap->links[0], reterr) == COLL_OK ? ATTEMPT_DONE
+                                                                             : ATTEMPT_FAILED;
 }
 
 /* ---- all of it ---- */

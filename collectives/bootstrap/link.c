@@ -19,10 +19,7 @@ coll_bootstrap_link *coll_bootstrap_link_create(int fd, int rank,
         aligned_alloc(_Alignof(coll_bootstrap_link), sizeof(coll_bootstrap_link));
     const size_t bytes_max =
         listener ? COLL_BOOTSTRAP_GIVE_BYTES_MAX : COLL_BOOTSTRAP_ALL_BYTES_MAX;
-    uint8_t *input = malloc(sizeof(coll_frame_head) + bytes_max + COLL_BOOTSTRAP_TAG_BYTES);
-    if (link == NULL || input == NULL) {
-        free(link);
-        free(input);
+    if (link == NULL) {
         (void)close(fd);
         return NULL;
     }
@@ -30,9 +27,17 @@ coll_bootstrap_link *coll_bootstrap_link_create(int fd, int rank,
     link->fd = fd;
     link->rank = rank;
     link->bytes_max = bytes_max;
-    link->input = input;
+    link->input = malloc(sizeof(coll_frame_head) + bytes_max + COLL_BOOTSTRAP_TAG_BYTES);
     coll_handshake_seals(key, listener, connector_hello, listener_hello, &link->in, &link->out);
     return link;
+}
+
+coll_status coll_bootstrap_link_check(const coll_bootstrap_link *link, coll_error *reterr)
+{
+    return link != NULL && link->input != NULL
+               ? COLL_OK
+               : coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a link (%zu bytes)",
+                           link != NULL ? link->bytes_max : sizeof *link);
 }
 
 void coll_bootstrap_link_destroy(coll_bootstrap_link *link)
@@ -83,7 +88,7 @@ coll_status coll_bootstrap_link_send(coll_bootstrap_link *link, const coll_boots
     const size_t whole_bytes = sizeof head + frame->size_bytes + COLL_BOOTSTRAP_TAG_BYTES;
     uint8_t *output = realloc(link->output, link->output_bytes + whole_bytes);
     if (output == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a frame");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a frame (%zu bytes)", whole_bytes);
     }
     uint8_t *whole = output + link->output_bytes;
     uint8_t *body = whole + sizeof head;

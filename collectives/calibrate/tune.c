@@ -12,6 +12,7 @@
 #include "calibrate/tune_file.h"
 #include "common/kinds.h"
 #include "core/comm.h"
+#include "core/failure.h"
 #include "core/text.h"
 #include "kernels/kernels.h"
 
@@ -228,7 +229,7 @@ coll_status coll_tune_measure(coll_comm *comm, coll_costs *costs, coll_error *re
     coll_link_cost *classes[] = {&costs->inside, &costs->between};
     uint8_t *buffer = calloc(2, LONG_BYTES);
     if (buffer == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory to measure links");
+        return coll_comm_lacks(comm, (size_t)2 * LONG_BYTES, "measuring links", reterr);
     }
     *costs = (coll_costs){.reduce_byte_ns = measure_reduce(buffer)};
     coll_status status = measure_start(comm, &costs->start_us, reterr);
@@ -389,7 +390,7 @@ coll_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const co
     }
     uint8_t *memory = calloc(2, bytes);
     if (memory == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for twice %zu bytes", bytes);
+        return coll_comm_lacks(comm, 2 * bytes, "comparing algorithms", reterr);
     }
     const coll_op_desc desc = {.size = sizeof(coll_op_desc),
                                .kind = kind,

@@ -99,6 +99,7 @@ static coll_status exchange_identities(coll_context *context, const coll_context
                                        int64_t deadline_ns, coll_status status, coll_error *reterr)
 {
     uint8_t mine[COLL_IDENTITY_BYTES];
+    uint8_t all[COLL_RANKS_MAX * COLL_IDENTITY_BYTES];
     coll_identity identity;
     coll_identity_get(&identity);
     identity.rank = (uint32_t)context->rank;
@@ -106,10 +107,6 @@ static coll_status exchange_identities(coll_context *context, const coll_context
     identity.transport = (uint32_t)options->transport;
     identity.algorithm = (uint32_t)context->algorithm;
     coll_identity_encode(&identity, mine);
-    uint8_t *all = calloc((size_t)context->size, COLL_IDENTITY_BYTES);
-    if (all == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
-    }
     const coll_rendezvous_part part = {options, mine, all, sizeof mine, deadline_ns, status};
     status = coll_rendezvous(context, &part, reterr);
     for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
@@ -119,8 +116,23 @@ static coll_status exchange_identities(coll_context *context, const coll_context
             status = check_identity(context, rank, options, reterr);
         }
     }
-    free(all);
     return status;
+}
+
+/* There is no memory for a context: all that this rank does is to say so to the others. */
+static coll_status tell_lack(const coll_context_options *options, coll_error *reterr)
+{
+    coll_context none = {.rank = options->rank, .size = options->world_size};
+    const coll_status status =
+        coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context (%zu bytes)",
+                  sizeof(coll_context) + sizeof(coll_flight));
+    const int64_t timeout_ns =
+        options->timeout_ns != 0 ? options->timeout_ns : COLL_DEFAULT_TIMEOUT_NS;
+    const coll_rendezvous_part part = {.options = options,
+                                       .size_bytes = COLL_IDENTITY_BYTES,
+                                       .deadline_ns = base_deadline_after_ns(timeout_ns),
+                                       .status = status};
+    return coll_rendezvous(&none, &part, reterr);
 }
 
 /* Whether any two ranks are on one host: the same answer on every rank. */
@@ -227,7 +239,7 @@ coll_status coll_context_create(const coll_context_options *given, coll_context 
     }
     coll_context *made = coll_context_alloc(options);
     if (made == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
+        return tell_lack(options, reterr);
     }
     const int64_t deadline_ns = base_deadline_after_ns(made->timeout_ns);
     int ranks[COLL_RANKS_MAX];

@@ -43,7 +43,7 @@ coll_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **a
     }
     coll_arena *made = calloc(1, sizeof *made); /* while nobody counts on it yet */
     if (made == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for an arena");
+        return coll_comm_lacks(comm, sizeof *made, "an arena", reterr);
     }
     status = coll_op_agree(comm, COLL_KIND_ARENA, size_bytes, reterr);
     if (status != COLL_OK) {

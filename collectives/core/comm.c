@@ -56,7 +56,12 @@ void coll_comm_destroy(coll_comm *comm)
     }
     coll_p2p_close(comm);
     comm->table->comm_close(comm);
-    free(comm);
+    if (context->spare != NULL) {
+        free(comm);
+    } else { /* it could not be made: the next one can fail as audibly */
+        *comm = (coll_comm){.context = NULL};
+        context->spare = comm;
+    }
 }
 
 int coll_comm_rank(const coll_comm *comm)

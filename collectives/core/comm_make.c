@@ -19,6 +19,15 @@ static uint64_t hash_list(const int *ranks, int count)
     return hash;
 }
 
+/* Room for one more list. False: no memory. */
+static bool reserve_count(coll_context *context)
+{
+    coll_comm_count *larger = base_grow(context->made, context->made_count, &context->made_room,
+                                        COLL_COMM_LISTS, sizeof *larger);
+    context->made = larger != NULL ? larger : context->made;
+    return larger != NULL;
+}
+
 /* What was made of a list so far; NULL: no memory. Kept for as long as the context: ranks forget
  * at no moment that all of them know of. */
 static coll_comm_count *count_of(coll_context *context, uint64_t list_hash)
@@ -28,12 +37,9 @@ static coll_comm_count *count_of(coll_context *context, uint64_t list_hash)
             return &context->made[i];
         }
     }
-    coll_comm_count *larger = base_grow(context->made, context->made_count, &context->made_room,
-                                        COLL_COMM_LISTS, sizeof *larger);
-    if (larger == NULL) {
+    if (!reserve_count(context)) {
         return NULL;
     }
-    context->made = larger;
     coll_comm_count *made = &context->made[context->made_count++];
     *made = (coll_comm_count){.list_hash = list_hash};
     return made;
@@ -48,7 +54,8 @@ static coll_status next_id(coll_context *context, const int *ranks, int count, u
 {
     coll_comm_count *made = count_of(context, hash_list(ranks, count));
     if (made == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory to count communicators (%zu lists)",
+                         context->made_count);
     }
     if (made->count == COLL_COMMS_MADE_MAX) {
         return coll_fail(
@@ -101,14 +108,18 @@ static void find_hosts(coll_comm *comm)
     coll_cost_layout(&comm->hosts, &comm->layout);
 }
 
-/* The next communicator is there before it is asked for: without it, this rank could not tell its
- * peers that it has no memory for one. */
+/* The next communicator, and room for the count of its list, are there before it is asked for, as the
+ * first ones are (context.c): without them, this rank could not tell its peers that it has no memory
+ * for one. */
 static coll_status make_spare(coll_context *context, coll_error *reterr)
 {
+    const bool has_room = reserve_count(context);
     context->spare = calloc(1, sizeof *context->spare);
-    return context->spare != NULL
+    return has_room && context->spare != NULL
                ? COLL_OK
-               : coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
+               : coll_fail(reterr, COLL_ERR_MEMORY,
+                           "no memory for the next communicator (%zu bytes)",
+                           sizeof *context->spare);
 }
 
 /* The first operation: all have come. Each shows its list beside its flag. The lists are the same,
@@ -144,11 +155,8 @@ coll_status coll_comm_open(coll_context *context, const int *ranks, int count, i
     if (status != COLL_OK) {
         return status;
     }
-    coll_comm *made = context->spare != NULL ? context->spare : calloc(1, sizeof *made);
+    coll_comm *made = context->spare;
     context->spare = NULL;
-    if (made == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
-    }
     made->context = context;
     made->id = id;
     made->size = count;
@@ -165,7 +173,8 @@ coll_status coll_comm_open(coll_context *context, const int *ranks, int count, i
     context->comms = made;
     status = made->table->comm_open(made, deadline_ns, reterr);
     if (status == COLL_OK) {
-        status = coll_op_alloc(made, &made->blocking, reterr);
+        made->blocking = coll_op_alloc(made);
+        status = made->blocking != NULL ? COLL_OK : coll_op_lacks(made, reterr);
     }
     if (status == COLL_OK) {
         status = make_spare(context, reterr);

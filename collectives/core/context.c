@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/grow.h"
 #include "core/comm.h"
 #include "core/progress.h"
-
-#define DEFAULT_TIMEOUT_NS (300 * BASE_NS_PER_S)
 
 unsigned coll_context_fork_count;
 
@@ -44,7 +43,7 @@ coll_context *coll_context_alloc(const coll_context_options *options)
     context->size = options->world_size;
     context->unreached = -1;
     context->yield_budget = COLL_YIELDS_MAX;
-    context->timeout_ns = options->timeout_ns == 0 ? DEFAULT_TIMEOUT_NS : options->timeout_ns;
+    context->timeout_ns = options->timeout_ns == 0 ? COLL_DEFAULT_TIMEOUT_NS : options->timeout_ns;
     context->host_timeout_ns = options->host_timeout_ns == 0 ? COLL_HOST_TIMEOUT_S * BASE_NS_PER_S
                                                              : options->host_timeout_ns;
     context->backend = options->backend;
@@ -56,7 +55,10 @@ coll_context *coll_context_alloc(const coll_context_options *options)
     (void)pthread_mutex_init(&context->describe_lock, NULL);
     context->identities = calloc((size_t)context->size, sizeof *context->identities);
     context->flight = aligned_alloc(_Alignof(coll_flight), sizeof *context->flight);
-    if (context->identities == NULL || context->flight == NULL) {
+    context->spare = calloc(1, sizeof *context->spare);
+    context->made = base_grow(NULL, 0, &context->made_room, COLL_COMM_LISTS, sizeof *context->made);
+    if (context->identities == NULL || context->flight == NULL || context->spare == NULL ||
+        context->made == NULL) {
         coll_context_destroy(context);
         return NULL;
     }

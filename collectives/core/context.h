@@ -7,12 +7,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "coll/coll.h"
 #include "coll/tune.h"
 #include "common/limits.h"
 #include "core/identity.h"
 #include "core/transport.h"
 #include "diagnose/flight.h"
+
+#define COLL_DEFAULT_TIMEOUT_NS (300 * BASE_NS_PER_S)
 
 /* How many communicators were made of one list of ranks, known by its hash. */
 typedef struct coll_comm_count {
@@ -38,7 +41,7 @@ struct coll_context {
     coll_comm *world;
     coll_comm *comms;      /* all, the world included */
     coll_comm *busy;       /* those with something under way, by busy_next (progress.h) */
-    coll_comm *spare;      /* zeroes, for the next one; NULL before the first */
+    coll_comm *spare;      /* zeroes, for the next one: with it, a lack of memory can be told of */
     coll_comm_count *made; /* made_count of them, room for made_room */
     size_t made_count;
     size_t made_room;

@@ -30,9 +30,13 @@ static coll_status alloc_device(coll_comm *comm, coll_error *reterr)
 {
     static coll_device_op of_probes;
     coll_device *device = calloc(1, sizeof *device);
-    if (device == NULL || coll_op_alloc(comm, &device->probe, NULL) != COLL_OK) {
+    if (device == NULL) {
+        return coll_comm_lacks(comm, sizeof *device, "a device", reterr);
+    }
+    device->probe = coll_op_alloc(comm);
+    if (device->probe == NULL) {
         free(device);
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a device");
+        return coll_op_lacks(comm, reterr);
     }
     device->probe->desc.kind = COLL_RECEIVE;
     device->probe->stage = COLL_STAGE_RUNNING;
@@ -92,9 +96,6 @@ coll_status coll_device_open(coll_comm *comm, coll_error *reterr)
     }
     if (status == COLL_OK) {
         status = open_device(comm, reterr);
-    } else if (!comm->failed) { /* peers count on this rank */
-        return coll_comm_fail(comm, status, "%s",
-                              reterr != NULL ? reterr->message : coll_status_name(status));
     }
     if (status == COLL_OK) {
         status = coll_op_agree(comm, COLL_KIND_DEVICE_OPEN, 1, reterr);
@@ -226,7 +227,7 @@ coll_status coll_device_op_make(coll_op *op, coll_comm *comm, const coll_op_desc
     }
     coll_device_op *made = calloc(1, sizeof *made);
     if (made == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for an operation");
+        return coll_comm_lacks(comm, sizeof *made, "an operation on a stream", reterr);
     }
     op->device = made;
     op->queued = true;

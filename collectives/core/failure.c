@@ -62,6 +62,13 @@ coll_status coll_comm_fail(coll_comm *comm, coll_status status, const char *form
     return comm->failure.status;
 }
 
+coll_status coll_comm_lacks(coll_comm *comm, size_t size_bytes, const char *what,
+                            coll_error *reterr)
+{
+    (void)coll_comm_fail(comm, COLL_ERR_MEMORY, "no memory for %s (%zu bytes)", what, size_bytes);
+    return coll_comm_check(comm, reterr);
+}
+
 void coll_comm_fail_as(coll_comm *comm, int peer, uint32_t origin, int32_t status, char *message)
 {
     char said[TEXT_BYTES + 16];

@@ -8,6 +8,10 @@
 /* Records the communicator's first failure and returns its status. */
 coll_status coll_comm_fail(coll_comm *comm, coll_status status, const char *format, ...)
     BASE_PRINTF(3, 4);
+/* Fails the communicator because this rank has no memory for what an operation or an arena needs: so
+ * its peers learn of it, which would wait for it until their deadline. COLL_ERR_MEMORY. */
+COLL_MUST_CHECK coll_status coll_comm_lacks(coll_comm *comm, size_t size_bytes, const char *what,
+                                            coll_error *reterr);
 /* Takes over the failure of a peer, a rank of the communicator, with its message; or that of
  * another rank whose failure the peer has taken over: 1 + that rank in `origin`, else 0. */
 void coll_comm_fail_as(coll_comm *comm, int peer, uint32_t origin, int32_t status, char *message);

@@ -40,40 +40,60 @@ static coll_protocol first_protocol(const coll_op *op)
                                                                           : COLL_PROTOCOL_PLAN;
 }
 
-coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_error *reterr)
+/* An operation, its tracks, and the ends of its parts, one behind the other. */
+typedef struct op_layout {
+    size_t tracks_at;
+    size_t ends_at;
+    size_t bytes;
+} op_layout;
+
+enum { LINE_BYTES = 64 };
+
+static op_layout layout_of(const coll_comm *comm)
 {
-    enum { LINE_BYTES = 64 };
-    const size_t room_bytes = (sizeof(coll_op) + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    coll_op *made = aligned_alloc(LINE_BYTES, room_bytes);
+    op_layout layout = {.tracks_at = sizeof(coll_op)};
+    layout.ends_at =
+        layout.tracks_at + (size_t)COLL_PLAN_TRACKS_MAX(comm->size) * sizeof(coll_track);
+    layout.bytes = layout.ends_at + 2 * ((size_t)comm->size + 1) * sizeof(size_t);
+    layout.bytes = (layout.bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    return layout;
+}
+
+_Static_assert(sizeof(coll_op) % _Alignof(coll_track) == 0, "tracks stand behind their operation");
+_Static_assert(sizeof(coll_track) % _Alignof(size_t) == 0, "and ends behind them");
+
+coll_op *coll_op_alloc(coll_comm *comm)
+{
+    const op_layout layout = layout_of(comm);
+    coll_op *made = aligned_alloc(LINE_BYTES, layout.bytes);
     if (made != NULL) {
-        memset(made, 0, room_bytes);
+        memset(made, 0, layout.bytes);
         made->comm = comm;
-        made->plan.tracks =
-            calloc((size_t)COLL_PLAN_TRACKS_MAX(comm->size), sizeof *made->plan.tracks);
-        made->part_ends = calloc(2 * ((size_t)comm->size + 1), sizeof *made->part_ends);
+        made->plan.tracks = (coll_track *)(void *)((uint8_t *)made + layout.tracks_at);
+        made->part_ends = (size_t *)(void *)((uint8_t *)made + layout.ends_at);
+        made->recv_ends = made->part_ends + comm->size + 1;
     }
-    if (made == NULL || made->plan.tracks == NULL || made->part_ends == NULL) {
-        coll_op_destroy(made);
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for an operation");
-    }
-    made->recv_ends = made->part_ends + comm->size + 1;
-    *op = made;
-    return COLL_OK;
+    return made;
+}
+
+coll_status coll_op_lacks(coll_comm *comm, coll_error *reterr)
+{
+    return coll_comm_lacks(comm, layout_of(comm).bytes, "an operation", reterr);
 }
 
 coll_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
                            coll_error *reterr)
 {
-    coll_op *made = NULL;
     coll_status status = coll_comm_check(comm, reterr);
-    if (status == COLL_OK) {
-        status = coll_op_alloc(comm, &made, reterr);
+    if (status != COLL_OK) {
+        return status;
     }
-    if (status == COLL_OK && coll_device_takes(desc)) {
-        status = coll_device_op_make(made, comm, desc, reterr);
-    } else if (status == COLL_OK) {
-        status = coll_op_init(made, comm, desc, reterr);
+    coll_op *made = coll_op_alloc(comm);
+    if (made == NULL) {
+        return coll_op_lacks(comm, reterr);
     }
+    status = coll_device_takes(desc) ? coll_device_op_make(made, comm, desc, reterr)
+                                     : coll_op_init(made, comm, desc, reterr);
     if (status == COLL_OK && coll_kind_is_p2p(made->desc.kind)) {
         status = coll_p2p_open(comm, reterr);
     }
@@ -133,8 +153,6 @@ void coll_op_destroy(coll_op *op)
         return;
     }
     leave(op);
-    free(op->plan.tracks);
-    free(op->part_ends);
     free(op->plan.scratch);
     free(op);
 }
@@ -279,7 +297,10 @@ static coll_op *recall(coll_comm *comm, const coll_op_desc *desc)
     }
     if (at == COLL_RECENT_OPS) {
         at = comm->oldest++ % COLL_RECENT_OPS;
-        if (comm->recent[at] == NULL && coll_op_alloc(comm, &comm->recent[at], NULL) != COLL_OK) {
+        if (comm->recent[at] == NULL) {
+            comm->recent[at] = coll_op_alloc(comm);
+        }
+        if (comm->recent[at] == NULL) {
             return last; /* made anew in its place */
         }
     }

@@ -93,7 +93,7 @@ typedef struct coll_op_plan {
     size_t scratch_bytes;
     int track_count;
     int tracks_ended;
-    coll_track *tracks; /* room for every plan on this communicator */
+    coll_track *tracks; /* behind the operation; room for every plan on this communicator */
 } coll_op_plan;
 
 /* A send or receive. */
@@ -204,7 +204,10 @@ COLL_MUST_CHECK coll_status coll_op_init(coll_op *op, coll_comm *comm, const col
 /* Takes all operations of the program's from a communicator that is about to go: what is called with
  * one of them afterwards fails, and its owner still destroys it. */
 void coll_op_orphan(coll_comm *comm);
-COLL_MUST_CHECK coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_error *reterr);
+/* With nothing in it but its communicator. NULL: no memory. */
+coll_op *coll_op_alloc(coll_comm *comm);
+/* Fails the communicator because there is none for an operation. */
+COLL_MUST_CHECK coll_status coll_op_lacks(coll_comm *comm, coll_error *reterr);
 /* Sets comm->blocking, which is in no queue, to the operation of a blocking call: one that was made
  * from the same desc lately, or a new one. coll_op_number has to follow. */
 COLL_MUST_CHECK coll_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,

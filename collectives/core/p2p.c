@@ -66,7 +66,7 @@ coll_status coll_p2p_open(coll_comm *comm, coll_error *reterr)
         comm->p2p = calloc(1, sizeof *comm->p2p);
     }
     return comm->p2p != NULL ? COLL_OK
-                             : coll_fail(reterr, COLL_ERR_MEMORY, "no memory for messages");
+                             : coll_comm_lacks(comm, sizeof *comm->p2p, "messages", reterr);
 }
 
 void coll_p2p_close(coll_comm *comm)

@@ -3,7 +3,6 @@
 #include "core/rendezvous.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -40,19 +39,15 @@ static coll_status read_record(const coll_context *context, int rank, const uint
 coll_status coll_rendezvous(coll_context *context, const coll_rendezvous_part *part,
                             coll_error *reterr)
 {
+    enum { RECORD_BYTES_MAX = sizeof(record_head) + COLL_RENDEZVOUS_PART_BYTES_MAX };
+    uint8_t mine[RECORD_BYTES_MAX] = {0};
+    uint8_t all[COLL_RANKS_MAX * RECORD_BYTES_MAX];
     const size_t record_bytes = sizeof(record_head) + part->size_bytes;
-    BASE_ASSERT(record_bytes <= COLL_EXCHANGE_BYTES_MAX);
-    const size_t whole_bytes = ((size_t)context->size + 1) * record_bytes;
+    BASE_ASSERT(record_bytes <= sizeof mine);
     const int64_t failed_ns = base_deadline_after_ns(FAILED_WAIT_NS);
     const bool failed = part->status != COLL_OK;
     const coll_error own = *reterr;
     context->has_met = false;
-    uint8_t *mine = calloc(1, whole_bytes);
-    if (mine == NULL) {
-        return failed ? part->status
-                      : coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
-    }
-    const uint8_t *all = mine + record_bytes;
     record_head head = {.status = part->status};
     if (failed) {
         (void)snprintf(head.text, sizeof head.text, "%s", own.message);
@@ -61,7 +56,7 @@ coll_status coll_rendezvous(coll_context *context, const coll_rendezvous_part *p
     }
     memcpy(mine, &head, sizeof head);
     coll_status status = part->options->exchange(
-        part->options->exchange_user, mine, mine + record_bytes, record_bytes,
+        part->options->exchange_user, mine, all, record_bytes,
         failed && failed_ns < part->deadline_ns ? failed_ns : part->deadline_ns, reterr);
     if (failed) {
         *reterr = own;
@@ -74,7 +69,7 @@ coll_status coll_rendezvous(coll_context *context, const coll_rendezvous_part *p
                part->size_bytes);
     }
     context->has_met = status == COLL_OK;
-    explicit_bzero(mine, whole_bytes); /* shares of the job's key are among them */
-    free(mine);
+    explicit_bzero(mine, sizeof mine); /* shares of the job's key are among them */
+    explicit_bzero(all, sizeof all);
     return status;
 }

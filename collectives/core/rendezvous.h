@@ -5,7 +5,10 @@
 
 #include "core/context.h"
 
-enum { COLL_RENDEZVOUS_HEAD_BYTES = 256 }; /* before each record */
+enum {
+    COLL_RENDEZVOUS_HEAD_BYTES = 256,                     /* before each record, */
+    COLL_RENDEZVOUS_PART_BYTES_MAX = COLL_IDENTITY_BYTES, /* which has so many at most */
+};
 
 /* What a rank brings. */
 typedef struct coll_rendezvous_part {
@@ -23,7 +26,9 @@ typedef struct coll_rendezvous_part {
  * NULL.
  *
  * Notes in the context whether it ended well here. Then the peers go on, to the next rendezvous if
- * there is one. So a rank that fails before it has to come to that, and say why. */
+ * there is one. So a rank that fails before it has to come to that, and say why. Asks for no memory,
+ * which may be what this rank lacks: a context of `rank` and `size` alone is enough for a rank that
+ * has failed. */
 COLL_MUST_CHECK coll_status coll_rendezvous(coll_context *context, const coll_rendezvous_part *part,
                                             coll_error *reterr);
 

@@ -92,7 +92,6 @@ static stage *open_stage(coll_tcp_auth auth)
     static const uint8_t key[COLL_SEAL_KEY_BYTES] = {1};
     int ends[2];
     coll_seal seal;
-    coll_error error = {.message = ""};
     stage *s = calloc(1, sizeof *s);
     BASE_ASSERT(s != NULL && sodium_init() >= 0);
     BASE_ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
@@ -103,7 +102,9 @@ static stage *open_stage(coll_tcp_auth auth)
     s->context.net = s;
     s->context.identities = s->identities;
     coll_seal_init(&seal, auth, false, key);
-    BASE_ASSERT(coll_conn_create(ends[0], PEER, &seal, &seal, &s->conn, &error) == COLL_OK);
+    s->conn = coll_conn_create(PEER);
+    BASE_ASSERT(s->conn != NULL);
+    coll_conn_open(s->conn, ends[0], &seal, &seal);
     s->peer_end = ends[1];
     open_comm(s);
     return s;

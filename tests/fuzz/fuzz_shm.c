@@ -117,7 +117,8 @@ static void set_up(stage *s, bool spins)
     }
     s->arena.data = s->arena.peers[0];
     s->comm.flags = s->shm.segments[0]->flags;
-    BASE_ASSERT(coll_op_alloc(&s->comm, &s->comm.blocking, NULL) == COLL_OK);
+    s->comm.blocking = coll_op_alloc(&s->comm);
+    BASE_ASSERT(s->comm.blocking != NULL);
 }
 
 static void tear_down(stage *s)

@@ -36,7 +36,9 @@
  * A mismatch of operation, count, type or root is an error on every rank that names both sides; of
  * the next call where the operation had ended before its peer was there, as a short broadcast does
  * for its root (coll_comm_finalize where no other call is to come). A communicator that has failed
- * is dead: every later call on it returns the first error; destroy it.
+ * is dead: every later call on it returns the first error; destroy it. A rank that gets no memory for
+ * what it makes or starts fails its communicator, too: so its peers learn of it at once, with how much
+ * that was. An argument that cannot be fails nothing: peers wait until the rank calls rightly.
  *
  * Statuses: a call that communicates may return COLL_ERR_TIMEOUT (its deadline passed),
  * COLL_ERR_PEER (a rank is gone, or sent what it must not), COLL_ERR_MISMATCH (ranks disagree),

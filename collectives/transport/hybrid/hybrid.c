@@ -100,9 +100,8 @@ static bool hybrid_has_given(const coll_op *op)
            coll_net_has_given(op);
 }
 
-/* Makes the communicator inside. */
-static coll_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadline_ns,
-                               coll_error *reterr)
+/* Fills in the communicator inside. */
+static void describe_inside(const coll_comm *comm, hybrid_comm *link)
 {
     coll_comm *local = &link->inside;
     local->context = comm->context;
@@ -116,6 +115,14 @@ static coll_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadl
             link->local_ranks[rank] = local->size++;
         }
     }
+}
+
+/* Makes the communicator inside. */
+static coll_status open_inside(const coll_comm *comm, hybrid_comm *link, int64_t deadline_ns,
+                               coll_error *reterr)
+{
+    coll_comm *local = &link->inside;
+    describe_inside(comm, link);
     const shm_context *context_shm = comm->context->shm;
     if (local->size == 1 && context_shm->doorbells[comm->context->rank] != NULL) {
         return COLL_OK; /* the doorbell is in the segment of the world's */
@@ -136,7 +143,9 @@ static coll_status hybrid_comm_open(coll_comm *comm, int64_t deadline_ns, coll_e
     }
     hybrid_comm *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
+        hybrid_comm unmade = {.local_ranks = {0}};
+        describe_inside(comm, &unmade);
+        return coll_shm_tell_lack(&unmade.inside, sizeof *link, deadline_ns, reterr);
     }
     comm->hybrid = link;
     const coll_status status = open_inside(comm, link, deadline_ns, reterr);

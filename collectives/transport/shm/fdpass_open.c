@@ -95,6 +95,21 @@ static coll_status connect_in_time(coll_context *context, int sock,
     return COLL_OK;
 }
 
+/* A socket for each rank of this host below this one: now the others can be told that there is none. */
+static coll_status make_sockets(coll_context *context, coll_error *reterr)
+{
+    for (int rank = 0; rank < context->rank; rank++) {
+        if (!coll_context_is_here(context, rank)) {
+            continue;
+        }
+        context->socks[rank] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        if (context->socks[rank] < 0) {
+            return coll_fail_errno(reterr, errno, "cannot make a local socket");
+        }
+    }
+    return COLL_OK;
+}
+
 static coll_status connect_to(coll_context *context, int rank, const fdpass_record *record,
                               int64_t deadline_ns, coll_error *reterr)
 {
@@ -102,11 +117,7 @@ static coll_status connect_to(coll_context *context, int rank, const fdpass_reco
         return coll_fail(reterr, COLL_ERR_PEER, "rank %d sent a socket name of %u bytes", rank,
                          (unsigned)record->name_bytes);
     }
-    const int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (sock < 0) {
-        return coll_fail_errno(reterr, errno, "cannot make a local socket");
-    }
-    context->socks[rank] = sock;
+    const int sock = context->socks[rank];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, record->name, record->name_bytes);
     const socklen_t length =
@@ -244,6 +255,9 @@ coll_status coll_fdpass_open(coll_context *context, const coll_context_options *
     status = status == COLL_OK ? listen_anywhere(&listener, &mine, reterr) : status;
     if (status == COLL_OK) {
         status = coll_descriptors_check("shm", coll_context_neighbours(context), reterr);
+    }
+    if (status == COLL_OK) {
+        status = make_sockets(context, reterr);
     }
     const coll_rendezvous_part part = {options, &mine, all, sizeof mine, deadline_ns, status};
     status = coll_rendezvous(context, &part, reterr);

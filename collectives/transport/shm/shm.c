@@ -196,15 +196,25 @@ static void keep_segment(void *user, int rank, void *data)
     }
 }
 
+coll_status coll_shm_tell_lack(coll_comm *comm, size_t size_bytes, int64_t deadline_ns,
+                               coll_error *reterr)
+{
+    coll_fdpass_label label = coll_shm_label(comm, 0, coll_shm_segment_bytes(comm->size));
+    const coll_shm_store store = {.keep = keep_segment, .user = comm};
+    (void)snprintf(label.lack, sizeof label.lack, "no memory for a communicator (%zu bytes)",
+                   size_bytes);
+    return coll_shm_swap(comm, &label, &store, deadline_ns, reterr);
+}
+
 static coll_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error *reterr)
 {
     shm_comm *shm = calloc(1, sizeof *shm);
     coll_fdpass_label label = coll_shm_label(comm, 0, coll_shm_segment_bytes(comm->size));
     const coll_shm_store store = {.keep = keep_segment, .user = comm};
-    if (shm == NULL) {
-        (void)snprintf(label.lack, sizeof label.lack, "no memory for a communicator");
-    }
     comm->shm = shm;
+    if (shm == NULL) {
+        return coll_shm_tell_lack(comm, sizeof *shm, deadline_ns, reterr);
+    }
     const coll_status status = coll_shm_swap(comm, &label, &store, deadline_ns, reterr);
     if (status == COLL_OK) {
         coll_shm_receive_failure(comm);
@@ -252,7 +262,8 @@ static coll_status shm_open(coll_context *context, const coll_context_options *o
     shm_context *context_shm = calloc(1, sizeof *context_shm);
     coll_status status = COLL_OK;
     if (context_shm == NULL) {
-        status = coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
+        status = coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context (%zu bytes)",
+                           sizeof *context_shm);
     }
     for (int rank = 0; context_shm != NULL && rank < COLL_RANKS_MAX; rank++) {
         context_shm->doorbell_fds[rank] = -1;

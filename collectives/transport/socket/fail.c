@@ -55,6 +55,13 @@ void coll_net_fail_peer(coll_context *context, int peer, const char *what)
     fail_naming(context, peer, "", " ", what);
 }
 
+void coll_net_fail_unsent(coll_context *context, int peer, size_t size_bytes)
+{
+    char what[64];
+    (void)snprintf(what, sizeof what, "could not be sent to: no memory for %zu bytes", size_bytes);
+    coll_net_fail_peer(context, peer, what);
+}
+
 /* The operation that this rank is at: the first that is not done, or the last that was. */
 static uint64_t current(const coll_comm *comm)
 {

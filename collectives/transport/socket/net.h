@@ -164,6 +164,8 @@ bool coll_net_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8
 /* Fails every communicator that peer is in: "rank 1 (host h, pid 42) …", with `what` for the
  * dots. */
 void coll_net_fail_peer(coll_context *context, int peer, const char *what);
+/* The same where this rank has no memory for what it sends to the peer. */
+void coll_net_fail_unsent(coll_context *context, int peer, size_t size_bytes);
 
 /* The connection to a peer has ended: nothing to say after its goodbye, else a failure. */
 void coll_net_lost(coll_context *context, int peer, const char *how);

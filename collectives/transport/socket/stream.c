@@ -199,7 +199,8 @@ coll_net_verdict coll_net_stream_find_body(coll_comm *comm, int peer, const coll
     if (stream->buffers == NULL) {
         stream->buffers = aligned_alloc(64, (size_t)COLL_NET_CREDITS * comm->chunk_bytes);
         if (stream->buffers == NULL) {
-            (void)coll_comm_fail(comm, COLL_ERR_MEMORY, "no memory for frames");
+            (void)coll_comm_fail(comm, COLL_ERR_MEMORY, "no memory for frames (%zu bytes)",
+                                 (size_t)COLL_NET_CREDITS * comm->chunk_bytes);
             return COLL_NET_DROP; /* the peer has done nothing wrong */
         }
     }

@@ -1,7 +1,6 @@
 /* One TCP connection after its handshake: its life, and sending frames with scatter-gather calls
  * and tags. conn_read.c reads. Made by links.c, driven by tcp.c. */
 #include "transport/tcp/conn.h"
-#include "ringfence/coll_error.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -34,30 +33,34 @@ static void learn_packets(coll_conn *conn)
     }
 }
 
-coll_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_seal *out,
-                             coll_conn **conn, coll_error *reterr)
+coll_conn *coll_conn_create(int peer)
 {
     coll_conn *made = aligned_alloc(64, (sizeof *made + 63) / 64 * 64);
-    if (made != NULL) {
-        memset(made, 0, sizeof *made);
-        made->fd = fd;
-        made->peer = peer;
-        made->in = *in;
-        made->out = *out;
-        learn_packets(made);
-        made->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
-        made->sealed = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
-        made->backlog = malloc(COLL_CONN_BACKLOG_BYTES);
-        made->backlog_capacity = made->backlog != NULL ? COLL_CONN_BACKLOG_BYTES : 0;
-        if (made->scratch != NULL && made->sealed != NULL && made->backlog != NULL) {
-            *conn = made;
-            return COLL_OK;
-        }
-        coll_conn_destroy(made);
-    } else {
-        (void)close(fd);
+    if (made == NULL) {
+        return NULL;
     }
-    return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a connection");
+    memset(made, 0, sizeof *made);
+    made->fd = -1;
+    made->peer = peer;
+    made->state = COLL_CONN_CLOSED;
+    made->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
+    made->sealed = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
+    made->backlog = malloc(COLL_CONN_BACKLOG_BYTES);
+    made->backlog_capacity = COLL_CONN_BACKLOG_BYTES;
+    if (made->scratch == NULL || made->sealed == NULL || made->backlog == NULL) {
+        coll_conn_destroy(made);
+        return NULL;
+    }
+    return made;
+}
+
+void coll_conn_open(coll_conn *conn, int fd, const coll_seal *in, const coll_seal *out)
+{
+    conn->fd = fd;
+    conn->state = COLL_CONN_OPEN;
+    conn->in = *in;
+    conn->out = *out;
+    learn_packets(conn);
 }
 
 void coll_conn_hang_up(coll_conn *conn)
@@ -271,21 +274,22 @@ static int seal_frames(coll_conn *conn, const coll_net_frames *frames, int first
 
 /* Room for all of the frames, should the socket take nothing, and for the word of a failure behind
  * them: a frame that began can then be ended. */
-static bool make_room_for(coll_conn *conn, const coll_net_frames *frames)
+static size_t room_for(const coll_conn *conn, const coll_net_frames *frames)
 {
     const size_t around = sizeof frames->heads[0] + coll_seal_tag_bytes(&conn->out);
     size_t bytes = frames->heads[0].kind == COLL_FRAME_FAILED ? 0 : FAILURE_BYTES;
     for (int i = 0; i < frames->count; i++) {
         bytes += around + frames->heads[i].body_bytes;
     }
-    return make_room(conn, bytes);
+    return bytes;
 }
 
 void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frames *frames,
                     coll_net_when when)
 {
-    if (coll_conn_writes(conn) && !make_room_for(conn, frames)) {
-        coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
+    const size_t room_bytes = room_for(conn, frames);
+    if (coll_conn_writes(conn) && !make_room(conn, room_bytes)) {
+        coll_net_fail_unsent(context, conn->peer, room_bytes);
         return; /* nothing of them has gone: the peer is sent the reason in the next frame */
     }
     for (int first = 0; first < frames->count && coll_conn_writes(conn);) {

@@ -28,6 +28,10 @@ enum {
     COLL_CONN_BACKLOG_BYTES = 256 * 1024, /* above this no data frame is added */
 };
 
+/* Of a connection's memory. */
+#define COLL_CONN_BYTES                                                                            \
+    (sizeof(coll_conn) + 2 * (size_t)COLL_FRAME_BODY_BYTES_MAX + (size_t)COLL_CONN_BACKLOG_BYTES)
+
 typedef enum coll_conn_state {
     COLL_CONN_OPEN = 0,
     COLL_CONN_READ_CLOSED,  /* the peer sent what it must not: nothing more is read, but it is sent
@@ -65,10 +69,10 @@ typedef struct coll_conn {
     size_t short_bytes_max; /* of a last packet: so much need not be acknowledged at once */
 } coll_conn;
 
-/* Takes over a connected, non-blocking socket. On failure the socket is closed. */
-COLL_MUST_CHECK coll_status coll_conn_create(int fd, int peer, const coll_seal *in,
-                                             const coll_seal *out, coll_conn **conn,
-                                             coll_error *reterr);
+/* A closed one, with all the memory that it needs. NULL: there is none. */
+coll_conn *coll_conn_create(int peer);
+/* Takes over a connected, non-blocking socket. */
+void coll_conn_open(coll_conn *conn, int fd, const coll_seal *in, const coll_seal *out);
 void coll_conn_destroy(coll_conn *conn);
 
 /* Sends frames, or keeps a copy of them: until the next that leave at once, or a flush. */

@@ -20,37 +20,15 @@
 #include "transport/socket/interface.h"
 #include "transport/socket/options.h"
 #include "transport/tcp/handshake.h"
+#include "transport/tcp/handshakes.h"
 #include "transport/tcp/listen.h"
 #include "transport/tcp/record.h"
 
 enum {
-    HANDSHAKES_MAX = 2 * COLL_RANKS_MAX, /* a peer has one at most; the others are for strangers */
     POLL_SLICE_MS = 20,
     PAUSE_MS = 10, /* before a connector tries again */
     LIST_BYTES = 400,
 };
-
-typedef enum handshake_stage {
-    HANDSHAKE_FREE = 0,
-    HANDSHAKE_PAUSE,      /* connector: has failed, and tries again soon; has no socket */
-    HANDSHAKE_CONNECTING, /* connector: waits for the socket */
-    HANDSHAKE_ANSWER,     /* connector: waits for the listener's hello and proof */
-    HANDSHAKE_HELLO,      /* listener: waits for a hello and its tag */
-    HANDSHAKE_PROOF,      /* listener: waits for the connector's proof */
-} handshake_stage;
-
-/* A handshake under way. */
-typedef struct handshake {
-    handshake_stage stage;
-    int fd;
-    int peer;         /* -1: not known yet */
-    uint64_t arrival; /* HELLO: its number among the connections accepted */
-    int64_t until_ns; /* PAUSE: when to try again */
-    coll_hello own;
-    coll_hello theirs;
-    uint8_t received[COLL_ANSWER_BYTES];
-    size_t received_bytes;
-} handshake;
 
 /* All connections of a rank while they are made. */
 typedef struct connecting {
@@ -63,58 +41,13 @@ typedef struct connecting {
     int64_t began_ns;
     uint64_t missing;          /* a bit for each rank without a connection */
     int socks[COLL_RANKS_MAX]; /* of those with one; else -1 */
+    int fresh[COLL_RANKS_MAX]; /* sockets for the first tries; else -1, */
+    int family;                /* and of which address family */
     int hung_up;               /* the last rank that hung up before its answer; -1: none */
-    uint64_t accepted;
     /* By peer: how often this rank has tried, or the newest try that it has answered. */
     uint32_t attempts[COLL_RANKS_MAX];
-    handshake handshakes[HANDSHAKES_MAX];
+    coll_handshakes handshakes;
 } connecting;
-
-static void drop(handshake *g)
-{
-    if (g->stage != HANDSHAKE_FREE && g->stage != HANDSHAKE_PAUSE) {
-        (void)close(g->fd);
-    }
-    g->stage = HANDSHAKE_FREE;
-}
-
-/* Drops the oldest of the accepted connections without a hello, and returns its place; NULL: there is none. */
-static handshake *drop_oldest(connecting *m)
-{
-    handshake *oldest = NULL;
-    for (int i = 0; i < HANDSHAKES_MAX; i++) {
-        handshake *g = &m->handshakes[i];
-        if (g->stage == HANDSHAKE_HELLO && (oldest == NULL || g->arrival < oldest->arrival)) {
-            oldest = g;
-        }
-    }
-    if (oldest != NULL) {
-        drop(oldest);
-    }
-    return oldest;
-}
-
-/* Room for a connection that was accepted. */
-static handshake *new_handshake(connecting *m)
-{
-    for (int i = 0; i < HANDSHAKES_MAX; i++) {
-        if (m->handshakes[i].stage == HANDSHAKE_FREE) {
-            return &m->handshakes[i];
-        }
-    }
-    return drop_oldest(m);
-}
-
-/* A peer makes a new try only where it has given up the one before. */
-static void drop_earlier_tries(connecting *m, int peer)
-{
-    for (int i = 0; i < HANDSHAKES_MAX; i++) {
-        handshake *g = &m->handshakes[i];
-        if (g->stage == HANDSHAKE_PROOF && g->peer == peer) {
-            drop(g);
-        }
-    }
-}
 
 static coll_status connect_fail(const connecting *m, int peer, const char *why, coll_error *reterr)
 {
@@ -130,21 +63,36 @@ static coll_status connect_fail(const connecting *m, int peer, const char *why, 
 
 /* The listener hung up before its answer, perhaps because strangers took this one's place, or the network is cut: it
  * may come back within the time in which a peer's host may be silent. */
-static coll_status connector_fail(connecting *m, handshake *g, int error, coll_error *reterr)
+static coll_status connector_fail(connecting *m, coll_handshake *g, int error, coll_error *reterr)
 {
     const bool cut = error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN;
     const bool hung_up = error == ECONNRESET || error == EPIPE;
     m->hung_up = hung_up ? g->peer : m->hung_up;
     if (hung_up || (cut && base_now_ns() < m->began_ns + m->context->host_timeout_ns)) {
-        drop(g);
-        g->stage = HANDSHAKE_PAUSE;
+        coll_handshake_drop(g);
+        g->stage = COLL_HANDSHAKE_PAUSE;
         g->until_ns = base_now_ns() + PAUSE_MS * BASE_NS_PER_MS;
         return COLL_OK;
     }
     return connect_fail(m, g->peer, strerror(error), reterr);
 }
 
-static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_error *reterr)
+/* The one that was made beforehand, for the first try at an address as this rank's own is; -1: errno says
+ * why. */
+static int take_socket(connecting *m, int peer, int family)
+{
+    const int fresh = m->fresh[peer];
+    m->fresh[peer] = -1;
+    if (fresh >= 0 && family == m->family) {
+        return fresh;
+    }
+    if (fresh >= 0) {
+        (void)close(fresh);
+    }
+    return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static coll_status start_connecting(connecting *m, coll_handshake *g, int peer, coll_error *reterr)
 {
     struct addrinfo *to = NULL;
     char address[COLL_ADDRESS_BYTES];
@@ -160,13 +108,13 @@ static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_
     if (status != COLL_OK) {
         return status;
     }
-    *g = (handshake){.peer = peer};
-    g->fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *g = (coll_handshake){.peer = peer};
+    g->fd = take_socket(m, peer, to->ai_family);
     if (g->fd < 0) {
         freeaddrinfo(to);
         return coll_fail_errno(reterr, errno, "cannot make a socket");
     }
-    g->stage = HANDSHAKE_CONNECTING;
+    g->stage = COLL_HANDSHAKE_CONNECTING;
     coll_tcp_options_fresh(g->fd, m->context->host_timeout_ns);
     if (connect(g->fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS &&
         errno != EINTR) {
@@ -177,25 +125,23 @@ static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_
 }
 
 /* The handshake is done: the socket becomes the connection. */
-static coll_status finish(connecting *m, handshake *g, bool listener, coll_error *reterr)
+static void finish(connecting *m, coll_handshake *g, bool listener)
 {
     coll_seal in;
     coll_seal out;
     const coll_hello *connector_hello = listener ? &g->theirs : &g->own;
     const coll_hello *listener_hello = listener ? &g->own : &g->theirs;
     coll_handshake_seals(m->job_key, listener, connector_hello, listener_hello, &in, &out);
-    g->stage = HANDSHAKE_FREE;
+    g->stage = COLL_HANDSHAKE_FREE;
     (void)coll_tcp_options_met(g->fd);
-    const coll_status status =
-        coll_conn_create(g->fd, g->peer, &in, &out, &m->connections[g->peer], reterr);
+    coll_conn_open(m->connections[g->peer], g->fd, &in, &out);
     coll_seal_wipe(&in);
     coll_seal_wipe(&out);
     m->missing &= ~(UINT64_C(1) << g->peer);
     m->socks[g->peer] = g->fd;
-    return status;
 }
 
-static coll_status connector_hello(connecting *m, handshake *g, coll_error *reterr)
+static coll_status connector_hello(connecting *m, coll_handshake *g, coll_error *reterr)
 {
     uint8_t opening[COLL_OPENING_BYTES];
     int error = 0;
@@ -210,11 +156,11 @@ static coll_status connector_hello(connecting *m, handshake *g, coll_error *rete
     if (!coll_handshake_send(g->fd, opening, sizeof opening)) {
         return connector_fail(m, g, errno, reterr);
     }
-    g->stage = HANDSHAKE_ANSWER;
+    g->stage = COLL_HANDSHAKE_ANSWER;
     return COLL_OK;
 }
 
-static coll_status connector_proof(connecting *m, handshake *g, coll_error *reterr)
+static coll_status connector_proof(connecting *m, coll_handshake *g, coll_error *reterr)
 {
     uint8_t proof[COLL_PROOF_BYTES];
     const int got =
@@ -235,11 +181,12 @@ static coll_status connector_proof(connecting *m, handshake *g, coll_error *rete
     if (!coll_handshake_send(g->fd, proof, sizeof proof)) {
         return connect_fail(m, g->peer, strerror(errno), reterr);
     }
-    return finish(m, g, false, reterr);
+    finish(m, g, false);
+    return COLL_OK;
 }
 
 /* Strangers are disconnected without an answer, and so is a hello that was here before. */
-static void listener_hello(connecting *m, handshake *g)
+static void listener_hello(connecting *m, coll_handshake *g)
 {
     uint8_t answer[COLL_ANSWER_BYTES];
     const int got =
@@ -251,43 +198,43 @@ static void listener_hello(connecting *m, handshake *g)
     if (got < 0 || !coll_hello_fits(&g->theirs, m->context->rank, -1, m->context->size, m->auth) ||
         !coll_hello_tag_fits(m->job_key, &g->theirs, g->received + sizeof g->theirs) ||
         g->theirs.attempt <= m->attempts[g->theirs.rank]) {
-        drop(g);
+        coll_handshake_drop(g);
         return;
     }
-    drop_earlier_tries(m, (int)g->theirs.rank);
+    coll_handshakes_drop_earlier(&m->handshakes, (int)g->theirs.rank);
     g->peer = (int)g->theirs.rank;
     m->attempts[g->peer] = g->theirs.attempt;
     coll_hello_make(&g->own, m->context->rank, g->peer, m->context->size, m->auth);
     memcpy(answer, &g->own, sizeof g->own);
     coll_proof_make(m->job_key, true, &g->theirs, &g->own, answer + sizeof g->own);
     if (!coll_handshake_send(g->fd, answer, sizeof answer)) {
-        drop(g);
+        coll_handshake_drop(g);
         return;
     }
     g->received_bytes = 0;
-    g->stage = HANDSHAKE_PROOF;
+    g->stage = COLL_HANDSHAKE_PROOF;
 }
 
-static coll_status listener_proof(connecting *m, handshake *g, coll_error *reterr)
+static void listener_proof(connecting *m, coll_handshake *g)
 {
     const int got =
         coll_handshake_receive(g->fd, g->received, &g->received_bytes, COLL_PROOF_BYTES);
     if (got == 0) {
-        return COLL_OK;
+        return;
     }
-    if (got < 0 || m->connections[g->peer] != NULL ||
+    if (got < 0 || (m->missing >> g->peer & 1) == 0 ||
         !coll_proof_fits(m->job_key, false, &g->theirs, &g->own, g->received)) {
-        drop(g);
-        return COLL_OK;
+        coll_handshake_drop(g);
+        return;
     }
-    return finish(m, g, true, reterr);
+    finish(m, g, true);
 }
 
 /* Called where a connection waits. One that cannot be taken would wake each poll: what strangers hold goes first, and
  * without any it is an error. (Without a descriptor accept4 fails where nobody waits, too.) */
 static coll_status accept_all(connecting *m, coll_error *reterr)
 {
-    for (int i = 0; i < HANDSHAKES_MAX; i++) {
+    for (int i = 0; i < COLL_HANDSHAKES_MAX; i++) {
         const int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             const int error = errno;
@@ -296,35 +243,39 @@ static coll_status accept_all(connecting *m, coll_error *reterr)
             if (!scarce || i > 0) {
                 return COLL_OK;
             }
-            if (drop_oldest(m) != NULL) {
+            if (coll_handshakes_drop_oldest(&m->handshakes) != NULL) {
                 continue;
             }
             return coll_fail_errno(reterr, error, "cannot accept a connection");
         }
-        handshake *g = new_handshake(m);
+        coll_handshake *g = coll_handshakes_place(&m->handshakes);
         /* Those with a hello, and this rank's own, are half of them at most. */
         BASE_ASSERT(g != NULL);
-        *g = (handshake){.stage = HANDSHAKE_HELLO, .fd = fd, .peer = -1, .arrival = m->accepted++};
+        *g = (coll_handshake){.stage = COLL_HANDSHAKE_HELLO,
+                              .fd = fd,
+                              .peer = -1,
+                              .arrival = m->handshakes.accepted++};
         listener_hello(m, g); /* in a crowd it is here by now, and then nobody takes its place */
     }
     return COLL_OK;
 }
 
-static coll_status advance(connecting *m, handshake *g, coll_error *reterr)
+static coll_status advance(connecting *m, coll_handshake *g, coll_error *reterr)
 {
     switch (g->stage) {
-    case HANDSHAKE_FREE:
-    case HANDSHAKE_PAUSE:
+    case COLL_HANDSHAKE_FREE:
+    case COLL_HANDSHAKE_PAUSE:
         break;
-    case HANDSHAKE_CONNECTING:
+    case COLL_HANDSHAKE_CONNECTING:
         return connector_hello(m, g, reterr);
-    case HANDSHAKE_ANSWER:
+    case COLL_HANDSHAKE_ANSWER:
         return connector_proof(m, g, reterr);
-    case HANDSHAKE_HELLO:
+    case COLL_HANDSHAKE_HELLO:
         listener_hello(m, g);
         break;
-    case HANDSHAKE_PROOF:
-        return listener_proof(m, g, reterr);
+    case COLL_HANDSHAKE_PROOF:
+        listener_proof(m, g);
+        break;
     }
     return COLL_OK;
 }
@@ -347,21 +298,21 @@ static coll_status fail_late(const connecting *m, coll_error *reterr)
 /* One look at all sockets. If nothing comes, the ranks that are missing may be gone. */
 static coll_status look(connecting *m, int64_t deadline_ns, coll_error *reterr)
 {
-    struct pollfd items[HANDSHAKES_MAX + 1] = {{.fd = m->listener, .events = POLLIN}};
-    handshake *of[HANDSHAKES_MAX + 1] = {NULL};
+    struct pollfd items[COLL_HANDSHAKES_MAX + 1] = {{.fd = m->listener, .events = POLLIN}};
+    coll_handshake *of[COLL_HANDSHAKES_MAX + 1] = {NULL};
     nfds_t count = 1;
-    for (int i = 0; i < HANDSHAKES_MAX; i++) {
-        handshake *g = &m->handshakes[i];
-        if (g->stage == HANDSHAKE_PAUSE && base_now_ns() >= g->until_ns) {
+    for (int i = 0; i < COLL_HANDSHAKES_MAX; i++) {
+        coll_handshake *g = &m->handshakes.all[i];
+        if (g->stage == COLL_HANDSHAKE_PAUSE && base_now_ns() >= g->until_ns) {
             const coll_status status = start_connecting(m, g, g->peer, reterr);
             if (status != COLL_OK) {
                 return status;
             }
         }
-        if (g->stage != HANDSHAKE_FREE && g->stage != HANDSHAKE_PAUSE) {
+        if (g->stage != COLL_HANDSHAKE_FREE && g->stage != COLL_HANDSHAKE_PAUSE) {
             of[count] = g;
             items[count++] = (struct pollfd){
-                .fd = g->fd, .events = g->stage == HANDSHAKE_CONNECTING ? POLLOUT : POLLIN};
+                .fd = g->fd, .events = g->stage == COLL_HANDSHAKE_CONNECTING ? POLLOUT : POLLIN};
         }
     }
     if (poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS)) <= 0) {
@@ -378,12 +329,8 @@ static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *r
 {
     coll_status status = COLL_OK;
     m->began_ns = base_now_ns();
-    for (int rank = 0; rank < m->context->size; rank++) {
-        m->missing |= (uint64_t)(rank != m->context->rank) << rank;
-        m->socks[rank] = -1;
-    }
     for (int rank = 0; status == COLL_OK && rank < m->context->rank; rank++) {
-        status = start_connecting(m, &m->handshakes[rank], rank, reterr);
+        status = start_connecting(m, &m->handshakes.all[rank], rank, reterr);
     }
     while (status == COLL_OK && m->missing != 0) {
         status = coll_abort_check(m->context, reterr);
@@ -392,6 +339,35 @@ static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *r
         }
         if (status == COLL_OK) {
             status = look(m, deadline_ns, reterr);
+        }
+    }
+    return status;
+}
+
+static coll_status make_socket(connecting *m, int peer, coll_error *reterr)
+{
+    m->fresh[peer] = socket(m->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return m->fresh[peer] >= 0 ? COLL_OK : coll_fail_errno(reterr, errno, "cannot make a socket");
+}
+
+/* The memory of all connections, and the sockets of those that this rank makes: now the others can be
+ * told that there is none. */
+static coll_status make_connections(connecting *m, const coll_tcp_record *mine, coll_error *reterr)
+{
+    coll_status status = COLL_OK;
+    m->family = strchr(mine->address, ':') != NULL ? AF_INET6 : AF_INET;
+    for (int rank = 0; status == COLL_OK && rank < m->context->size; rank++) {
+        if (rank < m->context->rank) {
+            status = make_socket(m, rank, reterr);
+        }
+        if (status == COLL_OK && rank != m->context->rank) {
+            m->missing |= UINT64_C(1) << rank;
+            m->connections[rank] = coll_conn_create(rank);
+            status = m->connections[rank] != NULL
+                         ? COLL_OK
+                         : coll_fail(reterr, COLL_ERR_MEMORY,
+                                     "no memory for a connection to rank %d (%zu bytes)", rank,
+                                     COLL_CONN_BYTES);
         }
     }
     return status;
@@ -414,7 +390,29 @@ static coll_status prepare(connecting *m, const coll_context_options *options,
         status = coll_tcp_listen(mine->address, context->host_timeout_ns, &m->listener, &mine->port,
                                  reterr);
     }
-    return status == COLL_OK ? coll_descriptors_check("tcp", context->size - 1, reterr) : status;
+    if (status == COLL_OK) {
+        status = coll_descriptors_check("tcp", context->size - 1, reterr);
+    }
+    return status == COLL_OK ? make_connections(m, mine, reterr) : status;
+}
+
+static void drop_unused(connecting *m)
+{
+    for (int i = 0; i < COLL_HANDSHAKES_MAX; i++) {
+        coll_handshake_drop(&m->handshakes.all[i]);
+    }
+    for (int rank = 0; rank < m->context->size; rank++) {
+        if (m->fresh[rank] >= 0) {
+            (void)close(m->fresh[rank]);
+        }
+        if ((m->missing >> rank & 1) != 0) {
+            coll_conn_destroy(m->connections[rank]);
+            m->connections[rank] = NULL;
+        }
+    }
+    if (m->listener >= 0) {
+        (void)close(m->listener);
+    }
 }
 
 coll_status coll_tcp_links_open(coll_context *context, const coll_context_options *options,
@@ -432,11 +430,15 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
                           .auth = options->tcp_auth,
                           .listener = -1,
                           .hung_up = -1};
+        memset(m->socks, -1, sizeof m->socks);
+        memset(m->fresh, -1, sizeof m->fresh);
     }
     if (status == COLL_OK) {
-        status = all == NULL || m == NULL
-                     ? coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size)
-                     : prepare(m, options, &mine, reterr);
+        status =
+            all == NULL || m == NULL
+                ? coll_fail(reterr, COLL_ERR_MEMORY, "no memory to connect %d ranks (%zu bytes)",
+                            context->size, sizeof *m + (size_t)context->size * sizeof *all)
+                : prepare(m, options, &mine, reterr);
     }
     const coll_rendezvous_part part = {options, &mine, all, sizeof mine, deadline_ns, status};
     status = coll_rendezvous(context, &part, reterr);
@@ -448,13 +450,8 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
         coll_tcp_records_key(options->job_key, all, context->size, m->job_key);
         status = connect_all(m, deadline_ns, reterr);
     }
-    for (int i = 0; m != NULL && i < HANDSHAKES_MAX; i++) {
-        drop(&m->handshakes[i]);
-    }
-    if (m != NULL && m->listener >= 0) {
-        (void)close(m->listener);
-    }
     if (m != NULL) {
+        drop_unused(m);
         sodium_memzero(m, sizeof *m);
     }
     if (all != NULL) {

@@ -193,7 +193,8 @@ static coll_status make_state(coll_context *context, coll_error *reterr)
 {
     coll_tcp *tcp = calloc(1, sizeof *tcp);
     if (tcp == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context (%zu bytes)",
+                         sizeof *tcp);
     }
     tcp->net.links = &tcp_net_links;
     context->net = tcp;

@@ -130,11 +130,8 @@ static coll_status make_socket(coll_zmq_links *links, int peer, coll_error *rete
 static coll_status listen_for(coll_zmq_links *links, int peer, const key_pair *keys,
                               link_record *mine, coll_error *reterr)
 {
-    coll_status status = make_socket(links, peer, reterr);
     void *socket = links->sockets[peer];
-    if (status == COLL_OK) {
-        status = set_options(socket, keys, NULL, peer, reterr);
-    }
+    coll_status status = set_options(socket, keys, NULL, peer, reterr);
     if (status == COLL_OK) {
         status = coll_zmq_bind(socket, mine->address, &mine->ports[peer], reterr);
     }
@@ -152,11 +149,8 @@ static coll_status connect_to(coll_context *context, coll_zmq_links *links, int 
     char endpoint[ENDPOINT_BYTES];
     char address[COLL_ADDRESS_BYTES];
     const link_record *theirs = &all[peer];
-    coll_status status = make_socket(links, peer, reterr);
     void *socket = links->sockets[peer];
-    if (status == COLL_OK) {
-        status = set_options(socket, keys, theirs->public_key, peer, reterr);
-    }
+    const coll_status status = set_options(socket, keys, theirs->public_key, peer, reterr);
     if (status != COLL_OK) {
         return status;
     }
@@ -246,6 +240,25 @@ static coll_status name_missing(coll_context *context, const link_record *all, u
     return coll_fail(reterr, COLL_ERR_TIMEOUT, "no connection in time to %s", text);
 }
 
+/* Whether ranks that have not sent a first frame still can. A listener that has hung up, or that nobody
+ * finds, is not connected to again. */
+static coll_status check_missing(coll_context *context, coll_zmq_links *links, uint64_t missing,
+                                 coll_error *reterr)
+{
+    for (int peer = 0; peer < context->rank; peer++) {
+        if ((missing >> peer & 1) != 0 && coll_zmq_links_is_lost(links, peer)) {
+            char name[128];
+            context->unreached = peer;
+            coll_context_rank_text(context, peer, name, sizeof name);
+            return coll_missing_blame(
+                context, missing,
+                coll_fail(reterr, COLL_ERR_PEER, "%s has hung up, or cannot be reached", name),
+                reterr);
+        }
+    }
+    return coll_missing_check(context, missing, context->socks, reterr);
+}
+
 /* Answers ZAP and reads first frames until every peer has sent one, and been sent ours: a peer's
  * may be here before ours could leave, and the peer would take whatever we send next for it. A rank
  * that has everybody's needs to answer no more: all ranks that connect to it have been let in. */
@@ -286,8 +299,7 @@ static coll_status exchange_hellos(coll_context *context, coll_zmq_links *links,
         if (ready > 0 && (items[0].revents & ZMQ_POLLIN) != 0) {
             answer_zap(context, links->zap, all);
         }
-        status =
-            ready == 0 ? coll_missing_check(context, missing, context->socks, reterr) : COLL_OK;
+        status = ready == 0 ? check_missing(context, links, missing, reterr) : COLL_OK;
         if (status != COLL_OK) {
             return status;
         }
@@ -356,29 +368,22 @@ static void tune_connections(const coll_context *context, coll_zmq_links *links,
     }
 }
 
-coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
-                                const coll_context_options *options, int64_t deadline_ns,
-                                coll_error *reterr)
+/* All that this rank needs, and what it tells the others. */
+static coll_status prepare(coll_context *context, coll_zmq_links *links,
+                           const coll_context_options *options, link_record *mine, key_pair *keys,
+                           coll_error *reterr)
 {
-    key_pair keys = {.public_key = {0}};
-    const bool plain = options->tcp_auth == COLL_TCP_AUTH_OFF;
-    const key_pair *used = plain ? NULL : &keys;
-    link_record mine = {.plain = plain ? 1 : 0};
-    digest_key(options->job_key, mine.key_digest);
-    link_record *all = calloc((size_t)context->size, sizeof *all);
+    const bool plain = mine->plain != 0;
     links->own_rank = context->rank;
     links->host_timeout_ns = context->host_timeout_ns;
+    links->encrypted = !plain;
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
         links->fds[rank] = COLL_ZMQ_FD_NONE;
-    }
-    links->encrypted = !plain;
-    if (all == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
     }
     coll_status status = coll_interface_choose(
         options->interface, options->rendezvous_address,
         coll_identity_reaches_beyond(context->identities, context->size, context->rank),
-        mine.address, reterr);
+        mine->address, reterr);
     if (status == COLL_OK) {
         status = coll_zmq_descriptors_check(context->size, reterr);
     }
@@ -389,22 +394,40 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
         status = open_zmq(links, plain, reterr);
     }
     if (status == COLL_OK && !plain) {
-        status = get_keys(options, &keys, reterr);
+        status = get_keys(options, keys, reterr);
     }
-    memcpy(mine.public_key, keys.public_key, KEY_BYTES);
-    for (int peer = context->rank + 1; status == COLL_OK && peer < context->size; peer++) {
-        status = listen_for(links, peer, used, &mine, reterr);
+    memcpy(mine->public_key, keys->public_key, KEY_BYTES);
+    for (int peer = 0; status == COLL_OK && peer < context->size; peer++) {
+        status = peer != context->rank ? make_socket(links, peer, reterr) : COLL_OK;
+        if (status == COLL_OK && peer > context->rank) {
+            status = listen_for(links, peer, plain ? NULL : keys, mine, reterr);
+        }
+    }
+    return status;
+}
+
+coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
+                                const coll_context_options *options, int64_t deadline_ns,
+                                coll_status status, coll_error *reterr)
+{
+    key_pair keys = {.public_key = {0}};
+    const bool plain = options->tcp_auth == COLL_TCP_AUTH_OFF;
+    link_record mine = {.plain = plain ? 1 : 0};
+    link_record all[COLL_RANKS_MAX];
+    digest_key(options->job_key, mine.key_digest);
+    if (status == COLL_OK) {
+        status = prepare(context, links, options, &mine, &keys, reterr);
     }
     const coll_rendezvous_part part = {options, &mine, all, sizeof mine, deadline_ns, status};
     status = coll_rendezvous(context, &part, reterr);
-    for (int rank = 0; rank < context->size; rank++) {
+    for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
         all[rank].address[COLL_ADDRESS_BYTES - 1] = '\0';
     }
     if (status == COLL_OK) {
         status = check_records(context, all, reterr);
     }
     for (int peer = 0; status == COLL_OK && peer < context->rank; peer++) {
-        status = connect_to(context, links, peer, used, all, reterr);
+        status = connect_to(context, links, peer, plain ? NULL : &keys, all, reterr);
     }
     if (status == COLL_OK) {
         status = exchange_hellos(context, links, all, deadline_ns, reterr);
@@ -413,7 +436,6 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
         tune_connections(context, links, all);
     }
     explicit_bzero(&keys, sizeof keys);
-    free(all);
     return status;
 }
 

@@ -30,10 +30,12 @@ typedef struct coll_zmq_links {
     void *zap;
 } coll_zmq_links;
 
-/* Collective: one exchange, then connects every pair and waits for everybody's first frame. */
+/* Collective: one exchange, then connects every pair and waits for everybody's first frame. `status`,
+ * with *reterr: of what this rank did before. If that is not COLL_OK, it only says so. */
 COLL_MUST_CHECK coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
                                                 const coll_context_options *options,
-                                                int64_t deadline_ns, coll_error *reterr);
+                                                int64_t deadline_ns, coll_status status,
+                                                coll_error *reterr);
 
 /* Whether a rank's host is silent (silence.h). False where a stranger has connected, too: which of the two
  * connections is its own is not known. The higher rank of the two looks. */

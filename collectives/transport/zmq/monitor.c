@@ -25,8 +25,8 @@ coll_status coll_zmq_monitor_open(void *zmq, void *socket, int number, void **mo
                                   coll_error *reterr)
 {
     const int none = 0;
-    const int events =
-        ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED;
+    const int events = ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED |
+                       ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED;
     char endpoint[ENDPOINT_BYTES];
     (void)snprintf(endpoint, sizeof endpoint, "inproc://monitor-%d", number);
     *monitor = zmq_socket(zmq, ZMQ_PAIR);
@@ -102,7 +102,8 @@ bool coll_zmq_monitor_read(void *monitor, uint16_t port, int64_t host_timeout_ns
         if (taken.kind == ZMQ_EVENT_LISTENING) {
             coll_tcp_options_fresh(reported,
                                    host_timeout_ns); /* accepted ones have theirs from it */
-        } else if (taken.kind == ZMQ_EVENT_DISCONNECTED) {
+        } else if (taken.kind == ZMQ_EVENT_DISCONNECTED ||
+                   taken.kind == ZMQ_EVENT_CONNECT_RETRIED) { /* which is as good as never */
             ended = true;
         } else if (has_port(reported, port)) {
             set_connection(reported, host_timeout_ns);

@@ -75,7 +75,7 @@ static bool send_message(coll_context *context, int rank, const coll_net_frames 
     zmq_msg_t message;
     int sent = -1;
     if (zmq_msg_init_size(&message, peer->kept_bytes + coll_zmq_frames_bytes(frames)) != 0) {
-        coll_net_fail_peer(context, rank, "could not be sent to: no memory");
+        coll_net_fail_unsent(context, rank, peer->kept_bytes + coll_zmq_frames_bytes(frames));
         return false;
     }
     uint8_t *data = zmq_msg_data(&message);
@@ -182,7 +182,8 @@ static bool lend(coll_comm *comm, int rank, const coll_frame_head *head, zmq_msg
 {
     zmq_loan *loan = make_loan(comm->context, message);
     if (loan == NULL) {
-        (void)coll_comm_fail(comm, COLL_ERR_MEMORY, "no memory for frames");
+        (void)coll_comm_fail(comm, COLL_ERR_MEMORY, "no memory for a frame (%zu bytes)",
+                             sizeof *loan);
         return true;
     }
     return coll_net_lend(comm, rank, head, (uint8_t *)zmq_msg_data(&loan->message) + at, loan);
@@ -352,24 +353,31 @@ static void net_sleep(coll_context *context, bool (*changed)(coll_context *conte
     }
 }
 
+static coll_status make_state(coll_context *context, const coll_context_options *options,
+                              coll_error *reterr)
+{
+    zmq_state *state = calloc(1, sizeof *state);
+    context->net = state;
+    if (state != NULL) {
+        state->net.wake_fd = -1;
+        state->net.links = &zmq_net_links;
+        state->net.chunk_bytes_max =
+            options->tcp_auth == COLL_TCP_AUTH_OFF ? PLAIN_BYTES_MAX : SEALED_BYTES_MAX;
+        state->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
+    }
+    return state != NULL && state->scratch != NULL
+               ? COLL_OK
+               : coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context (%zu bytes)",
+                           sizeof *state + (size_t)COLL_FRAME_BODY_BYTES_MAX);
+}
+
 static coll_status net_open_context(coll_context *context, const coll_context_options *options,
                                     int64_t deadline_ns, coll_error *reterr)
 {
-    zmq_state *state = calloc(1, sizeof *state);
-    if (state == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
-    }
-    state->net.wake_fd = -1;
-    state->net.links = &zmq_net_links;
-    state->net.chunk_bytes_max =
-        options->tcp_auth == COLL_TCP_AUTH_OFF ? PLAIN_BYTES_MAX : SEALED_BYTES_MAX;
-    context->net = state;
-    state->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
-    if (state->scratch == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for frames");
-    }
-    const coll_status status =
-        coll_zmq_links_open(context, &state->links, options, deadline_ns, reterr);
+    coll_status status = make_state(context, options, reterr);
+    zmq_state *state = state_of(context);
+    coll_zmq_links *links = state != NULL ? &state->links : NULL;
+    status = coll_zmq_links_open(context, links, options, deadline_ns, status, reterr);
     for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
         state->net.remote[rank] = rank != context->rank;
     }

@@ -1,6 +1,9 @@
 /* Processes that find each other by a bootstrap, and what they say where they cannot: on one host. */
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -155,6 +158,45 @@ static void a_rank_that_ends_before_all_have_come_is_named(void **state)
     assert_status(meeting_end(&m, 1, &error), COLL_ERR_TIMEOUT);
     assert_has(error.message, "still waits for rank 2 of 3");
     meeting_close(&m);
+}
+
+static size_t most_bytes = SIZE_MAX; /* that this process gets at once */
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    return size <= most_bytes ? __real_malloc(size) : NULL;
+}
+
+static void lack_memory(int rank)
+{
+    (void)rank;
+    most_bytes = 4096;
+}
+
+/* Each rank in turn: all learn it at once. */
+static void a_rank_without_memory_is_named(void **state)
+{
+    (void)state;
+    for (int lacking = 0; lacking < 2; lacking++) {
+        meeting_process ps[] = {meeting_rank(0, 2), meeting_rank(1, 2)};
+        meeting m;
+        coll_error error;
+        char name[32];
+        ps[lacking].before = lack_memory;
+        (void)snprintf(name, sizeof name, "rank %d (host ", lacking);
+        meeting_begin(&m, "127.0.0.1");
+        (void)meeting_start(&m, &ps[0]);
+        (void)meeting_start(&m, &ps[1]);
+        for (int i = 0; i < 2; i++) {
+            assert_status(meeting_end(&m, i, &error), COLL_ERR_MEMORY);
+            assert_has(error.message, "no memory for a link (");
+            assert_true(i == lacking || strstr(error.message, name) != NULL);
+        }
+        meeting_close(&m);
+    }
 }
 
 static void a_rank_that_dies_in_an_exchange_is_named(void **state)
@@ -314,6 +356,7 @@ int main(void)
         cmocka_unit_test(ranks_that_disagree_on_the_world_size_are_named),
         cmocka_unit_test(two_processes_with_one_rank_are_named),
         cmocka_unit_test(a_rank_that_ends_before_all_have_come_is_named),
+        cmocka_unit_test(a_rank_without_memory_is_named),
         cmocka_unit_test(a_rank_that_dies_in_an_exchange_is_named),
         cmocka_unit_test(a_rank_that_is_stopped_before_an_exchange_is_named),
         cmocka_unit_test(a_rank_that_is_stopped_holds_up_no_other),

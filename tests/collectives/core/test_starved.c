@@ -1,121 +1,19 @@
 /* A rank that gets no memory, no descriptor or no mapping, at any place where it asks for one: it
- * says so, leaves none open, and whoever waits for it learns that it is gone. The build sends
- * libcoll's requests through the counters here. Ranks are threads. */
-#include <errno.h>
+ * says so, leaves none open, and whoever waits for it learns that it is gone. Ranks are threads. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <zmq.h>
 
 #include "base/clock.h"
-#include "ranks.h"
+#include "famine.h"
 #include "support.h"
 
-enum { STRIDE = TEST_HAS_TSAN ? 4 : 1, REQUESTS_MAX = 400, COUNT = 50000, PLENTY = 1 << 30 };
+enum { COUNT = 50000 };
 
 static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
                                             COLL_TRANSPORT_ZMQ};
 enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
-
-typedef enum want { WANT_MEMORY, WANT_DESCRIPTOR, WANT_MAPPING, WANTS } want;
-
-static _Thread_local int left[WANTS] = {PLENTY, PLENTY, PLENTY}; /* requests that are granted, */
-static _Thread_local bool refused;                               /* whether one was not, */
-static _Thread_local bool lasts;                                 /* and none after it is */
-
-static bool grant(want what, int error)
-{
-    if (left[what]-- > 0) {
-        return true;
-    }
-    left[what] = lasts ? 0 : PLENTY; /* one only: what comes after is to work again */
-    refused = true;
-    errno = error;
-    return false;
-}
-
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-int __real_zmq_msg_init_size(zmq_msg_t *message, size_t size);
-int __wrap_zmq_msg_init_size(zmq_msg_t *message, size_t size);
-int __real_socket(int domain, int type, int protocol);
-int __wrap_socket(int domain, int type, int protocol);
-int __real_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
-int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
-int __real_eventfd(unsigned int value, int flags);
-int __wrap_eventfd(unsigned int value, int flags);
-int __real_memfd_create(const char *name, unsigned int flags);
-int __wrap_memfd_create(const char *name, unsigned int flags);
-void *__real_zmq_socket(void *context, int type);
-void *__wrap_zmq_socket(void *context, int type);
-void *__real_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset);
-void *__wrap_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset);
-
-void *__wrap_malloc(size_t size)
-{
-    return grant(WANT_MEMORY, ENOMEM) ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return grant(WANT_MEMORY, ENOMEM) ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    return grant(WANT_MEMORY, ENOMEM) ? __real_realloc(memory, size) : NULL;
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    return grant(WANT_MEMORY, ENOMEM) ? __real_aligned_alloc(alignment, size) : NULL;
-}
-
-int __wrap_zmq_msg_init_size(zmq_msg_t *message, size_t size)
-{
-    return grant(WANT_MEMORY, ENOMEM) ? __real_zmq_msg_init_size(message, size) : -1;
-}
-
-int __wrap_socket(int domain, int type, int protocol)
-{
-    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_socket(domain, type, protocol) : -1;
-}
-
-int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
-{
-    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_accept4(fd, address, length, flags) : -1;
-}
-
-int __wrap_eventfd(unsigned int value, int flags)
-{
-    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_eventfd(value, flags) : -1;
-}
-
-int __wrap_memfd_create(const char *name, unsigned int flags)
-{
-    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_memfd_create(name, flags) : -1;
-}
-
-void *__wrap_zmq_socket(void *context, int type)
-{
-    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_zmq_socket(context, type) : NULL;
-}
-
-void *__wrap_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset)
-{
-    return grant(WANT_MAPPING, ENOMEM) ? __real_mmap(at, size, access, flags, fd, offset)
-                                       : MAP_FAILED;
-}
 
 static bool works(test_rank *rank)
 {
@@ -125,47 +23,26 @@ static bool works(test_rank *rank)
            sum == rank->size;
 }
 
-/* What rank 0 does without, and when. */
-typedef struct famine {
-    want what;
-    int granted;
-    bool lasts;
-    atomic_bool refused; /* it came to that */
-} famine;
-
-static void begin(const famine *f)
-{
-    refused = false;
-    lasts = f->lasts;
-    left[f->what] = f->granted;
-}
-
-static void end(famine *f)
-{
-    left[f->what] = PLENTY;
-    lasts = false;
-    f->refused = refused;
-}
-
 /* ---- contexts ---- */
 
-static void check_refusal(test_rank *rank, const famine *f, coll_status status)
+static void check_refusal(test_rank *rank, const test_famine *f, coll_status status)
 {
     RANK_CHECK(rank, f->refused && rank->context == NULL);
-    RANK_CHECK(rank, f->what != WANT_MEMORY || strstr(rank->error.message, "no memory") != NULL);
+    RANK_CHECK(rank,
+               f->what != TEST_WANT_MEMORY || strstr(rank->error.message, "no memory") != NULL);
     RANK_CHECK(rank, rank->error.status == status && rank->error.message[0] != '\0');
 }
 
 static void context_body(test_rank *rank)
 {
-    famine *f = rank->user;
+    test_famine *f = rank->user;
     const coll_context_options options = test_rank_options(rank);
     if (rank->rank == 0) {
-        begin(f);
+        test_famine_begin(f);
     }
     const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
     if (rank->rank == 0) {
-        end(f);
+        test_famine_end(f);
     }
     if (status == COLL_OK) {
         RANK_CHECK(rank, works(rank) || (f->refused && rank->rank != 0));
@@ -176,30 +53,14 @@ static void context_body(test_rank *rank)
     coll_context_destroy(rank->context);
 }
 
-/* Each request in turn, until all are granted. */
-static void sweep(const test_ranks_options *options, want what, test_rank_body body)
-{
-    famine f = {.what = what, .refused = true};
-    test_ranks_options own = *options;
-    const int before = test_open_descriptors();
-    own.user = &f;
-    for (; f.refused; f.granted += STRIDE) {
-        f.refused = false;
-        test_ranks_as_threads(&own, body);
-        if (test_open_descriptors() != before || f.granted > REQUESTS_MAX) {
-            fail_msg("%s, request %d of %d: descriptors stay open, or there is no end",
-                     coll_transport_name(own.transport), f.granted, (int)what);
-        }
-    }
-}
-
 static void contexts_alone(void **state)
 {
     (void)state;
     for (int i = 0; i < TRANSPORTS; i++) {
-        for (want what = WANT_MEMORY; what < WANTS; what++) {
-            sweep(&(test_ranks_options){.size = 1, .transport = transports[i], .bare = true}, what,
-                  context_body);
+        for (test_want what = TEST_WANT_MEMORY; what < TEST_WANTS; what++) {
+            test_famine_sweep(
+                &(test_ranks_options){.size = 1, .transport = transports[i], .bare = true}, what, 0,
+                context_body);
         }
     }
 }
@@ -208,9 +69,10 @@ static void contexts_of_two(void **state)
 {
     (void)state;
     for (int i = 0; transports[i] != COLL_TRANSPORT_ZMQ; i++) {
-        for (want what = WANT_MEMORY; what < WANTS; what++) {
-            sweep(&(test_ranks_options){.size = 2, .transport = transports[i], .bare = true}, what,
-                  context_body);
+        for (test_want what = TEST_WANT_MEMORY; what < TEST_WANTS; what++) {
+            test_famine_sweep(
+                &(test_ranks_options){.size = 2, .transport = transports[i], .bare = true}, what, 0,
+                context_body);
         }
     }
 }
@@ -305,24 +167,24 @@ static void meal_body(test_rank *rank)
     static coll_status (*const courses[])(test_rank *, meal *) = {
         split, share, reduce_arena, reduce_heap, pass_on, gather};
     enum { COURSES = sizeof courses / sizeof courses[0] };
-    famine *f = rank->user;
+    test_famine *f = rank->user;
     meal m = {.heap = calloc(COUNT, sizeof *m.heap)};
     coll_status status = COLL_OK;
     RANK_CHECK(rank, m.heap != NULL);
     status = coll_barrier(coll_context_world(rank->context), &rank->error);
     if (rank->rank == 0) {
         RANK_OK(rank, status);
-        begin(f);
+        test_famine_begin(f);
     }
     int i = 0;
     for (; status == COLL_OK && i < COURSES; i++) {
         status = courses[i](rank, &m);
     }
     if (rank->rank == 0) {
-        end(f);
+        test_famine_end(f);
         RANK_CHECK(rank, status == COLL_OK || f->refused);
         RANK_CHECK(rank, status == COLL_OK || rank->error.message[0] != '\0');
-        RANK_CHECK(rank, status == COLL_OK || f->what != WANT_MEMORY ||
+        RANK_CHECK(rank, status == COLL_OK || f->what != TEST_WANT_MEMORY ||
                              strstr(rank->error.message, "no memory") != NULL);
     }
     RANK_CHECK(rank, status != COLL_ERR_TIMEOUT);
@@ -337,31 +199,31 @@ static void meal_body(test_rank *rank)
 }
 
 /* Without links being measured, which contexts_of_two has tried. */
-static void operations_over(coll_transport transport, want last)
+static void operations_over(coll_transport transport, test_want last)
 {
     const test_ranks_options options = {
         .size = 2, .transport = transport, .algorithm = COLL_ALGORITHM_DIRECT};
-    for (want what = WANT_MEMORY; what <= last; what++) {
-        sweep(&options, what, meal_body);
+    for (test_want what = TEST_WANT_MEMORY; what <= last; what++) {
+        test_famine_sweep(&options, what, 0, meal_body);
     }
 }
 
 static void operations_over_shm(void **state)
 {
     (void)state;
-    operations_over(COLL_TRANSPORT_SHM, WANT_MAPPING);
+    operations_over(COLL_TRANSPORT_SHM, TEST_WANT_MAPPING);
 }
 
 static void operations_over_tcp(void **state)
 {
     (void)state;
-    operations_over(COLL_TRANSPORT_TCP, WANT_MAPPING);
+    operations_over(COLL_TRANSPORT_TCP, TEST_WANT_MAPPING);
 }
 
 static void operations_over_zmq(void **state)
 {
     (void)state;
-    operations_over(COLL_TRANSPORT_ZMQ, WANT_MEMORY);
+    operations_over(COLL_TRANSPORT_ZMQ, TEST_WANT_MEMORY);
 }
 
 /* ---- what is made by all ranks, where rank 0 cannot and stays ---- */
@@ -392,14 +254,14 @@ static void meet(void)
 static coll_status make_together(test_rank *rank, meal *m,
                                  coll_status (*make)(test_rank *rank, meal *m))
 {
-    famine *f = rank->user;
+    test_famine *f = rank->user;
     meet();
     if (rank->rank == 0) {
-        begin(f);
+        test_famine_begin(f);
     }
     const coll_status status = make(rank, m);
     if (rank->rank == 0) {
-        end(f);
+        test_famine_end(f);
     }
     meet();
     return status;
@@ -408,11 +270,11 @@ static coll_status make_together(test_rank *rank, meal *m,
 /* Rank 1 learns of it at once, with the cause, and the same list can be tried again. */
 static void comm_body(test_rank *rank)
 {
-    const famine *f = rank->user;
+    const test_famine *f = rank->user;
     meal m = {.comm = NULL};
     const coll_status status = make_together(rank, &m, make_comm);
     RANK_CHECK(rank, status != COLL_ERR_TIMEOUT && (status == COLL_OK || f->refused));
-    RANK_CHECK(rank, status == COLL_OK || f->what != WANT_MEMORY ||
+    RANK_CHECK(rank, status == COLL_OK || f->what != TEST_WANT_MEMORY ||
                          strstr(rank->error.message, "no memory") != NULL);
     RANK_CHECK(rank, status == COLL_OK || rank->rank == 0 ||
                          strstr(rank->error.message, "rank 0 (") != NULL);
@@ -422,13 +284,16 @@ static void comm_body(test_rank *rank)
     coll_comm_destroy(m.comm);
 }
 
-/* Without any memory, twice. The second time rank 0 cannot even say so, and rank 1 waits in vain;
- * but both have counted that. */
+/* Without any memory, twice: rank 1 learns of it each time. (Over zmq rank 0 cannot even send that, and
+ * rank 1 waits in vain; but both have counted it.) */
 static void long_famine_body(test_rank *rank)
 {
     meal m = {.comm = NULL};
     for (int i = 0; i < 2; i++) {
-        RANK_CHECK(rank, make_together(rank, &m, make_comm) != COLL_OK);
+        const coll_status status = make_together(rank, &m, make_comm);
+        RANK_CHECK(rank, status != COLL_OK);
+        RANK_CHECK(rank, coll_context_transport(rank->context) == COLL_TRANSPORT_ZMQ ||
+                             strstr(rank->error.message, "no memory for ") != NULL);
     }
     RANK_OK(rank, make_comm(rank, &m));
     RANK_OK(rank, coll_barrier(m.comm, &rank->error));
@@ -437,7 +302,7 @@ static void long_famine_body(test_rank *rank)
 
 static void arena_body(test_rank *rank)
 {
-    const famine *f = rank->user;
+    const test_famine *f = rank->user;
     meal m = {.arena = NULL};
     const coll_status status = make_together(rank, &m, make_arena);
     RANK_CHECK(rank, status != COLL_ERR_TIMEOUT && (status == COLL_OK || f->refused));
@@ -450,9 +315,10 @@ static void communicators_of_two(void **state)
     for (int i = 0; i < TRANSPORTS; i++) {
         const test_ranks_options options = {
             .size = 2, .transport = transports[i], .algorithm = COLL_ALGORITHM_DIRECT};
-        const want last = transports[i] == COLL_TRANSPORT_ZMQ ? WANT_MEMORY : WANT_MAPPING;
-        for (want what = WANT_MEMORY; what <= last; what++) {
-            sweep(&options, what, comm_body);
+        const test_want last =
+            transports[i] == COLL_TRANSPORT_ZMQ ? TEST_WANT_MEMORY : TEST_WANT_MAPPING;
+        for (test_want what = TEST_WANT_MEMORY; what <= last; what++) {
+            test_famine_sweep(&options, what, 0, comm_body);
         }
     }
 }
@@ -461,7 +327,7 @@ static void a_list_outlasts_a_famine(void **state)
 {
     (void)state;
     for (int i = 0; i < TRANSPORTS; i++) {
-        famine f = {.what = WANT_MEMORY, .lasts = true};
+        test_famine f = {.what = TEST_WANT_MEMORY, .lasts = true};
         test_ranks_as_threads(
             &(test_ranks_options){
                 .size = 2, .transport = transports[i], .timeout_ns = 2 * BASE_NS_PER_S, .user = &f},
@@ -473,8 +339,8 @@ static void arenas_of_two(void **state)
 {
     const test_ranks_options options = {.size = 2, .transport = COLL_TRANSPORT_SHM};
     (void)state;
-    sweep(&options, WANT_DESCRIPTOR, arena_body);
-    sweep(&options, WANT_MAPPING, arena_body);
+    test_famine_sweep(&options, TEST_WANT_DESCRIPTOR, 0, arena_body);
+    test_famine_sweep(&options, TEST_WANT_MAPPING, 0, arena_body);
 }
 
 int main(void)

@@ -31,8 +31,9 @@ static const coll_net_links links = {.send = send_frames, .has_room = has_room, 
 
 void conn_stage_open(conn_stage *s, int fd, const coll_seal *seal, size_t chunk_bytes)
 {
-    coll_error error = {.message = ""};
-    assert_ok(coll_conn_create(fd, STAGE_PEER, seal, seal, &s->conn, &error), &error);
+    s->conn = coll_conn_create(STAGE_PEER);
+    assert_non_null(s->conn);
+    coll_conn_open(s->conn, fd, seal, seal);
     net_stage_open(&s->core, &links, &coll_tcp_transport, chunk_bytes);
 }
 
