@@ -1,70 +1,32 @@
 /* Runs one operation on all ranks between guard bytes, and compares every byte with the reference.
  * Used by the tests that walk the grid. */
-#include "grid_case.h"
+#include "grid_view.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/kinds.h"
-#include "plan/plan.h"
 #include "proto/digest.h"
 #include "reference.h"
 
-enum { GUARD_BYTES = 64, GUARD = 0xA5, RANKS_MAX = 64, WHOLE_CHECK_COUNT = 3000, PIECE_COUNT = 64 };
+enum { GUARD_BYTES = 64, GUARD = 0xA5, WHOLE_CHECK_COUNT = 3000, PIECE_COUNT = 64 };
 
-/* A case as one rank sees it. */
-typedef struct view {
-    const grid_case *c; /* `count` is that of maps */
-    int rank;
-    int ranks;
-    size_t size;  /* of an element, or a map, */
-    size_t group; /* of which an element has so many */
-    size_t counts[RANKS_MAX];
-    size_t given[RANKS_MAX]; /* the same in elements */
-    size_t recv_counts[RANKS_MAX];
-    size_t begins[RANKS_MAX + 1];      /* of the parts, in elements */
-    size_t recv_begins[RANKS_MAX + 1]; /* the same, unless every pair of ranks has a count */
-    size_t send_count;                 /* in this rank's buffers */
-    size_t recv_count;
-    size_t own_offset; /* of this rank's part, in the larger buffer of the two, in elements */
-    uint8_t *send;
-    uint8_t *recv;
-    unsigned salt;
-    coll_reduction own; /* of maps; else 0 */
-    uint8_t neutral[COLL_ELEMENT_BYTES_MAX];
-} view;
-
-static bool may_be_in_place(const grid_case *c)
-{
-    return c->placement == GRID_IN_PLACE || c->placement == GRID_MISALIGNED_IN_PLACE ||
-           c->placement == GRID_ARENA_IN_PLACE;
-}
-
-/* Elements that one rank sends to another in an all-to-all with counts; in place as many as it gets
- * from that one. */
-static size_t pair_count(const grid_case *c, int from, int to)
-{
-    const bool turn = may_be_in_place(c) && from > to;
-    const int a = turn ? to : from;
-    const int b = turn ? from : to;
-    return (3 * a + b) % 4 == 1 ? 0 : c->count / (size_t)(b + 1) + (size_t)(a % 2);
-}
-
-static size_t part_count(const view *v, int rank)
+static size_t part_count(const grid_view *v, int rank)
 {
     const grid_case *c = v->c;
     const size_t varied = rank % 3 == 1 ? 0 : c->count / (size_t)(rank + 1) + (size_t)(rank % 2);
     return c->varies ? varied - varied % v->group : c->count;
 }
 
-static void measure(view *v)
+static void measure(grid_view *v)
 {
     const grid_case *c = v->c;
     const bool root = v->rank == c->root;
     const bool pairs = c->kind == COLL_ALL_TO_ALL && c->varies;
     for (int r = 0; r < v->ranks; r++) {
-        v->counts[r] = pairs ? pair_count(c, v->rank, r) : part_count(v, r);
+        v->counts[r] = pairs ? grid_pair_count(c, v->rank, r) : part_count(v, r);
         v->given[r] = v->counts[r] / v->group;
-        v->recv_counts[r] = pairs ? pair_count(c, r, v->rank) : v->counts[r];
+        v->recv_counts[r] = pairs ? grid_pair_count(c, r, v->rank) : v->counts[r];
         v->begins[r + 1] = v->begins[r] + v->counts[r];
         v->recv_begins[r + 1] = v->recv_begins[r] + v->recv_counts[r];
     }
@@ -107,13 +69,13 @@ static void measure(view *v)
                         : 0;
 }
 
-static bool is_in_place(const view *v)
+static bool is_in_place(const grid_view *v)
 {
-    return may_be_in_place(v->c) && v->send_count > 0 && v->recv_count > 0 &&
+    return grid_may_be_in_place(v->c) && v->send_count > 0 && v->recv_count > 0 &&
            v->c->kind != COLL_SEND;
 }
 
-static void place(view *v, const grid_rank *g)
+static void place(grid_view *v, const grid_rank *g)
 {
     const grid_placement where = v->c->placement;
     const bool odd = where == GRID_MISALIGNED || where == GRID_MISALIGNED_IN_PLACE ||
@@ -134,7 +96,7 @@ static void place(view *v, const grid_rank *g)
         where == GRID_ARENA_SEND ? g->memory + GUARD_BYTES : base + send_bytes + 2 * GUARD_BYTES;
 }
 
-static void guard(const view *v)
+static void guard(const grid_view *v)
 {
     memset(v->send - GUARD_BYTES, GUARD, GUARD_BYTES);
     memset(v->send + v->send_count * v->size, GUARD, GUARD_BYTES);
@@ -145,7 +107,7 @@ static void guard(const view *v)
 }
 
 /* Written here, where ThreadSanitizer looks: whoever still reads the last operation's input is seen. */
-static void fill(const view *v)
+static void fill(const grid_view *v)
 {
     uint8_t piece[PIECE_COUNT * REFERENCE_BYTES_MAX];
     for (size_t i = 0; i < v->send_count; i += PIECE_COUNT) {
@@ -167,7 +129,7 @@ static bool is_guarded(const uint8_t *begin)
     return true;
 }
 
-static bool guards_hold(const view *v)
+static bool guards_hold(const grid_view *v)
 {
     const uint8_t *send_end = v->send + v->send_count * v->size;
     const uint8_t *recv_end = v->recv + v->recv_count * v->size;
@@ -180,133 +142,14 @@ static bool guards_hold(const view *v)
            is_guarded(wide ? send_end : recv_end);
 }
 
-static bool has_own_order(const grid_case *c)
-{
-    return c->algorithm == COLL_ALGORITHM_RING || c->algorithm == COLL_ALGORITHM_TREE;
-}
-
-/* Element `index` of a prefix of `count` ranks. */
-static void expect_prefix(const view *v, int count, size_t index, uint8_t *element)
-{
-    const grid_case *c = v->c;
-    const bool doubles = !has_own_order(c) && c->algorithm > COLL_ALGORITHM_DIRECT;
-    const reference_reduction reduction = {.type = c->type,
-                                           .reduce = c->reduce,
-                                           .algorithm = doubles ? COLL_ALGORITHM_RECURSIVE_DOUBLING
-                                                                : COLL_ALGORITHM_DIRECT,
-                                           .ranks = count,
-                                           .salt = v->salt};
-    if (count == 0) {
-        reference_neutral(element, c->type, c->reduce);
-    } else if (!has_own_order(c)) {
-        reference_all_reduce(&reduction, index, element);
-    } else {
-        reference_input(element, c->type, 0, index, v->salt);
-    }
-    for (int r = 1; r < count && has_own_order(c); r++) { /* from the left */
-        uint8_t next[REFERENCE_BYTES_MAX];
-        reference_input(next, c->type, r, index, v->salt);
-        reference_combine(element, c->type, c->reduce, element, next);
-    }
-}
-
-/* Whether the reference knows the order, and the roundings, of this algorithm's sums. */
-static bool is_ordered(const view *v)
-{
-    const grid_case *c = v->c;
-    const bool half = c->type == COLL_FLOAT16 || c->type == COLL_BFLOAT16;
-    const coll_plan plan = {.algorithm = c->algorithm,
-                            .kind = c->kind,
-                            .ranks = v->ranks,
-                            .rank = v->rank,
-                            .root = c->root};
-    if (!coll_kind_reduces(c->kind) || c->algorithm == COLL_ALGORITHM_AUTO ||
-        c->type == REFERENCE_MAPS) {
-        return true;
-    }
-    if (has_own_order(c)) {
-        return coll_kind_reduces_to_all(c->kind);
-    }
-    return coll_plan_is_canonical(&plan) &&
-           !(half && c->algorithm == COLL_ALGORITHM_TWO_LEVEL && c->kind != COLL_ALL_REDUCE);
-}
-
-static unsigned salt_for(const view *v, unsigned salt)
-{
-    if (is_ordered(v)) {
-        return salt;
-    }
-    return salt | (v->c->reduce == COLL_PRODUCT ? REFERENCE_EXACT_PRODUCTS : REFERENCE_EXACT_SUMS);
-}
-
-/* Where in a rank's send the block for this rank begins in an all-to-all, in elements. */
-static size_t begin_at(const view *v, int rank)
-{
-    size_t begin = 0;
-    for (int to = 0; to < v->rank; to++) {
-        begin += v->c->varies ? pair_count(v->c, rank, to) : v->c->count;
-    }
-    return begin;
-}
-
-/* What element `index` of this rank's recv buffer must be. */
-static void expect(const view *v, size_t index, uint8_t *element)
-{
-    const grid_case *c = v->c;
-    const coll_algorithm algorithm = c->algorithm == COLL_ALGORITHM_AUTO ||
-                                             c->type == REFERENCE_MAPS ||
-                                             (has_own_order(c) && c->kind != COLL_ALL_REDUCE)
-                                         ? COLL_ALGORITHM_DIRECT
-                                         : c->algorithm;
-    reference_reduction reduction = {.type = c->type,
-                                     .reduce = c->reduce,
-                                     .algorithm = algorithm,
-                                     .ranks = v->ranks,
-                                     .count = c->count,
-                                     .salt = v->salt};
-    int part = 0;
-    switch (c->kind) {
-    case COLL_ALL_REDUCE:
-    case COLL_REDUCE:
-        reference_all_reduce(&reduction, index, element);
-        return;
-    case COLL_SCAN:
-    case COLL_EXSCAN:
-        expect_prefix(v, v->rank + (c->kind == COLL_SCAN ? 1 : 0), index, element);
-        return;
-    case COLL_REDUCE_SCATTER:
-        reduction.count = v->begins[v->ranks];
-        reference_all_reduce(&reduction, v->begins[v->rank] + index, element);
-        return;
-    case COLL_BROADCAST:
-        reference_input(element, c->type, c->root, index, v->salt);
-        return;
-    case COLL_SCATTER:
-        reference_input(element, c->type, c->root, v->begins[v->rank] + index, v->salt);
-        return;
-    case COLL_SEND:
-        reference_input(element, c->type, (v->rank + v->ranks - 1) % v->ranks, index, v->salt);
-        return;
-    default:
-        break;
-    }
-    while (index >= v->recv_begins[part + 1]) {
-        part++;
-    }
-    const size_t within = index - v->recv_begins[part];
-    reference_input(element, c->type, part,
-                    c->kind == COLL_ALL_TO_ALL ? begin_at(v, part) + within : within, v->salt);
-}
-
-static bool check(const view *v, test_rank *rank, const char **what, size_t *at)
+static bool check(const grid_view *v, const char **what, size_t *at)
 {
     /* Of long vectors each rank looks at its share; all are compared with each other below. */
     const size_t step = v->recv_count > WHOLE_CHECK_COUNT ? (size_t)v->ranks : 1;
     uint8_t element[REFERENCE_BYTES_MAX];
-    (void)rank;
     *what = "wrong result";
     for (*at = step == 1 ? 0 : (size_t)v->rank; *at < v->recv_count; *at += step) {
-        expect(v, *at, element);
+        grid_expect(v, *at, element);
         if (memcmp(element, v->recv + *at * v->size, v->size) != 0) {
             return false;
         }
@@ -325,9 +168,9 @@ static bool check(const view *v, test_rank *rank, const char **what, size_t *at)
 }
 
 /* Where all ranks must have the same bytes, their digests are compared. */
-static bool compare(const view *v, grid_rank *g)
+static bool compare(const grid_view *v, grid_rank *g)
 {
-    uint8_t digests[RANKS_MAX][PROTO_DIGEST_BYTES];
+    uint8_t digests[GRID_RANKS_MAX][PROTO_DIGEST_BYTES];
     uint8_t own[PROTO_DIGEST_BYTES];
     const bool same_everywhere = v->c->kind == COLL_ALL_REDUCE || v->c->kind == COLL_ALL_GATHER ||
                                  v->c->kind == COLL_BROADCAST;
@@ -350,13 +193,13 @@ static bool compare(const view *v, grid_rank *g)
 /* Whether the caller gives a buffer that this rank does not use. It is guard bytes altogether, so
  * whatever is written to it shows; half of the cases give none. The root of a broadcast is asked
  * for no recv by giving none. */
-static bool gives_unused(const view *v)
+static bool gives_unused(const grid_view *v)
 {
     const bool asks_for_none = v->c->kind == COLL_BROADCAST && v->rank == v->c->root;
     return v->c->count == 0 || (!asks_for_none && (v->salt + (unsigned)v->rank) % 2 == 0);
 }
 
-static coll_op_desc describe(const view *v)
+static coll_op_desc describe(const grid_view *v)
 {
     const grid_case *c = v->c;
     const bool unused = gives_unused(v);
@@ -375,40 +218,39 @@ static coll_op_desc describe(const view *v)
                           .algorithm = c->algorithm};
 }
 
-static coll_status exchange_messages(const view *v, grid_rank *g)
+/* A message is two operations. */
+static coll_status start(const grid_view *v, grid_rank *g, coll_request *requests[2])
 {
-    coll_request *requests[2] = {NULL};
     coll_op_desc desc = describe(v);
     coll_error *error = &g->rank->error;
-    desc.root = (v->rank + 1) % v->ranks;
+    const bool message = v->c->kind == COLL_SEND;
+    desc.root = message ? (v->rank + 1) % v->ranks : desc.root;
     coll_status status = coll_start(g->comm, &desc, &requests[0], error);
-    if (status == COLL_OK) {
+    if (status == COLL_OK && message) {
         desc.kind = COLL_RECEIVE;
         desc.root = (v->rank + v->ranks - 1) % v->ranks;
         status = coll_start(g->comm, &desc, &requests[1], error);
     }
-    const coll_status waited = coll_request_wait_all(requests, 2, status == COLL_OK ? error : NULL);
-    return status == COLL_OK ? waited : status;
+    return status;
 }
 
 /* In one of the ways that there are; peers may take another. */
-static coll_status run(const view *v, grid_rank *g)
+static coll_status run(const grid_view *v, grid_rank *g)
 {
     const coll_op_desc desc = describe(v);
+    coll_request *requests[2] = {NULL};
+    bool done = false;
     coll_error *error = &g->rank->error;
-    if (v->c->kind == COLL_SEND) {
-        return exchange_messages(v, g);
-    }
-    if ((g->salt + (unsigned)v->rank) % 3 == 0) {
+    const unsigned way = (g->salt + (unsigned)v->rank) % 3;
+    if (v->c->kind != COLL_SEND && way == 0) {
         return coll_run(g->comm, &desc, error);
     }
-    coll_request *request = NULL;
-    bool done = false;
-    coll_status status = coll_start(g->comm, &desc, &request, error);
-    if (status == COLL_OK && (g->salt + (unsigned)v->rank) % 3 == 1) {
-        status = coll_request_test(&request, &done, error);
+    coll_status status = start(v, g, requests);
+    if (status == COLL_OK && way == 1) {
+        status = coll_request_test(&requests[0], &done, error);
     }
-    return status == COLL_OK ? coll_request_wait(&request, error) : status;
+    const coll_status waited = coll_request_wait_all(requests, 2, status == COLL_OK ? error : NULL);
+    return status == COLL_OK ? waited : status;
 }
 
 /* Maps are combined where they are aligned as promised: elsewhere they come to nothing. */
@@ -426,7 +268,7 @@ static void combine_maps(void *left, const void *right, size_t count, void *user
     }
 }
 
-static void make_reduction(view *v)
+static void make_reduction(grid_view *v)
 {
     for (size_t i = 0; i < v->group; i++) {
         reference_neutral(v->neutral + i * v->size, REFERENCE_MAPS, COLL_SUM);
@@ -446,41 +288,90 @@ size_t grid_case_bytes(const grid_case *c, int ranks)
     return 2 * (c->count + 2) * (by_rank ? (size_t)ranks : 1) * size + 6 * (size_t)GUARD_BYTES;
 }
 
+struct grid_flight {
+    grid_case in_maps;
+    grid_view v;
+    coll_request *requests[2];
+};
+
+/* Fills the buffers of a case. False: they are too small. */
+static bool begin(grid_flight *f, grid_rank *g, const grid_case *c)
+{
+    grid_view *v = &f->v;
+    f->in_maps = *c;
+    *v = (grid_view){.c = &f->in_maps,
+                     .rank = coll_comm_rank(g->comm),
+                     .ranks = coll_comm_size(g->comm),
+                     .size = reference_size_bytes(c->type),
+                     .group = c->group > 1 ? c->group : 1};
+    f->in_maps.count *= v->group;
+    if (c->type == REFERENCE_MAPS) {
+        make_reduction(v);
+    }
+    measure(v);
+    place(v, g);
+    v->salt = grid_salt(v, ++g->salt & 0xff);
+    g->rank->error.message[0] = '\0';
+    if (grid_case_bytes(c, v->ranks) > g->bytes) {
+        return false;
+    }
+    guard(v);
+    fill(v);
+    return true;
+}
+
+static void report(const grid_flight *f, const grid_rank *g, const char *what, size_t at)
+{
+    const grid_case *c = &f->in_maps;
+    test_rank_fail(g->rank, "%s: %s%s %s %s (%zu) × %zu root %d %s placement %d: element %zu", what,
+                   coll_kind_name(c->kind), c->varies ? " (varying)" : "",
+                   coll_reduce_op_name(c->reduce), coll_type_name(c->type), f->v.group,
+                   c->count / f->v.group, c->root, coll_algorithm_name(c->algorithm),
+                   (int)c->placement, at);
+}
+
 bool grid_case_run(grid_rank *g, const grid_case *c)
 {
-    grid_case in_maps = *c;
-    view v = {.c = &in_maps,
-              .rank = g->rank->rank,
-              .ranks = g->rank->size,
-              .size = reference_size_bytes(c->type),
-              .group = c->group > 1 ? c->group : 1};
+    grid_flight f = {.requests = {NULL}};
     const char *what = "too large for its buffers";
     size_t at = 0;
-    in_maps.count *= v.group;
-    if (c->type == REFERENCE_MAPS) {
-        make_reduction(&v);
-    }
-    measure(&v);
-    place(&v, g);
-    v.salt = salt_for(&v, ++g->salt & 0xff);
-    bool good = grid_case_bytes(c, v.ranks) <= g->bytes;
+    bool good = begin(&f, g, c);
     if (good) {
-        guard(&v);
-        fill(&v);
-        g->rank->error.message[0] = '\0';
-        good = run(&v, g) == COLL_OK;
+        good = run(&f.v, g) == COLL_OK;
         what = g->rank->error.message;
     }
-    good = good && check(&v, g->rank, &what, &at);
-    if (good && !compare(&v, g)) {
+    good = good && check(&f.v, &what, &at);
+    if (good && !compare(&f.v, g)) {
         what = "ranks differ";
         good = false;
     }
     if (!good) {
-        test_rank_fail(g->rank, "%s: %s%s %s %s (%zu) × %zu root %d %s placement %d: element %zu",
-                       what, coll_kind_name(c->kind), c->varies ? " (varying)" : "",
-                       coll_reduce_op_name(c->reduce), coll_type_name(c->type), v.group, c->count,
-                       c->root, coll_algorithm_name(c->algorithm), (int)c->placement, at);
+        report(&f, g, what, at);
     }
+    return good;
+}
+
+grid_flight *grid_case_start(grid_rank *g, const grid_case *c)
+{
+    grid_flight *f = calloc(1, sizeof *f);
+    if (f == NULL || !begin(f, g, c) || start(&f->v, g, f->requests) != COLL_OK) {
+        test_rank_fail(g->rank, "cannot start %s: %s", coll_kind_name(c->kind),
+                       g->rank->error.message);
+        free(f);
+        return NULL;
+    }
+    return f;
+}
+
+bool grid_case_end(grid_rank *g, grid_flight *f)
+{
+    const char *what = g->rank->error.message;
+    size_t at = 0;
+    const bool good = coll_request_wait_all(f->requests, 2, &g->rank->error) == COLL_OK &&
+                      check(&f->v, &what, &at);
+    if (!good) {
+        report(f, g, what, at);
+    }
+    free(f);
     return good;
 }

@@ -45,4 +45,10 @@ size_t grid_case_bytes(const grid_case *c, int ranks);
  * after test_rank_fail. */
 bool grid_case_run(grid_rank *g, const grid_case *c);
 
+/* The same in two calls, with others of other buffers between. Ranks may end their cases in different
+ * orders. NULL, or false, after test_rank_fail. The end frees it. */
+typedef struct grid_flight grid_flight;
+grid_flight *grid_case_start(grid_rank *g, const grid_case *c);
+bool grid_case_end(grid_rank *g, grid_flight *f);
+
 #endif
