@@ -173,13 +173,12 @@ static base_status wrong_enum(const base_field *field, const char *text, base_er
 static base_status set_enum(const base_field *field, int *value, const char *text,
                             base_error *reterr)
 {
-    for (int i = 0; field->name_of(i) != NULL; i++) {
-        if (strcmp(field->name_of(i), text) == 0) {
-            *value = i;
-            return BASE_OK;
-        }
+    const int found = base_names_find(field->name_of, text);
+    if (found < 0) {
+        return wrong_enum(field, text, reterr);
     }
-    return wrong_enum(field, text, reterr);
+    *value = found;
+    return BASE_OK;
 }
 
 base_status base_field_check(const base_field *field, const void *record, base_error *reterr)

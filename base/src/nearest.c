@@ -1,4 +1,4 @@
-/* Finds the name nearest to a mistyped word. Called by options.c and fields.c, and by programs for
+/* Finds a word among names, and the name nearest to a mistyped one. Called by options.c and fields.c, and by programs for
  * their commands. */
 #include "base/nearest.h"
 
@@ -6,7 +6,33 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 enum { WORD_BYTES_MAX = 48, EDITS_MAX = 3, BYTES_PER_EDIT = 3 };
+
+int base_names_find(base_name_of *name_of, const char *word)
+{
+    int value = 0;
+    while (name_of(value) != NULL && strcmp(name_of(value), word) != 0) {
+        value++;
+    }
+    return name_of(value) != NULL ? value : -1;
+}
+
+void base_names_list(base_name_of *name_of, char *text, size_t size_bytes)
+{
+    text[0] = '\0';
+    for (int value = 0; name_of(value) != NULL; value++) {
+        base_text_append(text, size_bytes, "%s%s", value > 0 ? " " : "", name_of(value));
+    }
+}
+
+void base_nearest_offer_all(base_nearest *nearest, base_name_of *name_of)
+{
+    for (int value = 0; name_of(value) != NULL; value++) {
+        base_nearest_offer(nearest, name_of(value));
+    }
+}
 
 base_nearest base_nearest_begin(const char *word, size_t bytes)
 {

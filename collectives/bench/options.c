@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/nearest.h"
 #include "base/options.h"
 #include "chart/picture.h"
@@ -230,14 +229,9 @@ static const bench_options defaults = {.kind = COLL_ALL_REDUCE,
                                        .interface = "127.0.0.1",
                                        .arena = true};
 
-static void list_kinds(char *names, size_t size_bytes)
+static const char *kind_name(int value)
 {
-    size_t used = 0;
-    for (int i = 0; i < KIND_COUNT; i++) {
-        used += (size_t)snprintf(names + used, size_bytes - used, "%s%s", used == 0 ? "" : " ",
-                                 bench_kind_name(kinds[i]));
-        BASE_ASSERT(used < size_bytes);
-    }
+    return value < KIND_COUNT ? bench_kind_name(kinds[value]) : NULL;
 }
 
 void bench_options_help(FILE *stream)
@@ -256,7 +250,7 @@ void bench_options_help(FILE *stream)
         "interface.\n"
         "\n",
         stream);
-    list_kinds(names, sizeof names);
+    base_names_list(kind_name, names, sizeof names);
     base_options_operand("WHAT:", names, stream);
     base_options_help(&set, 1, stream);
     (void)fputs("\nSizes are as in nccl-tests: all ranks' blocks together where each has one. "
@@ -270,14 +264,13 @@ static base_status parse_kind(const char *name, coll_kind *kind, base_error *ret
     base_nearest nearest = base_nearest_begin(name, strlen(name));
     char question[BASE_NEAREST_BYTES];
     char names[NAMES_BYTES];
-    for (int i = 0; i < KIND_COUNT; i++) {
-        if (strcmp(name, bench_kind_name(kinds[i])) == 0) {
-            *kind = kinds[i];
-            return BASE_OK;
-        }
-        base_nearest_offer(&nearest, bench_kind_name(kinds[i]));
+    const int found = base_names_find(kind_name, name);
+    if (found >= 0) {
+        *kind = kinds[found];
+        return BASE_OK;
     }
-    list_kinds(names, sizeof names);
+    base_nearest_offer_all(&nearest, kind_name);
+    base_names_list(kind_name, names, sizeof names);
     return base_fail(reterr, BASE_ERR_INVALID, "no collective '%.64s' (there are: %s)%s", name,
                      names, base_nearest_ask(&nearest, "", question));
 }

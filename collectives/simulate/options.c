@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/nearest.h"
 #include "base/options.h"
 #include "chart/picture.h"
@@ -93,17 +92,20 @@ static const sweep_options defaults = {
     .ranks_max = 256,
     .ranks_per_host = 8};
 
-/* The names of those that have schedules. */
-static void list_kinds(char *names, size_t size_bytes)
+/* Those that have schedules, from 0 on. */
+static coll_kind nth_kind(int index)
 {
-    size_t used = 0;
-    for (int i = COLL_ALL_REDUCE; i <= COLL_KIND_LAST; i++) {
-        if (coll_kind_has_plans((coll_kind)i)) {
-            used += (size_t)snprintf(names + used, size_bytes - used, "%s%s", used == 0 ? "" : " ",
-                                     coll_kind_name((coll_kind)i));
-            BASE_ASSERT(used < size_bytes);
-        }
+    int kind = COLL_ALL_REDUCE;
+    while (kind <= COLL_KIND_LAST && (!coll_kind_has_plans((coll_kind)kind) || index-- > 0)) {
+        kind++;
     }
+    return (coll_kind)kind;
+}
+
+static const char *kind_name(int index)
+{
+    const coll_kind kind = nth_kind(index);
+    return kind <= COLL_KIND_LAST ? coll_kind_name(kind) : NULL;
 }
 
 void sweep_options_help(FILE *stream)
@@ -120,7 +122,7 @@ void sweep_options_help(FILE *stream)
         "and prints each round. Defaults are in brackets.\n"
         "\n",
         stream);
-    list_kinds(names, sizeof names);
+    base_names_list(kind_name, names, sizeof names);
     (void)snprintf(choices, sizeof choices, "%s (%s)", names, coll_kind_name(defaults.kind));
     base_options_operand("COLLECTIVE:", choices, stream);
     base_options_help(&set, 1, stream);
@@ -173,18 +175,13 @@ static base_status parse_kind(const char *name, coll_kind *kind, base_error *ret
     base_nearest nearest = base_nearest_begin(name, strlen(name));
     char question[BASE_NEAREST_BYTES];
     char known[NAMES_BYTES];
-    for (int i = COLL_ALL_REDUCE; i <= COLL_KIND_LAST; i++) {
-        const char *own = coll_kind_name((coll_kind)i);
-        if (!coll_kind_has_plans((coll_kind)i)) {
-            continue;
-        }
-        if (strcmp(name, own) == 0) {
-            *kind = (coll_kind)i;
-            return BASE_OK;
-        }
-        base_nearest_offer(&nearest, own);
+    const int found = base_names_find(kind_name, name);
+    if (found >= 0) {
+        *kind = nth_kind(found);
+        return BASE_OK;
     }
-    list_kinds(known, sizeof known);
+    base_nearest_offer_all(&nearest, kind_name);
+    base_names_list(kind_name, known, sizeof known);
     return base_fail(reterr, BASE_ERR_INVALID,
                      "no collective '%.64s' has a schedule (these have: %s)%s", name, known,
                      base_nearest_ask(&nearest, "", question));

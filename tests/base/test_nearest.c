@@ -7,6 +7,25 @@
 
 static const char *const names[] = {"ranks", "rate", "micro-batches", "steps", "ddp-cpu", "o"};
 
+static const char *name_of(int value)
+{
+    return value < (int)(sizeof names / sizeof names[0]) ? names[value] : NULL;
+}
+
+static void names_are_found_and_listed(void **state)
+{
+    char text[64];
+    char shorter[12];
+    (void)state;
+    assert_int_equal(base_names_find(name_of, "ranks"), 0);
+    assert_int_equal(base_names_find(name_of, "o"), 5);
+    assert_int_equal(base_names_find(name_of, "rank"), -1);
+    base_names_list(name_of, text, sizeof text);
+    assert_string_equal(text, "ranks rate micro-batches steps ddp-cpu o");
+    base_names_list(name_of, shorter, sizeof shorter);
+    assert_memory_equal(shorter, "ranks rate", strlen("ranks rate"));
+}
+
 static void the_nearest_name_is_found(void **state)
 {
     (void)state;
@@ -31,9 +50,7 @@ static void the_nearest_name_is_found(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[BASE_NEAREST_BYTES];
         base_nearest nearest = base_nearest_begin(cases[i].word, strlen(cases[i].word));
-        for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
-            base_nearest_offer(&nearest, names[n]);
-        }
+        base_nearest_offer_all(&nearest, name_of);
         assert_string_equal(base_nearest_ask(&nearest, "--", text), cases[i].expected);
     }
 }
@@ -57,6 +74,7 @@ static void a_word_has_its_length(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_found_and_listed),
         cmocka_unit_test(the_nearest_name_is_found),
         cmocka_unit_test(a_word_has_its_length),
     };
