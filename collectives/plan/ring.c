@@ -33,8 +33,8 @@
  *
  * The code. This file computes what a rank does, as steps; the transports do it. plan.h explains
  * tracks, spaces and the fields of a step. A field that is not set here has the default of
- * coll_plan_step in plan.c, which calls this file through its table. Read round_step first: it is
- * the whole all-reduce.
+ * coll_plan_step in plan.c, which calls this file through its table. round_step is the whole
+ * all-reduce.
  *
  * P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations.
  * Journal of Parallel and Distributed Computing 69 (2009). */
@@ -58,36 +58,6 @@ static int wrap(int index, int ranks)
 {
     const int rest = index % ranks;
     return rest < 0 ? rest + ranks : rest;
-}
-
-/* Broadcast, reduce and scans: from the first place of a chain to the last. An exclusive scan passes
- * on the sum that it keeps in SCRATCH, because OUTPUT lacks the own operand. */
-static bool chain_step(const coll_plan *plan, int track, coll_step *step)
-{
-    const int n = plan->ranks;
-    const bool reduces = plan->kind == COLL_REDUCE;
-    const bool exclusive = plan->kind == COLL_EXSCAN;
-    const int place = coll_kind_is_scan(plan->kind)
-                          ? plan->rank
-                          : wrap(plan->rank - plan->root - (reduces ? 1 : 0), n);
-    if (track == SEND_TRACK) {
-        step->action = COLL_ACTION_SEND;
-        step->peer = wrap(plan->rank + 1, n);
-        step->source = place == 0  ? COLL_SPACE_INPUT
-                       : exclusive ? COLL_SPACE_SCRATCH
-                                   : coll_plan_home(plan, 0);
-        step->after_track = place == 0 ? -1 : RECEIVE_TRACK;
-        return place < n - 1;
-    }
-    step->action = reduces || plan->kind == COLL_SCAN ? COLL_ACTION_COMBINE : COLL_ACTION_COPY;
-    step->peer = wrap(plan->rank - 1, n);
-    step->source = COLL_SPACE_INPUT;
-    step->target = coll_plan_home(plan, 0);
-    step->incoming_left = true;
-    step->final = reduces && place == n - 1;
-    step->adds_total = exclusive && place < n - 1;
-    step->total = COLL_SPACE_INPUT;
-    return place > 0;
 }
 
 /* Rounds of which the first `combining` combine; `first` is the block that this rank starts. What
@@ -122,6 +92,36 @@ static bool round_step(const coll_plan *plan, int track, int round, coll_step *s
     step->incoming_left = true;
     step->final = round == combining - 1;
     return true;
+}
+
+/* Broadcast, reduce and scans: from the first place of a chain to the last. An exclusive scan passes
+ * on the sum that it keeps in SCRATCH, because OUTPUT lacks the own operand. */
+static bool chain_step(const coll_plan *plan, int track, coll_step *step)
+{
+    const int n = plan->ranks;
+    const bool reduces = plan->kind == COLL_REDUCE;
+    const bool exclusive = plan->kind == COLL_EXSCAN;
+    const int place = coll_kind_is_scan(plan->kind)
+                          ? plan->rank
+                          : wrap(plan->rank - plan->root - (reduces ? 1 : 0), n);
+    if (track == SEND_TRACK) {
+        step->action = COLL_ACTION_SEND;
+        step->peer = wrap(plan->rank + 1, n);
+        step->source = place == 0  ? COLL_SPACE_INPUT
+                       : exclusive ? COLL_SPACE_SCRATCH
+                                   : coll_plan_home(plan, 0);
+        step->after_track = place == 0 ? -1 : RECEIVE_TRACK;
+        return place < n - 1;
+    }
+    step->action = reduces || plan->kind == COLL_SCAN ? COLL_ACTION_COMBINE : COLL_ACTION_COPY;
+    step->peer = wrap(plan->rank - 1, n);
+    step->source = COLL_SPACE_INPUT;
+    step->target = coll_plan_home(plan, 0);
+    step->incoming_left = true;
+    step->final = reduces && place == n - 1;
+    step->adds_total = exclusive && place < n - 1;
+    step->total = COLL_SPACE_INPUT;
+    return place > 0;
 }
 
 bool coll_ring_step(const coll_plan *plan, int track, int index, coll_step *step)
