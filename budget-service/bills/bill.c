@@ -167,6 +167,24 @@ static base_status grow(bill_charges *charges, base_error *reterr)
     return BASE_OK;
 }
 
+/* For a line that has none: of what distinguishes it from others. See is_ours. */
+static void make_id(const bill_line *line, budget_charge *charge)
+{
+    char hex[2 * DIGEST_SHOWN_BYTES + 1];
+    char time[BUDGET_TIME_BYTES];
+    const char *const texts[] = {line->label,    line->instance_id, line->time,
+                                 line->about[0], line->about[1],    line->about[2],
+                                 line->about[3], line->correction};
+    const char *const sole[] = {NULL, line->instance_id, time, NULL, NULL, NULL, NULL};
+    /* Lines that correct nothing keep the ids that they had before corrections were told apart. */
+    const size_t count = sizeof texts / sizeof texts[0] - (is_empty(line->correction) ? 1 : 0);
+    budget_time_format(charge->at_s, time);
+    digest_text(line->sole ? sole : texts, line->sole ? sizeof sole / sizeof sole[0] : count, hex);
+    (void)snprintf(charge->line_id, sizeof charge->line_id, "%.64s@%" PRId64 "~%s",
+                   charge->instance_id[0] != '\0' ? charge->instance_id : charge->label,
+                   charge->at_s, hex);
+}
+
 base_status bill_add(bill_charges *charges, const bill_line *line, base_error *reterr)
 {
     base_status status = grow(charges, reterr);
@@ -192,17 +210,8 @@ base_status bill_add(bill_charges *charges, const bill_line *line, base_error *r
     put_id(charge->instance_id, sizeof charge->instance_id, line->instance_id);
     put_id(charge->line_id, sizeof charge->line_id, line->line_id);
     if (charge->line_id[0] == '\0') {
-        char hex[2 * DIGEST_SHOWN_BYTES + 1];
-        const char *const texts[] = {line->label,    line->instance_id, line->time,
-                                     line->about[0], line->about[1],    line->about[2],
-                                     line->about[3], line->correction};
-        /* Lines that correct nothing keep the ids that they had before corrections were told apart. */
-        const size_t count = sizeof texts / sizeof texts[0] - (is_empty(line->correction) ? 1 : 0);
-        digest_text(texts, count, hex);
-        /* See is_ours. */
-        (void)snprintf(charge->line_id, sizeof charge->line_id, "%.64s@%" PRId64 "~%s",
-                       charge->instance_id[0] != '\0' ? charge->instance_id : charge->label,
-                       charge->at_s, hex);
+        make_id(line, charge);
+        charges->are_sole = charges->are_sole || line->sole;
     }
     charges->count++;
     return BASE_OK;
@@ -239,7 +248,7 @@ static bool is_ours(const char *id)
            strspn(mark + 1, "0123456789abcdef") == 2 * DIGEST_SHOWN_BYTES;
 }
 
-/* Lines that say the same of the same hour, and nothing that distinguishes them, are numbered. */
+/* Lines that say the same of the same hour, and nothing that distinguishes them, are numbered, unless the vendor has one alone. */
 static base_status number_equals(bill_charges *charges, base_error *reterr)
 {
     base_status status = BASE_OK;
@@ -258,6 +267,13 @@ static base_status number_equals(bill_charges *charges, base_error *reterr)
         } else if (!is_ours(charge->line_id)) {
             status = base_fail(reterr, BASE_ERR_INVALID, "bill: two lines have the id %s",
                                charge->line_id);
+        } else if (charges->are_sole && charge->instance_id[0] != '\0') {
+            char time[BUDGET_TIME_BYTES];
+            budget_time_format(charge->at_s, time);
+            status = base_fail(reterr, BASE_ERR_INVALID,
+                               "bill: two lines are about %.64s from %s on, and its vendor has one "
+                               "alone: take both from one source, with periods of one length",
+                               charge->instance_id, time);
         } else {
             base_text_append(charge->line_id, sizeof charge->line_id, "~%zu", i - first + 1);
         }

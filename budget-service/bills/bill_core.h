@@ -8,6 +8,7 @@
 
 typedef struct bill_charges {
     budget_charge *charges;
+    bool are_sole; /* all lines with an instance and without an id of their own */
     size_t count;
     size_t capacity;
 } bill_charges;
@@ -25,6 +26,9 @@ typedef struct bill_line {
     const char
         *about[4]; /* what else distinguishes it from other lines of that instance and time */
     const char *correction; /* it is beside an earlier line of all this, and none of its kind */
+    bool
+        sole; /* the vendor has no other line of that instance and time, whatever else it says and however it writes the
+                * time: a second one is refused */
 } bill_line;
 
 /* Adds it. BASE_ERR_INVALID: no cost, or one that is no number; another currency; a time that is

@@ -63,6 +63,55 @@ static void runpod_bills_are_read(void **state)
     assert_int_equal(read_all(named, NULL, found), 2);
 }
 
+/* An hour of a pod is the same line, whichever of RunPod's interfaces has said it. */
+static void runpod_says_an_hour_in_three_ways(void **state)
+{
+    static const char *const ways[] = {
+        "[{\"amount\": 0.69, \"podId\": \"abc\", \"time\": \"2026-11-20T00:00:00.000Z\","
+        " \"timeBilledMs\": 3600000, \"diskSpaceBilledGB\": 40, \"gpuTypeId\": \"NVIDIA A40\"}]",
+        "{\"records\": [{\"podId\": \"abc\", \"podName\": \"rf-1\", \"startTime\": "
+        "\"2026-11-20T00:00:00Z\","
+        " \"endTime\": \"2026-11-20T01:00:00Z\", \"gpuAmount\": 0.68, \"diskAmount\": 0.01,"
+        " \"totalAmount\": 0.69}], \"metadata\": {\"totals\": {\"totalAmount\": 0.69}}}",
+        "{\"records\": [{\"podId\": \"abc\", \"time\": \"2026-11-20T01:00:00+01:00\", \"amount\": "
+        "0.69}]}",
+        "{\"records\": [{\"podId\": \"abc\", \"time\": \"2026-11-20T00:00:00Z\", \"amount\": "
+        "0.69}]}",
+    };
+    static const char twice[] =
+        "[{\"podId\": \"abc\", \"time\": \"2026-11-20T00:00:00Z\", \"amount\": 0.69},"
+        " {\"podId\": \"abc\", \"startTime\": \"2026-11-20T00:00:00Z\", \"totalAmount\": 0.69}]";
+    static const char unlike[] = /* of another kind, and of pods whose type alone is said */
+        "[{\"gpuTypeId\": \"NVIDIA A40\", \"time\": \"2026-11-20T00:00:00Z\", \"amount\": 1},"
+        " {\"gpuTypeId\": \"NVIDIA L4\", \"time\": \"2026-11-20T00:00:00Z\", \"amount\": 1},"
+        " {\"podId\": \"abc\", \"time\": \"2026-11-20T00:00:00Z\", \"amount\": 1},"
+        " {\"podId\": \"abc\", \"time\": \"2026-11-20T01:00:00Z\", \"amount\": 1},"
+        " {\"podId\": \"abd\", \"time\": \"2026-11-20T00:00:00Z\", \"amount\": 1}]";
+    budget_charge found[CHARGES];
+    base_error error = {0};
+    budget_charge *charges = NULL;
+    size_t count = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        assert_int_equal(read_all(ways[i], NULL, found), 1);
+        assert_int_equal(found[0].usd_micro, 690000);
+        /* that of the driver's bills, which ledgers have */
+        assert_string_equal(found[0].line_id, "abc@1795132800~76ee3fc8a5fdaba8");
+    }
+    assert_status(
+        budget_bill_parse(twice, strlen(twice), format_of(NULL, twice), &charges, &count, &error),
+        BASE_ERR_INVALID);
+    assert_string_equal(
+        error.message, "bill: two lines are about abc from 2026-11-20T00:00:00Z on, and its vendor "
+                       "has one alone: take both from one source, with periods of one length");
+    assert_int_equal(read_all(unlike, NULL, found), 5);
+    for (size_t i = 0; i < 5; i++) {
+        for (size_t j = 0; j < i; j++) {
+            assert_string_not_equal(found[i].line_id, found[j].line_id);
+        }
+    }
+}
+
 /* A vendor's own format says whose bill it is; a line of the others may. */
 static void a_bill_says_whose_it_is(void **state)
 {
@@ -356,6 +405,7 @@ int main(void)
         cmocka_unit_test(a_bill_says_whose_it_is),
         cmocka_unit_test(a_format_is_not_made_up),
         cmocka_unit_test(runpod_bills_are_read),
+        cmocka_unit_test(runpod_says_an_hour_in_three_ways),
         cmocka_unit_test(vast_bills_are_read),
         cmocka_unit_test(focus_bills_are_read),
         cmocka_unit_test(a_correction_is_another_line),

@@ -3,7 +3,8 @@
  * Numbers are read as decimal text, to the micro-dollar, never through a double; a finer amount is
  * rounded to the nearest. A line without a cost is refused: unknown is not nothing.
  *
- *   runpod-json  the answer of /v1/billing/pods: [{"podId", "amount", "time", …}]
+ *   runpod-json  the answer of /v1/billing/pods: [{"podId", "amount", "time", …}], or of v2: {"records": [{"podId",
+ *                "totalAmount", "startTime", …}]}
  *   vast-json    the answer of /api/v0/invoices or charges: [{"instance_id", "amount", "timestamp",
  *                "type": "charge", …}] or {"results": […]}; payments and refunds are passed over
  *   focus-csv    FOCUS (focus.finops.org): BilledCost, BillingCurrency (USD), ResourceId,
