@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/path.h"
-#include "budget/time.h"
 #include "cli.h"
+#include "clock.h"
 #include "directory.h"
 #include "rent.h"
 
@@ -207,6 +207,9 @@ static void take_entry(void *user, const budget_entry *entry)
     }
     wanted->found = true;
     wanted->entry = *entry;
+    if (entry->read_at != 0) {
+        rent_time_set(entry->read_at);
+    }
     wanted->entry.instance_ids = (budget_texts){0};
     for (size_t i = 0; i < entry->instance_ids.count; i++) {
         rent_instance instance = {.price_usd_micro = -1};
@@ -240,13 +243,14 @@ static bool has_what_to_end(const cli_args *args, const wanted_run *wanted, int 
     return true;
 }
 
-/* A rent that was killed may have ordered the last one so long after the permit. */
+/* A rent that was killed may have ordered the last one so long after the permit, by the service's clock: this computer's may be
+ * wrong. */
 static int64_t late_ns(const budget_entry *entry)
 {
     const int64_t permit_s =
         entry->redeemed_at > entry->began_at ? entry->redeemed_at : entry->began_at;
-    const int64_t late_s = rent_order_end_s(permit_s, entry->instances) + RENT_LATE_S;
-    const int64_t left_s = late_s - budget_time_now();
+    const int64_t passed_s = entry->read_at > permit_s ? entry->read_at - permit_s : 0;
+    const int64_t left_s = rent_order_end_s(0, entry->instances) + RENT_LATE_S - passed_s;
     return base_deadline_after_ns((left_s > 0 ? left_s : 0) * BASE_NS_PER_S);
 }
 

@@ -83,7 +83,6 @@ json_t *entry_json(const budget_entry *entry)
 
 typedef struct running_sink {
     json_t *entries; /* NULL: text */
-    int64_t now_s;
     long count;
     long past; /* of them past their deadline */
 } running_sink;
@@ -117,13 +116,14 @@ static void put_deadline(const budget_entry *entry, int64_t now_s)
 static void show_running(void *user, const budget_entry *entry)
 {
     running_sink *sink = user;
-    const int64_t micro = estimate(entry, sink->now_s);
+    const int64_t now_s = entry->read_at != 0 ? entry->read_at : budget_time_now();
+    const int64_t micro = estimate(entry, now_s);
     sink->count++;
-    sink->past += entry->deadline != 0 && sink->now_s >= entry->deadline;
+    sink->past += entry->deadline != 0 && now_s >= entry->deadline;
     if (sink->entries != NULL) {
         json_t *object = entry_json(entry);
         (void)json_object_set_new(object, "left_seconds",
-                                  entry->deadline != 0 ? json_integer(entry->deadline - sink->now_s)
+                                  entry->deadline != 0 ? json_integer(entry->deadline - now_s)
                                                        : json_null());
         (void)json_object_set_new(object, "estimated_usd_micro",
                                   micro >= 0 ? json_integer(micro) : json_null());
@@ -133,7 +133,7 @@ static void show_running(void *user, const budget_entry *entry)
     (void)printf("%s  %s  %s: ", entry->label, entry->account, entry->vendor);
     entry_put_instances(entry, stdout);
     (void)printf("; since %s, ", cli_time(entry->began_at));
-    put_deadline(entry, sink->now_s);
+    put_deadline(entry, now_s);
     if (micro >= 0) {
         (void)printf("; about %s by now, at %s/h%s\n", cli_usd((micro + CENT / 2) / CENT * CENT),
                      cli_usd(entry->max_price_usd_micro_per_hour),
@@ -147,7 +147,7 @@ static void show_running(void *user, const budget_entry *entry)
 static int running(const cli_args *args, budget_client *client)
 {
     base_error why = {0};
-    running_sink sink = {.entries = args->json ? json_array() : NULL, .now_s = budget_time_now()};
+    running_sink sink = {.entries = args->json ? json_array() : NULL};
     const budget_selection selection = {.account = args->options[CLI_ACCOUNT], .running = true};
     const budget_verdict verdict = budget_list(client, &selection, show_running, &sink, &why);
     int exit_code = cli_list(args, client, verdict, &why, "running", sink.entries);

@@ -125,10 +125,10 @@ static int run_verify(const cli_args *args)
 static int redeem_create(const cli_args *args, const budget_redeem_options *options,
                          const char *token)
 {
-    int64_t not_after = 0;
+    budget_permit permit = {0};
     budget_claims claims = {0};
     base_error why = {0};
-    const budget_verdict verdict = budget_redeem_create(options, token, &not_after, &why);
+    const budget_verdict verdict = budget_redeem_create(options, token, &permit, &why);
     if (verdict != BUDGET_GRANTED) {
         return cli_refused(args, NULL, verdict, &why, NULL);
     }
@@ -137,11 +137,11 @@ static int redeem_create(const cli_args *args, const budget_redeem_options *opti
     }
     if (args->json) {
         return cli_object(json_pack("{s:b, s:s, s:I}", "granted", 1, "not_after",
-                                    cli_time(not_after), "instances",
+                                    cli_time(permit.not_after), "instances",
                                     (json_int_t)claims.instances));
     }
     (void)printf("creation permit: %" PRId64 " instance%s, to be ended before %s\n",
-                 claims.instances, claims.instances == 1 ? "" : "s", cli_time(not_after));
+                 claims.instances, claims.instances == 1 ? "" : "s", cli_time(permit.not_after));
     return BASE_EXIT_DONE;
 }
 

@@ -102,7 +102,7 @@ budget_verdict budget_redeem(const budget_redeem_options *options, const char *t
 }
 
 budget_verdict budget_redeem_create(const budget_redeem_options *options, const char *token,
-                                    int64_t *not_after, base_error *why)
+                                    budget_permit *permit, base_error *why)
 {
     budget_link link = {0};
     budget_wire_response *response = NULL;
@@ -115,7 +115,8 @@ budget_verdict budget_redeem_create(const budget_redeem_options *options, const 
     body.vendor_account = budget_wire_text(options->vendor_account);
     const budget_verdict verdict = ask_redeem(options, &body, &link, &response, why);
     if (verdict == BUDGET_GRANTED) {
-        *not_after = response->redeemed->not_after;
+        *permit = (budget_permit){.not_after = response->redeemed->not_after,
+                                  .seconds_left = response->redeemed->max_seconds_left};
     }
     budget_link_close(&link);
     return verdict;

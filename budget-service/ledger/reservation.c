@@ -210,6 +210,7 @@ base_status reservation_describe(budget_ledger *ledger, budget_reservation *rese
     }
     entry->redeemed_at = reservation->started_ms / 1000;
     entry->terminated_at = wall_of(ledger, rule->ended_ms) / 1000;
+    entry->read_at = ledger->now.wall_ms / 1000;
     if (reservation->has_evidence) {
         (void)sodium_bin2hex(entry->evidence, sizeof entry->evidence, reservation->evidence,
                              sizeof reservation->evidence);

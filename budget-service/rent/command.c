@@ -10,18 +10,12 @@
 
 #include "base/clock.h"
 #include "base/exitcode.h"
+#include "clock.h"
 
 enum { LOOK_MS = 500 };
 
 /* Of SIGINT, SIGTERM and SIGHUP, those that were not ignored from the start (nohup). */
 static sigset_t heard;
-
-int64_t rent_clock_s(void)
-{
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return now.tv_sec;
-}
 
 void rent_signals_block(void)
 {

@@ -8,9 +8,6 @@
 
 #include "base/status.h"
 
-/* Seconds of CLOCK_BOOTTIME: nobody can set it, and it goes on while a laptop sleeps. */
-int64_t rent_clock_s(void);
-
 /* Blocks SIGCHLD, and SIGINT, SIGTERM and SIGHUP unless they are ignored: from here on they are asked for. */
 void rent_signals_block(void);
 

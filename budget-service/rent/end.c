@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "budget/time.h"
+#include "clock.h"
 
 enum {
     PAUSE_MS_FIRST = 1000,
@@ -127,7 +128,7 @@ static bool look(end_work *work)
     base_error error = {0};
     bool found = false;
     rent_list_free(&work->list);
-    work->listed_at_s = budget_time_now();
+    work->listed_at_s = rent_time_s();
     if (rent_driver_list(ending->driver, ending->jti, &work->list, &error) != BASE_OK) {
         say_trouble(work, &error);
         return false;
@@ -213,7 +214,7 @@ static bool end_one(end_work *work, int index)
         }
         if (status == BASE_OK && is_gone(work, index, &now)) {
             held->state = now.state;
-            work->held->gone_at_s[index] = budget_time_now();
+            work->held->gone_at_s[index] = rent_time_s();
             rent_say(ending->reporter, "%s is gone: the vendor says %s", held->id,
                      rent_state_name(now.state));
             return true;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "budget/money.h"
-#include "budget/time.h"
+#include "clock.h"
 
 rent_instance *rent_held_find(rent_held *held, const char *id)
 {
@@ -50,7 +50,7 @@ int64_t rent_held_cost(const rent_held *held, int64_t ordered, int64_t price_mic
     for (int i = 0; i < held->count; i++) {
         int64_t micro = 0;
         const int64_t said = held->items[i].price_usd_micro;
-        const int64_t gone_s = held->gone_at_s[i] != 0 ? held->gone_at_s[i] : budget_time_now();
+        const int64_t gone_s = held->gone_at_s[i] != 0 ? held->gone_at_s[i] : rent_time_s();
         if (!budget_money_cost(said >= 0 ? said : price_micro_per_hour, 1, gone_s - began_s,
                                &micro)) {
             return -1;

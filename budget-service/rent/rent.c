@@ -12,6 +12,7 @@
 #include "base/path.h"
 #include "budget/money.h"
 #include "budget/time.h"
+#include "clock.h"
 #include "command.h"
 #include "directory.h"
 #include "watchdog.h"
@@ -22,7 +23,7 @@ enum {
     MARGIN_S_MAX = 120, /* before the deadline COMMAND is ended, so that the instances are, too */
     MARGIN_PART = 10,
     GRACE_PERCENT = 75, /* of that it may take, to bring back what it has */
-    CLOCK_SLACK_S = 5,
+    BEGAN_SLACK_S = 5,
     CENT = 10000, /* micro-dollars */
 };
 
@@ -37,8 +38,8 @@ typedef struct rent_session {
     int64_t until_s;                           /* the deadline, by the service's clock */
     int64_t deadline_s;                        /* COMMAND's, by rent_clock_s */
     int64_t grace_s;                           /* that it has then */
-    int64_t permit_s;                          /* by rent_clock_s: when the permit was given */
-    int64_t began_s;                           /* when the first one was ordered */
+    int64_t permit_s;                          /* by rent_clock_s: when the permit was asked for */
+    int64_t began_s;                           /* by rent_time_s: when the first one was ordered */
     int64_t ordered;                           /* that may have been created */
     int64_t late_s; /* by rent_clock_s: until then the vendor may not know what it has created */
     int signal;     /* that came before COMMAND */
@@ -112,7 +113,7 @@ static rent_outcome ask_vendor(rent_session *rent, base_error *error)
         }
     }
     rent_list_free(&list);
-    rent->until_s = budget_time_now() + rent->plan->claims->max_seconds;
+    rent->until_s = rent_time_s() + rent->plan->claims->max_seconds;
     fill_order(rent, 1, &order);
     return has_one ? RENT_REFUSED : rent_driver_check(rent->plan->driver, &order, error);
 }
@@ -121,38 +122,10 @@ static rent_outcome ask_vendor(rent_session *rent, base_error *error)
 static budget_verdict service_is_ready(rent_session *rent, base_error *error)
 {
     static budget_chain chain; /* large */
-    const budget_claims *claims = rent->plan->claims;
-    const int64_t behind_s = claims->issued_at - budget_time_now();
-    if (behind_s > CLOCK_SLACK_S) {
-        (void)base_fail(error, BASE_ERR_STATE,
-                        "this computer's clock is %" PRId64
-                        " s behind the service's: set it, else the "
-                        "end could not be proven",
-                        behind_s);
-        return BUDGET_FAILED;
-    }
     if (budget_client_open(rent->plan->client, &rent->client, error) != BASE_OK) {
         return BUDGET_FAILED;
     }
-    return budget_remaining(rent->client, claims->account, &chain, error);
-}
-
-/* The granted time begins with the permit, or before it: then less is left. */
-static void say_clock(const rent_session *rent, int64_t behind_s)
-{
-    if (behind_s > CLOCK_SLACK_S) {
-        rent_say(&rent->reporter,
-                 "this computer's clock is %" PRId64
-                 " s behind the service's: set it, else the end is "
-                 "not proven before so much time has passed",
-                 behind_s);
-    } else if (behind_s < -CLOCK_SLACK_S) {
-        rent_say(&rent->reporter,
-                 "%" PRId64
-                 " s of the granted time are over: it began before, or this computer's clock "
-                 "is ahead of the service's",
-                 -behind_s);
-    }
+    return budget_remaining(rent->client, rent->plan->claims->account, &chain, error);
 }
 
 /* The creation permit. Returns an exit code. */
@@ -163,9 +136,10 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
                                            .job_key = job_key,
                                            .timeout_ms = plan->client->timeout_ms,
                                            .vendor_account = rent->account};
+    budget_permit permit = {0};
     base_error why = {0};
-    const budget_verdict verdict =
-        budget_redeem_create(&options, plan->token, &rent->until_s, &why);
+    const int64_t asked_s = rent_clock_s(); /* the answer may be read late */
+    const budget_verdict verdict = budget_redeem_create(&options, plan->token, &permit, &why);
     if (verdict != BUDGET_GRANTED) {
         rent_say(&rent->reporter, "the creation permit (%s): %s; this rent has created nothing",
                  budget_verdict_name(verdict), why.message);
@@ -176,17 +150,23 @@ static int take_permit(rent_session *rent, const proto_keypair *job_key)
         }
         return budget_verdict_exit(verdict);
     }
-    const int64_t left_s = rent->until_s - budget_time_now();
+    rent->until_s = permit.not_after;
+    rent_time_set(permit.not_after - permit.seconds_left);
     const int64_t granted_s = plan->claims->max_seconds;
+    const int64_t left_s = permit.seconds_left < granted_s ? permit.seconds_left : granted_s;
     const int64_t margin_s =
         granted_s / MARGIN_PART < MARGIN_S_MAX ? granted_s / MARGIN_PART : MARGIN_S_MAX;
     rent->grace_s = margin_s * GRACE_PERCENT / 100;
-    const int64_t time_s = (left_s < granted_s ? left_s : granted_s) - margin_s;
-    rent->permit_s = rent_clock_s();
+    const int64_t time_s = left_s - margin_s;
+    rent->permit_s = asked_s;
     rent->deadline_s = rent->permit_s + (time_s > 0 ? time_s : 0);
     rent->result->created = true;
     rent_watchdog_arm(&rent->watchdog, rent->deadline_s + 2 * margin_s);
-    say_clock(rent, left_s - granted_s);
+    if (granted_s - left_s > BEGAN_SLACK_S) {
+        rent_say(&rent->reporter,
+                 "%" PRId64 " s of the granted time are over: it began before this rent",
+                 granted_s - left_s);
+    }
     return BASE_EXIT_DONE;
 }
 
@@ -251,7 +231,7 @@ static bool is_guarded(const rent_session *rent)
 static bool create_all(rent_session *rent)
 {
     bool good = true;
-    rent->began_s = budget_time_now();
+    rent->began_s = rent_time_s();
     for (int i = 1; good && i <= (int)rent->plan->claims->instances; i++) {
         const int64_t now_s = rent_clock_s();
         if (now_s >= rent->deadline_s || now_s >= rent_order_end_s(rent->permit_s, i)) {
@@ -326,7 +306,7 @@ static bool wait_until_they_run(rent_session *rent)
         }
         if (rent_clock_s() > limit_s || rent_clock_s() > rent->deadline_s) {
             rent_say(&rent->reporter, "%d of %d instances run after %" PRId64 " s: too late",
-                     running, held->count, budget_time_now() - rent->began_s);
+                     running, held->count, rent_time_s() - rent->began_s);
             return false;
         }
         if (is_interrupted(rent, START_LOOK_MS)) {
@@ -358,7 +338,7 @@ static void run_command(rent_session *rent)
                                   .deadline_s = rent->deadline_s,
                                   .grace_s = rent->grace_s};
     rent_say(&rent->reporter, "%d running after %" PRId64 " s (ssh -p %d %s@%s); now %s",
-             rent->result->held.count, budget_time_now() - rent->began_s, first->port, first->user,
+             rent->result->held.count, rent_time_s() - rent->began_s, first->port, first->user,
              first->host, command.argv[0]);
     if (!set_environment(rent) || rent_command_run(&command, &end, &error) != BASE_OK) {
         rent_say(&rent->reporter, "%s", error.message[0] != '\0' ? error.message : "no memory");

@@ -16,13 +16,16 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "budget/time.h"
-#include "command.h"
+#include "clock.h"
 #include "directory.h"
 
 enum { TRIES_S = 24 * 3600, LOOK_MS = 2000 };
 
-/* What is written to the pipe: a deadline, or this. */
-static const int64_t all_ended;
+/* What is written to the pipe. */
+typedef struct word {
+    int64_t deadline_s; /* by rent_clock_s; 0: all was ended */
+    int64_t now_s;      /* by rent_time_s */
+} word;
 
 static void say(void *user, const char *line)
 {
@@ -95,18 +98,21 @@ static bool is_left_alone(int fd, volatile const pid_t *leader)
     int64_t deadline_s = 0; /* not armed */
     for (;;) {
         const int ready = poll(&watched, 1, LOOK_MS);
-        int64_t word = 0;
-        const ssize_t got = ready > 0 ? read(fd, &word, sizeof word) : -1;
+        word heard = {0};
+        const ssize_t got = ready > 0 ? read(fd, &heard, sizeof heard) : -1;
         if (got == 0) {
             if (*leader > 0) {
                 (void)kill(-*leader, SIGKILL); /* nobody looks at its time any more */
             }
             return deadline_s != 0;
         }
-        if (got == (ssize_t)sizeof word && word == all_ended) {
+        if (got == (ssize_t)sizeof heard && heard.deadline_s == 0) {
             return false;
         }
-        deadline_s = got == (ssize_t)sizeof word ? word : deadline_s;
+        if (got == (ssize_t)sizeof heard) {
+            deadline_s = heard.deadline_s;
+            rent_time_set(heard.now_s);
+        }
         if (deadline_s != 0 && rent_clock_s() >= deadline_s) {
             return true;
         }
@@ -157,9 +163,10 @@ base_status rent_watchdog_start(const rent_watched *watched, rent_watchdog *watc
     return BASE_OK;
 }
 
-static void tell(const rent_watchdog *watchdog, int64_t word)
+static void tell(const rent_watchdog *watchdog, int64_t deadline_s)
 {
-    while (write(watchdog->fd, &word, sizeof word) < 0 && errno == EINTR) {
+    const word said = {.deadline_s = deadline_s, .now_s = rent_time_s()};
+    while (write(watchdog->fd, &said, sizeof said) < 0 && errno == EINTR) {
     }
 }
 
@@ -176,7 +183,7 @@ void rent_watchdog_arm(const rent_watchdog *watchdog, int64_t deadline_s)
 
 void rent_watchdog_dismiss(rent_watchdog *watchdog)
 {
-    tell(watchdog, all_ended);
+    tell(watchdog, 0);
     (void)close(watchdog->fd);
     while (waitpid(watchdog->pid, NULL, 0) < 0 && errno == EINTR) {
     }

@@ -74,6 +74,7 @@ static const shape_row entry_rows[] = {
     ENTRY(INT, redeemed_at),
     ENTRY(INT, deadline),
     ENTRY(INT, terminated_at),
+    ENTRY(INT, read_at),
     ENTRY(BOOL, attested),
     ENTRY(TEXT, evidence),
     ENTRY(TEXT, client),

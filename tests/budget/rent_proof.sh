@@ -104,7 +104,9 @@ rm vendor/calls
 kill -STOP "$service"
 in_background alone true
 wait_for "the watchdog" [ -e alone.rent/end.log ]
-kill -9 "$(watchdog_of "$pid")"
+watchdog=$(watchdog_of "$pid")
+kill -9 "$watchdog"
+wait_for "the watchdog's end" grep -q "^State:.Z" "/proc/$watchdog/status" # the rent reaps it at its end
 kill -CONT "$service"
 ended 1
 err_has "the watchdog has been killed; nothing was created, and the token is as good as before"

@@ -157,7 +157,7 @@ static void test_redeem(void **state)
     budget_claims claims;
     uint8_t secret[BUDGET_SECRET_KEY_BYTES];
     size_t secret_bytes = 0;
-    int64_t not_after = 0;
+    budget_permit permit = {0};
     assert_ok(budget_secret_file_read(test_directory_path(&fixture->directory, "test.key"), secret,
                                       sizeof secret, &secret_bytes, &why),
               &why);
@@ -166,13 +166,12 @@ static void test_redeem(void **state)
                      BUDGET_TOKEN_OK);
     claims.instances = 8; /* signed with the service's own key, and never granted */
     assert_ok(budget_token_sign(&claims, secret, forged, &why), &why);
-    assert_verdict(budget_redeem_create(&mine, forged, &not_after, &why), BUDGET_BAD_TOKEN, &why);
+    assert_verdict(budget_redeem_create(&mine, forged, &permit, &why), BUDGET_BAD_TOKEN, &why);
     assert_non_null(strstr(why.message, "does not say what the ledger granted"));
-    assert_verdict(budget_redeem_create(&mine, grant.token, &not_after, &why), BUDGET_GRANTED,
-                   &why);
-    assert_int_equal(not_after, redemption.not_after);
-    assert_verdict(budget_redeem_create(&mine, grant.token, &not_after, &why), BUDGET_REFUSED,
-                   &why);
+    assert_verdict(budget_redeem_create(&mine, grant.token, &permit, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(permit.not_after, redemption.not_after);
+    assert_in_range(permit.seconds_left, 3600 - 60, 3600);
+    assert_verdict(budget_redeem_create(&mine, grant.token, &permit, &why), BUDGET_REFUSED, &why);
     budget_client_close(client);
 }
 

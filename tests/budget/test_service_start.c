@@ -85,7 +85,7 @@ static void test_no_room_for_a_checkpoint(void **state)
     proto_keypair job;
     char setting[BASE_PATH_BYTES + 64];
     char full[BASE_PATH_BYTES];
-    int64_t not_after = 0;
+    budget_permit permit = {0};
     (void)snprintf(setting, sizeof setting, "BUDGET_FULL_FILE=%s",
                    test_directory_path(&fixture->directory, "checkpoints"));
     (void)snprintf(full, sizeof full, "%s",
@@ -100,13 +100,13 @@ static void test_no_room_for_a_checkpoint(void **state)
     redeemer.timeout_ms = 500;
 
     assert_ok(base_file_write(full, "", 0, &why), &why);
-    assert_verdict(budget_redeem_create(&redeemer, grant.token, &not_after, &why), BUDGET_UNKNOWN,
+    assert_verdict(budget_redeem_create(&redeemer, grant.token, &permit, &why), BUDGET_UNKNOWN,
                    &why);
     int status = fixture_wait(fixture);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 1);
     assert_true(fixture_start_with(fixture, setting, NULL)); /* there is no room yet */
-    assert_verdict(budget_redeem_create(&redeemer, grant.token, &not_after, &why), BUDGET_REFUSED,
+    assert_verdict(budget_redeem_create(&redeemer, grant.token, &permit, &why), BUDGET_REFUSED,
                    &why);
     assert_ok(budget_client_set_request_id(client, "full-1", &why), &why);
     assert_verdict(budget_authorize(client, &other, &grant, &why), BUDGET_UNKNOWN, &why);

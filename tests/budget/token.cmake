@@ -41,6 +41,11 @@ add_test(NAME budget-rent COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/rent.sh ${CMA
 add_test(NAME budget-rent-proof COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/rent_proof.sh ${CMAKE_BINARY_DIR}/bin
                                         ${PROJECT_SOURCE_DIR})
 set_tests_properties(budget-rent budget-rent-proof PROPERTIES LABELS "integration" TIMEOUT 240)
+add_library(ringfence_test_wrong_clock MODULE wrong_clock.c)
+target_link_libraries(ringfence_test_wrong_clock PRIVATE ringfence_options)
+add_test(NAME budget-rent-clock COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/rent_clock.sh ${CMAKE_BINARY_DIR}/bin
+                                        ${PROJECT_SOURCE_DIR} $<TARGET_FILE:ringfence_test_wrong_clock>)
+set_tests_properties(budget-rent-clock PROPERTIES LABELS "integration;dev-only" TIMEOUT 240)
 add_test(NAME budget-anchor COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/anchor.sh ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(budget-anchor PROPERTIES LABELS "integration;dev-only" TIMEOUT 120
                                               SKIP_RETURN_CODE 77)

@@ -324,11 +324,16 @@ BASE_MUST_CHECK budget_verdict budget_redeem(const budget_redeem_options *option
                                              const char *token, const budget_redeem_ranks *ranks,
                                              budget_redemption *redemption, base_error *why);
 
+typedef struct budget_permit {
+    int64_t not_after;    /* as in budget_redemption */
+    int64_t seconds_left; /* so the service's clock stands at the difference of the two */
+} budget_permit;
+
 /* The creation permit for one instance, once per token: it is on disk before this returns, and is
  * never granted again. After BUDGET_UNKNOWN nobody knows whether it was granted: look at the
  * vendor's list for an instance that carries the jti, and do not create another one. */
 BASE_MUST_CHECK budget_verdict budget_redeem_create(const budget_redeem_options *options,
-                                                    const char *token, int64_t *not_after,
+                                                    const char *token, budget_permit *permit,
                                                     base_error *why);
 
 #endif

@@ -58,7 +58,8 @@ typedef struct budget_entry {
     int64_t redeemed_at;
     int64_t deadline;
     int64_t terminated_at;
-    bool attested;                              /* a person vouches for the end; not checked */
+    int64_t read_at; /* when it stood so, by the service's clock as all of these; 0: not said */
+    bool attested;   /* a person vouches for the end; not checked */
     char evidence[2 * BUDGET_DIGEST_BYTES + 1]; /* digest in hex; empty: none */
     char client[BUDGET_LABEL_BYTES];            /* whoever asked */
     int64_t instances;                          /* how many it may have */
