@@ -344,6 +344,7 @@ static int run_agent(const launch_options *options, const char *rank_path)
     if (status == BASE_OK) {
         const launch_wait wait = {.deadline_ns = agent.join_deadline_ns,
                                   .signal_fd = agent.signal_fd,
+                                  .in_slurm = options->hosts.place.in_slurm,
                                   .ended_by = &ended_by};
         status = launch_bootstrap_open(&options->hosts, &wait, &agent.bootstrap, &error);
         agent.exit_code = ended_by != 0 ? BASE_EXIT_SIGNAL_BASE + ended_by : agent.exit_code;

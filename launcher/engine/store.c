@@ -19,14 +19,19 @@ const launch_store_kind *launch_store_of(launch_engine engine)
                                          : NULL;
 }
 
+bool launch_signal_ends(int number, bool in_slurm)
+{
+    return number == SIGINT || number == SIGTERM || number == SIGHUP ||
+           (number == SIGUSR1 && in_slurm);
+}
+
 /* The signal that asks for the end; 0: none has come. */
-static int asked_to_end(int signal_fd)
+static int asked_to_end(const launch_wait *wait)
 {
     struct signalfd_siginfo info;
-    while (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        const int number = (int)info.ssi_signo;
-        if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
-            return number;
+    while (read(wait->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (launch_signal_ends((int)info.ssi_signo, wait->in_slurm)) {
+            return (int)info.ssi_signo;
         }
     }
     return 0;
@@ -41,7 +46,7 @@ base_status launch_store_wait(int fd, const launch_wait *wait, base_error *reter
         if (polls[0].revents != 0) {
             return BASE_OK;
         }
-        const int number = polls[1].revents != 0 ? asked_to_end(wait->signal_fd) : 0;
+        const int number = polls[1].revents != 0 ? asked_to_end(wait) : 0;
         if (number != 0) {
             if (wait->ended_by != NULL) {
                 *wait->ended_by = number;

@@ -7,6 +7,7 @@
 #ifndef LAUNCH_ENGINE_STORE_H
 #define LAUNCH_ENGINE_STORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -17,10 +18,14 @@ enum {
     LAUNCH_STORE_VALUE_BYTES = 1024, /* with the final NUL; PMI-1 has no more */
 };
 
+/* Whether the signal asks a launcher for the end: SIGINT, SIGTERM or SIGHUP, and in a job of Slurm SIGUSR1, too. */
+bool launch_signal_ends(int number, bool in_slurm);
+
 /* When waiting ends. */
 typedef struct launch_wait {
     int64_t deadline_ns;
-    int signal_fd; /* of launch_signals_open: SIGINT, SIGTERM and SIGHUP end it; -1: none */
+    int signal_fd; /* of launch_signals_open: a signal that ends a job ends it; -1: none */
+    bool in_slurm; /* of launch_place */
     int *ended_by; /* is set to the signal that ended it; NULL: nobody asks */
 } launch_wait;
 

@@ -315,11 +315,10 @@ void head_stop_gathering(launch_session *session, int signal_number)
 static void take_signals(launch_session *session)
 {
     const launch_place *place = session->options->place;
-    const bool usr1_ends = place != NULL && place->in_slurm;
+    const bool in_slurm = place != NULL && place->in_slurm;
     struct signalfd_siginfo info;
     while (read(session->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP ||
-            (info.ssi_signo == SIGUSR1 && usr1_ends)) {
+        if (launch_signal_ends((int)info.ssi_signo, in_slurm)) {
             if (session->stop_signal != 0) {
                 session->head->farewell_ns = base_now_ns(); /* again: at once */
             } else {

@@ -96,6 +96,7 @@ static base_status meet(launch_session *session, launch_head *head, base_error *
         .deadline_ns =
             base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS),
         .signal_fd = session->signal_fd,
+        .in_slurm = head->options->place.in_slurm,
         .ended_by = &session->stop_signal,
     };
     base_status status = launch_bootstrap_open(head->options, &wait, &head->bootstrap, reterr);

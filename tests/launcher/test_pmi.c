@@ -145,28 +145,51 @@ static void one_that_says_nothing_is_waited_for_until_the_deadline(void **state)
     assert_null(store);
 }
 
-static void a_signal_ends_waiting_and_is_named(void **state)
+/* What the fence says after the signal, which a wait so long would not outlast. */
+static base_status fence_after(void *store, int number, bool in_slurm, int64_t wait_ns,
+                               int *ended_by)
 {
-    (void)state;
-    sigset_t term;
+    sigset_t one;
     sigset_t before;
-    int ended_by = 0;
     base_error error;
-    void *store = open_store();
-    (void)sigemptyset(&term);
-    (void)sigaddset(&term, SIGTERM);
-    assert_int_equal(pthread_sigmask(SIG_BLOCK, &term, &before), 0);
-    const int signal_fd = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
+    (void)sigemptyset(&one);
+    (void)sigaddset(&one, number);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &one, &before), 0);
+    const int signal_fd = signalfd(-1, &one, SFD_CLOEXEC | SFD_NONBLOCK);
     assert_true(signal_fd >= 0);
-    assert_int_equal(raise(SIGTERM), 0);
-    const launch_wait wait = {.deadline_ns = base_deadline_after_ns(60 * BASE_NS_PER_S),
+    assert_int_equal(raise(number), 0);
+    const launch_wait wait = {.deadline_ns = base_deadline_after_ns(wait_ns),
                               .signal_fd = signal_fd,
-                              .ended_by = &ended_by};
-    assert_status(pmi->fence(store, &wait, &error), BASE_ERR_ABORTED);
-    assert_int_equal(ended_by, SIGTERM);
+                              .in_slurm = in_slurm,
+                              .ended_by = ended_by};
+    const base_status status = pmi->fence(store, &wait, &error);
     assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
     (void)close(signal_fd);
-    pmi->close(store);
+    return status;
+}
+
+static void a_signal_ends_waiting_and_is_named(void **state)
+{
+    static const struct {
+        int number;
+        bool in_slurm;
+        bool ends;
+    } signals[] = {{SIGTERM, false, true},
+                   {SIGINT, true, true},
+                   {SIGUSR1, true, true}, /* sbatch --signal=USR1 */
+                   {SIGUSR1, false, false}};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        int ended_by = 0;
+        assert_int_equal(close_engine(state) + connect_engine(state),
+                         0); /* the store closes its end */
+        void *store = open_store();
+        const bool ends = signals[i].ends;
+        assert_int_equal(fence_after(store, signals[i].number, signals[i].in_slurm,
+                                     ends ? 60 * BASE_NS_PER_S : BASE_NS_PER_MS, &ended_by),
+                         ends ? BASE_ERR_ABORTED : BASE_ERR_TIMEOUT);
+        assert_int_equal(ended_by, ends ? signals[i].number : 0);
+        pmi->close(store);
+    }
 }
 
 /* A variable that is left over may name any file of the process. */
