@@ -45,6 +45,11 @@ int cli_status(const cli_args *args, const base_error *error)
     return cli_error(args, BASE_EXIT_ERROR, "%s", error->message);
 }
 
+int cli_unread(base_status status, int bad)
+{
+    return status == BASE_ERR_NOTFOUND || status == BASE_ERR_IO ? BASE_EXIT_USAGE : bad;
+}
+
 /* The service's own code where it gave one, else the verdict. */
 static const char *reason_of(const budget_client *client, budget_verdict verdict)
 {

@@ -196,7 +196,12 @@ int cli_list(const cli_args *args, budget_client *client, budget_verdict verdict
 const char *cli_usd(int64_t micro);
 
 /* TOKEN: a file, or the text itself. False: it has said what is wrong. */
-bool cli_read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes);
+bool cli_read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes,
+                    int *exit_code);
+
+/* The exit code where a file that the command line names cannot be read, and nothing was asked yet: wrong usage, if it is
+ * not there or no such file can be read; else `bad`, for what is in it. */
+int cli_unread(base_status status, int bad);
 
 /* What a token says, without a check of its signature. False: it is no token. */
 bool cli_token_claims(const char *token, budget_claims *claims);

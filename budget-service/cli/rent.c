@@ -156,8 +156,8 @@ static int run_rent(const cli_args *args)
     rent_driver driver;
     budget_client_options client;
     int exit_code = BASE_EXIT_USAGE;
-    if (!cli_read_token(args, token, &token_bytes)) {
-        return BASE_EXIT_BAD_TOKEN;
+    if (!cli_read_token(args, token, &token_bytes, &exit_code)) {
+        return exit_code;
     }
     if (!cli_token_claims(token, &claims)) {
         return cli_error(args, BASE_EXIT_BAD_TOKEN, "this is no token");

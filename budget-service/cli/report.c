@@ -1,8 +1,10 @@
 /* The commands reconcile, export and audit. Run by the table of commands in options.c. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "budget/bill.h"
@@ -18,6 +20,7 @@ typedef struct read_bill {
     budget_bill bill;
     const budget_bill_format *format; /* NULL: neither the bill nor an option says it */
     budget_charge *charges;
+    int exit_code; /* if it cannot be read */
 } read_bill;
 
 /* What --format and --vendor say of the bytes, or they themselves. Nothing is assumed: a bill of
@@ -97,6 +100,7 @@ static base_status read_file(const cli_args *args, read_bill *bill, base_error *
     size_t size_bytes = 0;
     base_status status =
         base_file_read(args->options[CLI_BILL], BUDGET_BILL_BYTES_MAX, &bytes, &size_bytes, reterr);
+    bill->exit_code = cli_unread(status, BASE_EXIT_ERROR);
     if (status == BASE_OK) {
         status = parse_bill(args, bytes, size_bytes, bill, reterr);
         if (status == BASE_OK) {
@@ -258,7 +262,7 @@ static int run_reconcile(const cli_args *args)
                bill.format == NULL) { /* an option is missing, or wrong */
         exit_code = cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
     } else {
-        exit_code = cli_status(args, &error);
+        exit_code = cli_error(args, bill.exit_code, "%s", error.message);
     }
     free(bill.charges);
     return exit_code;
@@ -359,17 +363,21 @@ static int run_audit(const cli_args *args)
     if (!cli_dir(args, dir, &exit_code)) {
         return exit_code;
     }
-    const base_status status = offline_audit(dir, args->options[CLI_CHECKPOINT], &result, &why);
+    const char *checkpoint = args->options[CLI_CHECKPOINT];
+    if (checkpoint != NULL && access(checkpoint, R_OK) != 0) {
+        return cli_error(args, BASE_EXIT_USAGE, "--checkpoint: cannot open %s: %s", checkpoint,
+                         strerror(errno));
+    }
+    const base_status status = offline_audit(dir, checkpoint, &result, &why);
     if (status == BASE_OK) {
         return show_audit(args, &result);
     }
-    if (status == BASE_ERR_BUSY && args->options[CLI_CHECKPOINT] != NULL) {
+    if (status == BASE_ERR_BUSY && checkpoint != NULL) {
         return cli_error(args, BASE_EXIT_ERROR,
                          "--checkpoint: the service runs; stop it first, or audit a copy of %s",
                          dir);
     }
-    if ((status != BASE_ERR_BUSY && status != BASE_ERR_NOTFOUND) ||
-        args->options[CLI_CHECKPOINT] != NULL) {
+    if ((status != BASE_ERR_BUSY && status != BASE_ERR_NOTFOUND) || checkpoint != NULL) {
         return cli_status(args, &why);
     }
     budget_client *client = cli_client(args, "admin", &exit_code);

@@ -17,7 +17,8 @@
 
 enum { ANSWER_RANKS = BUDGET_REDEEM_RANKS_MAX };
 
-bool cli_read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes)
+bool cli_read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes,
+                    int *exit_code)
 {
     const char *text = args->operands[0];
     base_error error = {0};
@@ -27,12 +28,14 @@ bool cli_read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t
             memcpy(token, text, *token_bytes + 1);
             return true;
         }
-        (void)cli_error(args, BASE_EXIT_BAD_TOKEN, "the token is longer than any of ours");
+        *exit_code = cli_error(args, BASE_EXIT_BAD_TOKEN, "the token is longer than any of ours");
         return false;
     }
     const base_status status = budget_token_read_file(text, token, token_bytes, &error);
     if (status != BASE_OK) {
-        (void)cli_error(args, BASE_EXIT_BAD_TOKEN, "%s", error.message);
+        *exit_code =
+            cli_error(args, status == BASE_ERR_LIMIT ? BASE_EXIT_BAD_TOKEN : BASE_EXIT_USAGE, "%s",
+                      error.message);
         return false;
     }
     return true;
@@ -91,7 +94,7 @@ static bool read_keyring(const cli_args *args, budget_keyring *keyring, int *exi
         status = budget_keyring_read(file, keyring, &error);
     }
     if (status != BASE_OK) {
-        *exit_code = cli_error(args, BASE_EXIT_BAD_TOKEN, "%s", error.message);
+        *exit_code = cli_error(args, cli_unread(status, BASE_EXIT_BAD_TOKEN), "%s", error.message);
         return false;
     }
     return true;
@@ -106,7 +109,8 @@ static int run_verify(const cli_args *args)
     job_file job = {0};
     int exit_code = BASE_EXIT_BAD_TOKEN;
     base_error why = {0};
-    if (!read_keyring(args, &keyring, &exit_code) || !cli_read_token(args, token, &token_bytes)) {
+    if (!read_keyring(args, &keyring, &exit_code) ||
+        !cli_read_token(args, token, &token_bytes, &exit_code)) {
         return exit_code;
     }
     budget_verdict_token verdict =
@@ -262,11 +266,9 @@ static int run_redeem(const cli_args *args)
     size_t token_bytes = 0;
     int exit_code = BASE_EXIT_USAGE;
     base_error error = {0};
-    if (!check_redeem(args) || !cli_dir(args, dir, &exit_code)) {
+    if (!check_redeem(args) || !cli_dir(args, dir, &exit_code) ||
+        !cli_read_token(args, token, &token_bytes, &exit_code)) {
         return exit_code;
-    }
-    if (!cli_read_token(args, token, &token_bytes)) {
-        return BASE_EXIT_BAD_TOKEN;
     }
     if (open_job_key(args->options[CLI_OUT], &key, &error) != BASE_OK) {
         return cli_status(args, &error);

@@ -1,5 +1,6 @@
 /* Turns operands into amounts, finds the service's directory, and opens a client; mistakes are
  * reported here. Called by every command of cli/. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -70,6 +71,11 @@ bool cli_client_options(const cli_args *args, const char *key_name, char dir[BAS
             &error, BASE_ERR_NOTFOUND,
             "no service in %s: 'budget-service init' makes one, --dir names its directory", dir);
         *exit_code = cli_status(args, &error);
+        return false;
+    }
+    if (is_file && access(key, R_OK) != 0) {
+        *exit_code =
+            cli_error(args, BASE_EXIT_USAGE, "--key: cannot open %s: %s", key, strerror(errno));
         return false;
     }
     *options = (budget_client_options){.dir = dir,

@@ -188,7 +188,10 @@ static base_status take_token(launch_lease *lease, const void *job_bytes, size_t
     size_t token_bytes = 0;
     budget_grant grant;
     if (budget->token[0] != '\0') {
-        return budget_token_read_file(budget->token, lease->token, &token_bytes, reterr);
+        const base_status read =
+            budget_token_read_file(budget->token, lease->token, &token_bytes, reterr);
+        *exit_code = read == BASE_OK || read == BASE_ERR_LIMIT ? *exit_code : BASE_EXIT_USAGE;
+        return read;
     }
     const base_status status =
         launch_lease_ask(lease->options, job_bytes, job_size, &grant, exit_code, reterr);
@@ -228,6 +231,9 @@ base_status launch_lease_take(const launch_options *options, const void *job_byt
     base_status status = made->receipts != NULL
                              ? prepare(made, reterr)
                              : base_fail(reterr, BASE_ERR_MEMORY, "no memory for receipts");
+    if (status == BASE_ERR_NOTFOUND && options->budget.keyring[0] != '\0') {
+        *exit_code = BASE_EXIT_USAGE; /* --keyring names none */
+    }
     if (status == BASE_OK) {
         status = take_token(made, job_bytes, job_size, exit_code, reterr);
     }

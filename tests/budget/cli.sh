@@ -205,7 +205,18 @@ budget 6 verify forged.token --keyring service/keyring.json --json
 out_has '"valid":false' '"verdict":"bad-signature"'
 budget 6 verify "$(cut -c 1-400 run1.token)" --keyring service/keyring.json --json
 out_has '"verdict":"malformed"'
-budget 6 verify none.token --keyring service/keyring.json
+
+echo "== a file that is not there is wrong usage, whatever it is for"
+for command in "authorize none 1 --job none" "reconcile --bill none --as-of 2026-11-20T00:00:00Z" "rent none --driver true -- true" \
+    "redeem none --create" "verify none --keyring service/keyring.json" "verify run1.token --keyring none" "audit --checkpoint none" \
+    "verify run1.token --keyring service/keyring.json --job none" "terminated run1 --evidence none" "record-actual run1 1 --evidence none" \
+    "rent run1.token --driver true --ssh-key none -- true" "status --key ./none" \
+    "verify . --keyring service/keyring.json"; do
+    # shellcheck disable=SC2086
+    budget 2 $command
+done
+expect 2 launcher --mode gate-check --ranks 2 --token none
+expect 2 launcher --mode gate-check --ranks 2 --token run1.token --keyring none
 
 echo "== redeem"
 budget 2 redeem run1.token
@@ -436,7 +447,7 @@ budget 0 audit --json
 out_has '"good":true'
 cp service/checkpoints elsewhere
 budget 0 audit --checkpoint elsewhere
-budget 1 audit --checkpoint nothing
+budget 2 audit --checkpoint nothing
 cp service/keyring.json older/
 budget 0 audit --dir older
 budget 8 audit --dir older --checkpoint elsewhere --json

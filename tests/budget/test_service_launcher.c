@@ -96,7 +96,7 @@ static void assert_reserved(const service_fixture *fixture, int64_t usd_micro)
 static void a_missing_keyring_is_noticed_before_money_is_asked_for(void **state)
 {
     const service_fixture *fixture = *state;
-    LAUNCH(fixture, 6, "--mode", "gate-check", "--keyring", at(fixture, "nowhere.json"));
+    LAUNCH(fixture, 2, "--mode", "gate-check", "--keyring", at(fixture, "nowhere.json"));
     assert_says("no keyring to verify the token with");
     assert_reserved(fixture, 0);
     LAUNCH(fixture, 0, "--mode", "gate-check", "--keyring", at(fixture, "keyring.json"));
