@@ -125,7 +125,7 @@ static base_status walk_row(budget_audit *audit, const journal_row *row, bool re
     check_row(audit, row, readable);
     const base_status status = readable ? audit_replay(audit, row, reterr) : BASE_OK;
     if (audit->report.finding_count != found_before) {
-        audit_digest_row(audit, audit->ledger->store.statements[SQL_AUDIT_WALK]);
+        audit_digest_row(audit, audit->ledger->store.statements[SQL_JOURNAL_WALK]);
     }
     audit->position = row->sequence;
     audit->at_ms = row->at_ms > audit->at_ms ? row->at_ms : audit->at_ms;
@@ -140,15 +140,15 @@ static base_status walk_journal(budget_audit *audit, int64_t max, int64_t *walke
 {
     store_db *store = &audit->ledger->store;
     const int64_t after = audit->report.rows == 0 ? INT64_MIN : (int64_t)audit->position;
-    base_status status = store_query(store, reterr, SQL_AUDIT_WALK, "after:i max:i", after, max);
+    base_status status = store_query(store, reterr, SQL_JOURNAL_WALK, "after:i max:i", after, max);
     *walked = 0;
-    while (store_next(store, SQL_AUDIT_WALK, &status, reterr)) {
+    while (store_next(store, SQL_JOURNAL_WALK, &status, reterr)) {
         journal_row row;
-        const bool readable = journal_read(store, SQL_AUDIT_WALK, &row);
+        const bool readable = journal_read(store, SQL_JOURNAL_WALK, &row);
         status = walk_row(audit, &row, readable, reterr);
         *walked += 1;
     }
-    store_done(store, SQL_AUDIT_WALK);
+    store_done(store, SQL_JOURNAL_WALK);
     return status;
 }
 

@@ -77,7 +77,6 @@ typedef enum store_sql {
     SQL_CLIENT_WALK,
     SQL_CLIENT_COUNT,
     SQL_CLIENT_COUNT_ROLE,
-    SQL_AUDIT_WALK,
     SQL_COUNT_,
 } store_sql;
 

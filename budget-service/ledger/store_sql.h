@@ -200,8 +200,6 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_CLIENT_REVOKED] = "SELECT revoked FROM client WHERE id = :id",
     [SQL_CLIENT_REVOKE] = "UPDATE client SET revoked = 1 WHERE id = :id",
     [SQL_CLIENT_WALK] = "SELECT id, name, key, role, revoked FROM client ORDER BY id",
-    [SQL_AUDIT_WALK] =
-        "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > :after ORDER BY seq LIMIT :max",
     [SQL_CLIENT_COUNT] = "SELECT coalesce(max(id), 0) FROM client",
     [SQL_CLIENT_COUNT_ROLE] = "SELECT count(*) FROM client WHERE role = :role AND revoked = 0",
 };

@@ -29,7 +29,6 @@ static const allowed_walk allowed[] = {
     {SQL_CLIENT_COUNT, "SEARCH client"},
     /* a page, from where the last one ended: everything in it is selected */
     {SQL_JOURNAL_WALK, "PRIMARY KEY (rowid>?)"},
-    {SQL_AUDIT_WALK, "PRIMARY KEY (rowid>?)"},
     {SQL_RESERVATION_WALK, "PRIMARY KEY (rowid>?)"},
     {SQL_RESERVATION_RUNNING, "INDEX reservation_running (id>?)"},
     {SQL_RESERVATION_OVERDUE, "INDEX reservation_overdue (deadline_ms>?)"},
