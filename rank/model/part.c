@@ -107,7 +107,7 @@ void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *
 
 /* Some neighbouring elements of a tensor that this rank has. */
 typedef struct part_run {
-    size_t offset; /* in the whole model's parameters */
+    size_t offset; /* in the whole tensor */
     size_t count;
 } part_run;
 
@@ -117,7 +117,6 @@ typedef struct part_runs {
     size_t rows; /* of runs */
     size_t row;  /* elements from one row of runs to the next */
     size_t each; /* elements that stand together at one place of the axis */
-    size_t offset;
 } part_runs;
 
 static part_runs runs_of(const rank_model_config *config, int index)
@@ -130,39 +129,58 @@ static part_runs runs_of(const rank_model_config *config, int index)
                                : rows_are_cut                ? 1
                                                              : tensor.shape[0],
                        .row = tensor.shape[1],
-                       .each = rows_are_cut ? tensor.shape[1] : 1,
-                       .offset = tensor.offset};
+                       .each = rows_are_cut ? tensor.shape[1] : 1};
 }
 
 static part_run run_at(const part_runs *runs, size_t row, int range)
 {
     const rank_cut_range *of = &runs->ranges.of[range];
-    return (part_run){.offset = runs->offset + row * runs->row + of->first * runs->each,
+    return (part_run){.offset = row * runs->row + of->first * runs->each,
                       .count = of->count * runs->each};
+}
+
+void rank_tensor_take_part(const rank_model_config *config, int index, const float *values,
+                           float *part)
+{
+    const part_runs runs = runs_of(config, index);
+    for (size_t row = 0; row < runs.rows; row++) {
+        for (int i = 0; i < runs.ranges.parts; i++) {
+            const part_run run = run_at(&runs, row, i);
+            memcpy(part, values + run.offset, run.count * sizeof *part);
+            part += run.count;
+        }
+    }
+}
+
+void rank_tensor_put_part(const rank_model_config *config, int index, const float *part,
+                          float *values)
+{
+    const part_runs runs = runs_of(config, index);
+    for (size_t row = 0; row < runs.rows; row++) {
+        for (int i = 0; i < runs.ranges.parts; i++) {
+            const part_run run = run_at(&runs, row, i);
+            memcpy(values + run.offset, part, run.count * sizeof *part);
+            part += run.count;
+        }
+    }
+}
+
+/* Where the tensor stands in the whole model. */
+static size_t whole_offset(const rank_model_config *config, int index)
+{
+    rank_tensor tensor;
+    config->family->tensor(config, index, &tensor);
+    return tensor.offset;
 }
 
 void rank_model_take_part(const rank_model_config *config, int index, const float *whole,
                           float *part)
 {
-    const part_runs runs = runs_of(config, index);
-    for (size_t row = 0; row < runs.rows; row++) {
-        for (int i = 0; i < runs.ranges.parts; i++) {
-            const part_run run = run_at(&runs, row, i);
-            memcpy(part, whole + run.offset, run.count * sizeof *part);
-            part += run.count;
-        }
-    }
+    rank_tensor_take_part(config, index, whole + whole_offset(config, index), part);
 }
 
 void rank_model_put_part(const rank_model_config *config, int index, const float *part,
                          float *whole)
 {
-    const part_runs runs = runs_of(config, index);
-    for (size_t row = 0; row < runs.rows; row++) {
-        for (int i = 0; i < runs.ranges.parts; i++) {
-            const part_run run = run_at(&runs, row, i);
-            memcpy(whole + run.offset, part, run.count * sizeof *part);
-            part += run.count;
-        }
-    }
+    rank_tensor_put_part(config, index, part, whole + whole_offset(config, index));
 }

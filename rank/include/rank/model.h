@@ -272,6 +272,12 @@ void rank_model_take_part(const rank_model_config *config, int index, const floa
 void rank_model_put_part(const rank_model_config *config, int index, const float *part,
                          float *whole);
 
+/* The same, where `values` has all of the tensor alone. */
+void rank_tensor_take_part(const rank_model_config *config, int index, const float *values,
+                           float *part);
+void rank_tensor_put_part(const rank_model_config *config, int index, const float *part,
+                          float *values);
+
 /* Initialises the parameters from a seed, with the same bits on every machine. params is in the
  * host's memory. */
 void rank_model_init(const rank_model_config *config, uint64_t seed, float *params);
