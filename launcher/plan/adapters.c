@@ -36,7 +36,6 @@ base_status launch_adapters_choose(const launch_model *model, int64_t rank, cons
 {
     static const char all[] = "all-linear";
     launch_matrix linears[LAUNCH_MATRICES_MAX];
-    bool chosen[LAUNCH_MATRICES_MAX] = {false};
     const int count = launch_model_matrices(model, linears);
     const char *at = targets[0] != '\0' ? targets : model->gated ? "q_proj,v_proj" : "c_attn";
     *adapters = (launch_adapters){.rank = rank};
@@ -46,8 +45,9 @@ base_status launch_adapters_choose(const launch_model *model, int64_t rank, cons
         bool found = false;
         for (int i = 0; i < count; i++) {
             const bool meant = every || means(at, length, linears[i].name);
-            adapters->columns += meant && !chosen[i] ? linears[i].in + linears[i].out : 0;
-            chosen[i] = chosen[i] || meant;
+            const bool is_new = meant && !adapters->adapted[i];
+            adapters->columns += is_new ? linears[i].in + linears[i].out : 0;
+            adapters->adapted[i] = adapters->adapted[i] || meant;
             found = found || meant;
         }
         if (!found) {

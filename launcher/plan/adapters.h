@@ -7,8 +7,9 @@
 
 /* Beside a layer of `in` and `out` columns stand (rank, in) and (out, rank). */
 typedef struct launch_adapters {
-    int64_t rank;    /* 0: there are none, and the model is trained */
-    int64_t columns; /* in + out of all adapted layers of a block together */
+    int64_t rank;                      /* 0: there are none, and the model is trained */
+    int64_t columns;                   /* in + out of all adapted layers of a block together */
+    bool adapted[LAUNCH_MATRICES_MAX]; /* which of launch_model_matrices they are */
 } launch_adapters;
 
 /* Finds the layers of a block that a list means, as --lora-targets: "q_proj,v_proj", "mlp.c_proj", "all-linear";

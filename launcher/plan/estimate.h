@@ -65,7 +65,7 @@ typedef struct launch_bill_row {
     double took_s;        /* of all, one after the other */
 } launch_bill_row;
 
-enum { LAUNCH_BILL_ROWS_MAX = 13 };
+enum { LAUNCH_BILL_ROWS_MAX = 15 };
 
 /* Flags with which a training would fit that does not, and its total_bytes then. */
 typedef struct launch_way {
@@ -120,7 +120,7 @@ int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout);
 int64_t launch_ask_local_steps(const launch_ask *ask);
 
 /* The highest stage that it can have: 1 where stages of layers follow each other, where ranks share out experts, and of
- * adapters; none with Muon. */
+ * adapters. */
 int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout);
 
 /* BASE_ERR_INVALID: the model cannot be laid out so; the message says what it divides by. */

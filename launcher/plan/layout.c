@@ -1,7 +1,7 @@
 /* Says whether a model can be laid out so. Called by estimate.c. */
 #include <inttypes.h>
 
-#include "plan/muon.h"
+#include "plan/estimate.h"
 
 int64_t launch_layout_ranks(const launch_layout *layout)
 {
@@ -32,8 +32,7 @@ int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layo
 {
     const bool moments_alone =
         layout->pipeline > 1 || ask->adapters.rank > 0 || launch_layout_expert_ranks(layout) > 1;
-    const bool whole = launch_layout_copies(layout) == 1 || launch_ask_local_steps(ask) > 1 ||
-                       launch_plans_muon(ask);
+    const bool whole = launch_layout_copies(layout) == 1 || launch_ask_local_steps(ask) > 1;
     return whole ? 0 : moments_alone ? 1 : PROTO_ZERO_PARAMETERS;
 }
 
@@ -137,8 +136,7 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_INVALID, "--decode goes without --pipeline");
     }
-    status = launch_muon_check(ask, layout, reterr);
-    status = status == BASE_OK ? check_experts(ask, layout, reterr) : status;
+    status = check_experts(ask, layout, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -11,6 +11,7 @@ enum {
     ITERATIONS = 5,
     PANEL = 32,        /* columns of a packed matrix that are stored together */
     UPDATE_BYTES = 16, /* of AdamW's 28; the others are the gradient's and the momentum's */
+    KINDS_MAX = 2 * LAUNCH_MATRICES_MAX, /* of matrices of a layer: adapters have two of each */
 };
 
 bool launch_plans_muon(const launch_ask *ask)
@@ -18,17 +19,47 @@ bool launch_plans_muon(const launch_ask *ask)
     return ask->optimizer == PROTO_OPTIMIZER_MUON;
 }
 
-base_status launch_muon_check(const launch_ask *ask, const launch_layout *layout,
-                              base_error *reterr)
+/* Which of a layer's matrices. */
+typedef enum which { ALL, EXPERTS, COMMON } which;
+
+/* Matrices in the order of a layer's parameters. */
+typedef struct list {
+    launch_matrix of[KINDS_MAX];
+    int count;
+} list;
+
+/* Those that are trained, of an expert's kind all experts'. */
+static list list_all(const launch_ask *ask)
 {
-    const char *other = layout->tensor > 1       ? "--tensor"
-                        : ask->zero != 0         ? "--zero"
-                        : ask->adapters.rank > 0 ? "--lora"
-                                                 : NULL;
-    return !launch_plans_muon(ask) || other == NULL
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID, "--optimizer " PROTO_MUON_GOES_WITH " %s",
-                           other);
+    launch_matrix layer[LAUNCH_MATRICES_MAX];
+    const int count = launch_model_matrices(&ask->model, layer);
+    const int64_t rank = ask->adapters.rank;
+    list found = {.count = 0};
+    for (int i = 0; i < count; i++) {
+        if (rank == 0) {
+            found.of[found.count++] = layer[i];
+        } else if (ask->adapters.adapted[i]) {
+            found.of[found.count++] = (launch_matrix){"lora_A", layer[i].in, rank, 1};
+            found.of[found.count++] = (launch_matrix){"lora_B", rank, layer[i].out, 1};
+        }
+    }
+    return found;
+}
+
+/* Those of them that a rank has: of experts, some. */
+static list list_held(const launch_ask *ask, const launch_layout *layout, which kind)
+{
+    const list all = list_all(ask);
+    list found = {.count = 0};
+    for (int i = 0; i < all.count; i++) {
+        launch_matrix matrix = all.of[i];
+        const bool expert = matrix.count > 1;
+        matrix.count /= expert ? launch_layout_expert_ranks(layout) : 1;
+        if (kind == ALL || expert == (kind == EXPERTS)) {
+            found.of[found.count++] = matrix;
+        }
+    }
+    return found;
 }
 
 static double smaller(const launch_matrix *matrix)
@@ -56,14 +87,13 @@ static double packed(double depth, double columns)
 /* Twice the largest matrix, twice the square of its smaller side, and a product's second factor as it is packed. */
 double launch_muon_room_bytes(const launch_ask *ask)
 {
-    launch_matrix matrices[LAUNCH_MATRICES_MAX];
-    const int count = launch_model_matrices(&ask->model, matrices);
+    const list all = list_all(ask);
     double update = 0;
     double gram = 0;
     double scratch = 0;
-    for (int i = 0; i < count; i++) {
-        const double side = smaller(&matrices[i]);
-        const double length = elements(&matrices[i]) / side;
+    for (int i = 0; i < all.count; i++) {
+        const double side = smaller(&all.of[i]);
+        const double length = elements(&all.of[i]) / side;
         update = fmax(update, side * length);
         gram = fmax(gram, side * side);
         scratch = fmax(scratch, fmax(packed(length, side), packed(side, length)));
@@ -77,74 +107,64 @@ double launch_muon_room_bytes(const launch_ask *ask)
 typedef struct share {
     double work;
     double elements;
+    double count;
 } share;
 
-/* Those of a block that a rank has: of experts, some. Returns how many kinds there are. */
-static int list_held(const launch_ask *ask, const launch_layout *layout,
-                     launch_matrix matrices[LAUNCH_MATRICES_MAX])
+static share all_matrices(const list *held, int64_t layers)
 {
-    const int count = launch_model_matrices(&ask->model, matrices);
-    for (int i = 0; i < count; i++) {
-        matrices[i].count /= matrices[i].count > 1 ? launch_layout_expert_ranks(layout) : 1;
-    }
-    return count;
-}
-
-static share all_matrices(const launch_ask *ask, const launch_layout *layout, int64_t layers)
-{
-    launch_matrix matrices[LAUNCH_MATRICES_MAX];
-    const int count = list_held(ask, layout, matrices);
-    share all = {0, 0};
-    for (int i = 0; i < count; i++) {
-        const double times = (double)(layers * matrices[i].count);
-        all.work += times * work(&matrices[i]);
-        all.elements += times * elements(&matrices[i]);
+    share all = {0, 0, 0};
+    for (int i = 0; i < held->count; i++) {
+        const double times = (double)(layers * held->of[i].count);
+        all.work += times * work(&held->of[i]);
+        all.elements += times * elements(&held->of[i]);
+        all.count += times;
     }
     return all;
 }
 
-/* The dealing of matrices to ranks, as rank/optim/muon.c has it: each goes to the rank in whose part of all work the
- * middle of its own work is. */
+/* The dealing of matrices to ranks, as rank/optim/muon_matrices.c has it: each goes to the rank in whose part of all
+ * work the middle of its own work is. */
 typedef struct dealing {
     double all;
     double before; /* of the matrices dealt so far */
     int64_t ranks;
     int64_t owner; /* of the last one */
     share own;     /* what that has so far */
-    share most;
+    share most;    /* of work, and of it the elements; and, apart from these, the largest count */
 } dealing;
 
 static void deal(dealing *to, const launch_matrix *matrix)
 {
     const int64_t at = (int64_t)((to->before + work(matrix) / 2) / to->all * (double)to->ranks);
     const int64_t owner = at < to->ranks ? at : to->ranks - 1;
-    to->own = owner == to->owner ? to->own : (share){0, 0};
+    const double most_count = to->most.count;
+    to->own = owner == to->owner ? to->own : (share){0, 0, 0};
     to->owner = owner;
     to->own.work += work(matrix);
     to->own.elements += elements(matrix);
+    to->own.count++;
     to->before += work(matrix);
     to->most = to->own.work > to->most.work ? to->own : to->most;
+    to->most.count = fmax(to->own.count, most_count);
 }
 
 /* What the rank has that has most work. */
-static share largest_share(const launch_ask *ask, const launch_layout *layout, int64_t layers,
-                           int64_t ranks)
+static share largest_share(const list *held, int64_t layers, int64_t ranks)
 {
-    launch_matrix matrices[LAUNCH_MATRICES_MAX];
-    const int count = list_held(ask, layout, matrices);
-    dealing to = {.all = all_matrices(ask, layout, layers).work, .ranks = ranks};
+    dealing to = {.all = all_matrices(held, layers).work, .ranks = ranks};
     for (int64_t layer = 0; layer < layers; layer++) {
-        for (int i = 0; i < count; i++) {
-            for (int64_t each = 0; each < matrices[i].count; each++) {
-                deal(&to, &matrices[i]);
+        for (int i = 0; i < held->count; i++) {
+            for (int64_t each = 0; each < held->of[i].count; each++) {
+                deal(&to, &held->of[i]);
             }
         }
     }
     return to.most;
 }
 
-/* Those that have the same matrices. With local steps ranks have other parameters, and in a pipeline other layers:
- * each updates all of its own. */
+/* ---- whole matrices, on ranks that have the same ---- */
+
+/* With local steps ranks have other parameters, and in a pipeline other layers: each updates all of its own. */
 static int64_t sharing_ranks(const launch_ask *ask, const launch_layout *layout)
 {
     return layout->pipeline > 1 || launch_ask_local_steps(ask) > 1
@@ -161,18 +181,17 @@ static double gathered_params(const launch_ask *ask, const launch_layout *layout
     const double width = (double)model->width;
     const bool ends_with_norms = model->head_norms && model->experts == 0;
     const double norms = ends_with_norms ? 2 * (double)model->head_width : 0;
-    return launch_experts_held_params(ask, layout, &layers) -
-           (model->rms ? width + norms : 3 * width);
+    return ask->adapters.rank > 0 ? launch_adapters_params(&ask->adapters, &layers)
+                                  : launch_experts_held_params(ask, layout, &layers) -
+                                        (model->rms ? width + norms : 3 * width);
 }
 
-void launch_muon_bill(const launch_ask *ask, launch_estimate *made, int64_t layers)
+static void bill_whole(const launch_ask *ask, launch_estimate *made, int64_t layers)
 {
     const int64_t ranks = sharing_ranks(ask, &made->layout);
-    if (!launch_plans_muon(ask)) {
-        return;
-    }
-    const share all = all_matrices(ask, &made->layout, layers);
-    const share own = largest_share(ask, &made->layout, layers, ranks);
+    const list held = list_held(ask, &made->layout, ALL);
+    const share all = all_matrices(&held, layers);
+    const share own = largest_share(&held, layers, ranks);
     made->newton_schulz_s = launch_products_s(ask, 2 * ITERATIONS * own.work);
     made->optimizer_s +=
         made->newton_schulz_s - launch_reading_s(ask, UPDATE_BYTES * (all.elements - own.elements));
@@ -186,4 +205,48 @@ void launch_muon_bill(const launch_ask *ask, launch_estimate *made, int64_t laye
                                                               LAUNCH_EXCHANGED_BYTES},
                            "all_gather");
     made->parameters_exposed_s = made->parameters_s;
+}
+
+/* ---- matrices in parts ---- */
+
+/* Those of one kind, between ranks that have parts of the same: two all-to-alls of each round, in which a rank computes
+ * one matrix at most. What a rank has of an element is read and written as AdamW's, once more for these. */
+static void bill_parts(const launch_ask *ask, launch_estimate *made, int64_t layers, which kind,
+                       int64_t ranks)
+{
+    const list held = list_held(ask, &made->layout, kind);
+    const share all = all_matrices(&held, layers);
+    const share own = largest_share(&held, layers, ranks);
+    const double newton_schulz_s = launch_products_s(ask, 2 * ITERATIONS * own.work);
+    const launch_exchange parts = {
+        .what = kind == EXPERTS ? "expert matrices" : "matrices",
+        .ranks = ranks,
+        .span = launch_layout_copies(&made->layout) * made->layout.tensor,
+        .times = 2 * own.count,
+        .payload_bytes =
+            own.count > 0 ? all.elements / own.count / (double)ranks * LAUNCH_EXCHANGED_BYTES : 0};
+    const double exchange_s = launch_bill_halves(ask, made, parts, "all_to_all");
+    made->newton_schulz_s += newton_schulz_s;
+    made->optimizer_s += newton_schulz_s;
+    made->parameters_s += exchange_s;
+    made->parameters_exposed_s += exchange_s;
+}
+
+void launch_muon_bill(const launch_ask *ask, launch_estimate *made, int64_t layers)
+{
+    const launch_layout *layout = &made->layout;
+    const int64_t copies = launch_layout_copies(layout);
+    const int64_t expert_ranks = launch_layout_expert_ranks(layout);
+    const bool sharded = launch_layout_zero(ask, layout) > 0;
+    if (!launch_plans_muon(ask)) {
+        return;
+    }
+    if (!sharded && layout->tensor == 1) {
+        bill_whole(ask, made, layers);
+    } else if (expert_ranks == 1) {
+        bill_parts(ask, made, layers, ALL, (sharded ? copies : 1) * layout->tensor);
+    } else {
+        bill_parts(ask, made, layers, COMMON, copies);
+        bill_parts(ask, made, layers, EXPERTS, copies / expert_ranks);
+    }
 }

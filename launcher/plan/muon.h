@@ -8,11 +8,6 @@
 
 bool launch_plans_muon(const launch_ask *ask);
 
-/* BASE_ERR_INVALID: ranks of this layout have no whole matrices, or other gradients than those of the model. In the
- * words of the launcher, which refuses the job. Of AdamW all is fine. */
-BASE_MUST_CHECK base_status launch_muon_check(const launch_ask *ask, const launch_layout *layout,
-                                              base_error *reterr);
-
 /* What the iterations work in, besides the moments. 0 of AdamW. */
 double launch_muon_room_bytes(const launch_ask *ask);
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
-#include "model/family.h"
+#include "base/bytes.h"
+#include "optim/muon_matrices.h"
 #include "trace/trace.h"
 
 enum { ITERATIONS = 5 };
@@ -16,151 +17,61 @@ static const float THIRD = -4.7750F;
 static const float FIFTH = 2.0315F;
 static const double ADAMW_SIZE = 0.2; /* about the root mean square of AdamW's updates */
 
-typedef struct muon_matrix {
-    size_t offset;
-    size_t rows;
-    size_t columns;
-    int owner; /* the rank that computes it */
-} muon_matrix;
-
 struct rank_muon {
     rank_device device;
-    rank_muon_options options;
-    size_t param_count;
-    muon_matrix *matrices;
-    size_t count;
+    muon_matrices matrices;
     /* Room for the largest matrix, */
     float *update;
     float *next;
     float *gram; /* the smaller square of one, */
     float *square;
-    float *packed; /* and a product's scratch */
+    float *packed; /* and a product's scratch; */
+    float *mine;   /* in the memory of these three, while no matrix is computed: this rank's parts
+                    * of those of a round */
     double *sum_squares;
     size_t bytes; /* of all these */
 };
 
-static size_t smaller(const muon_matrix *of)
-{
-    return of->rows < of->columns ? of->rows : of->columns;
-}
-
-/* Multiplications of an iteration. */
-static double work(const muon_matrix *of)
-{
-    const double side = (double)smaller(of);
-    return side * (2.0 * (double)of->rows * (double)of->columns + side * side);
-}
-
-/* Writes the matrices of blocks that are held, and returns their number. Experts of other ranks have no elements.
- * matrices NULL: only that. */
-static size_t find_matrices(const rank_model_config *model, const rank_held *held,
-                            muon_matrix *matrices)
-{
-    const int end = model->family->block_begin(model, model->layers);
-    size_t count = 0;
-    for (int i = model->family->block_begin(model, 0); i < end; i++) {
-        rank_tensor tensor;
-        rank_model_tensor(model, i, &tensor);
-        if (tensor.dims != 2 || tensor.count == 0 || !rank_held_has(held, tensor.offset)) {
-            continue;
-        }
-        if (matrices != NULL) {
-            matrices[count] = (muon_matrix){.offset = rank_held_place(held, tensor.offset),
-                                            .rows = tensor.shape[0],
-                                            .columns = tensor.shape[1]};
-        }
-        count++;
-    }
-    return count;
-}
-
-/* Each rank gets neighbouring matrices, about as much work as the others: what it has then is one range. */
-static void share_out(muon_matrix *matrices, size_t count, int ranks)
-{
-    double all = 0.0;
-    double before = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        all += work(&matrices[i]);
-    }
-    for (size_t i = 0; i < count; i++) {
-        const double middle = before + work(&matrices[i]) / 2;
-        const int owner = (int)(middle / all * ranks);
-        matrices[i].owner = owner < ranks ? owner : ranks - 1;
-        before += work(&matrices[i]);
-    }
-}
-
-/* Floats of `update`, of `gram` and of `packed`. */
-typedef struct muon_room {
-    size_t update;
-    size_t gram;
-    size_t packed;
-} muon_room;
-
-static void grow(size_t *most, size_t count)
-{
-    *most = count > *most ? count : *most;
-}
-
-static muon_room room_of(const muon_matrix *matrices, size_t count)
-{
-    muon_room room = {.update = 0};
-    for (size_t i = 0; i < count; i++) {
-        const size_t side = smaller(&matrices[i]);
-        const size_t length = matrices[i].rows + matrices[i].columns - side;
-        grow(&room.update, side * length);
-        grow(&room.gram, side * side);
-        grow(&room.packed,
-             rank_pack_count(length, side)); /* gram = x xᵀ; of gram gram it is less */
-        grow(&room.packed, rank_pack_count(side, length)); /* p x, where rows are fewer */
-        grow(&room.packed, rank_pack_count(side, side));   /* x p */
-    }
-    return room;
-}
-
 static size_t room_bytes(const muon_room *room)
 {
-    return (2 * room->update + 2 * room->gram + room->packed) * sizeof(float) + sizeof(double);
+    const size_t shared = base_max_size(2 * room->gram + room->packed, room->mine);
+    return (2 * room->update + shared) * sizeof(float) + sizeof(double);
 }
 
-void rank_muon_plan(const rank_model_config *model, rank_memory_use *use)
+void rank_muon_plan(const rank_model_config *model, const rank_muon_options *options,
+                    rank_memory_use *use)
 {
-    const size_t count = find_matrices(model, NULL, NULL);
-    muon_matrix *matrices = calloc(count, sizeof *matrices);
-    if (matrices != NULL) { /* if there is no memory, create says so */
-        (void)find_matrices(model, NULL, matrices);
-        const muon_room room = room_of(matrices, count);
-        use->bytes[RANK_MEMORY_OPTIMIZER] += room_bytes(&room);
-    }
-    free(matrices);
+    muon_matrices matrices;
+    if (muon_matrices_make(model, options, NULL, &matrices, NULL) == BASE_OK) {
+        use->bytes[RANK_MEMORY_OPTIMIZER] += room_bytes(&matrices.room);
+    } /* if there is no memory, create says so */
+    muon_matrices_free(&matrices);
 }
 
-static base_status fill(rank_muon *made, const rank_model_config *model, const rank_held *held,
-                        base_error *reterr)
+static base_status fill(rank_muon *made, const rank_model_config *model,
+                        const rank_optimizer_options *options, base_error *reterr)
 {
     const rank_device *device = &made->device;
     void *memory = NULL;
-    made->param_count = held != NULL ? held->count : rank_model_param_count(model);
-    made->count = find_matrices(model, held, NULL);
-    made->matrices = calloc(made->count, sizeof *made->matrices);
-    if (made->matrices == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
-    }
-    (void)find_matrices(model, held, made->matrices);
-    share_out(made->matrices, made->count, made->options.ranks);
-    const muon_room room = room_of(made->matrices, made->count);
-    const base_status status = device->backend->alloc(device->queue, RANK_MEMORY_OPTIMIZER,
-                                                      room_bytes(&room), &memory, reterr);
+    base_status status =
+        muon_matrices_make(model, &options->muon, options->held, &made->matrices, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    made->bytes = room_bytes(&room);
+    const muon_room *room = &made->matrices.room;
+    status = device->backend->alloc(device->queue, RANK_MEMORY_OPTIMIZER, room_bytes(room), &memory,
+                                    reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    made->bytes = room_bytes(room);
     made->sum_squares = memory;
     made->update = (float *)(made->sum_squares + 1);
-    made->next = made->update + room.update;
-    made->gram = made->next + room.update;
-    made->square = made->gram + room.gram;
-    made->packed = made->square + room.gram;
+    made->next = made->update + room->update;
+    made->gram = made->next + room->update;
+    made->square = made->gram + room->gram;
+    made->packed = made->square + room->gram;
+    made->mine = made->gram;
     return BASE_OK;
 }
 
@@ -176,8 +87,7 @@ base_status rank_muon_create(const rank_device *device, const rank_model_config 
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
     }
     made->device = *device;
-    made->options = options->muon;
-    const base_status status = fill(made, model, options->held, reterr);
+    const base_status status = fill(made, model, options, reterr);
     if (status != BASE_OK) {
         rank_muon_destroy(made);
         return status;
@@ -190,33 +100,41 @@ void rank_muon_destroy(rank_muon *muon)
 {
     if (muon != NULL) {
         muon->device.backend->release(muon->device.queue, muon->sum_squares);
-        free(muon->matrices);
+        muon_matrices_free(&muon->matrices);
         free(muon);
     }
 }
 
+/* Of what this rank has of the matrix, or with ZeRO of all of it. */
+static size_t count_here(const rank_muon *muon, const muon_matrix *matrix)
+{
+    return matrix->parted && matrix->cut == NULL ? muon->matrices.runs[matrix->first_run].count
+                                                 : matrix->rows * matrix->columns;
+}
+
 size_t rank_muon_others(const rank_muon *muon, rank_optimizer_piece *ranges)
 {
+    const muon_matrices *matrices = &muon->matrices;
     size_t count = 0;
     size_t at = 0;
-    for (size_t i = 0; i <= muon->count; i++) {
-        const bool last = i == muon->count;
-        const size_t end = last ? muon->param_count : muon->matrices[i].offset;
+    for (size_t i = 0; i <= matrices->count; i++) {
+        const muon_matrix *next = i < matrices->count ? &matrices->all[i] : NULL;
+        const size_t end = next != NULL ? next->offset : matrices->param_count;
         if (end > at && ranges != NULL) {
             ranges[count] = (rank_optimizer_piece){.offset = at, .count = end - at};
         }
         count += end > at ? 1 : 0;
-        at = last ? end : end + muon->matrices[i].rows * muon->matrices[i].columns;
+        at = end + (next != NULL ? count_here(muon, next) : 0);
     }
     return count;
 }
 
 /* Where the first matrix begins that is not of a rank before `rank`; the end of all, if there is none. */
-static size_t share_begin(const rank_muon *muon, int rank)
+static size_t share_begin(const muon_matrices *matrices, int rank)
 {
     size_t end = 0;
-    for (size_t i = 0; i < muon->count; i++) {
-        const muon_matrix *matrix = &muon->matrices[i];
+    for (size_t i = 0; i < matrices->count; i++) {
+        const muon_matrix *matrix = &matrices->all[i];
         if (matrix->owner >= rank) {
             return matrix->offset;
         }
@@ -227,8 +145,9 @@ static size_t share_begin(const rank_muon *muon, int rank)
 
 rank_optimizer_piece rank_muon_share(const rank_muon *muon, int rank)
 {
-    const size_t begin = share_begin(muon, rank);
-    return (rank_optimizer_piece){.offset = begin, .count = share_begin(muon, rank + 1) - begin};
+    const size_t begin = share_begin(&muon->matrices, rank);
+    return (rank_optimizer_piece){.offset = begin,
+                                  .count = share_begin(&muon->matrices, rank + 1) - begin};
 }
 
 size_t rank_muon_bytes(const rank_muon *muon)
@@ -237,15 +156,15 @@ size_t rank_muon_bytes(const rank_muon *muon)
 }
 
 /* momentum += (1 - mu) (g - momentum). With `update`, that is g + mu (momentum - g). */
-static void take_momentum(const rank_muon *muon, const rank_muon_step *step,
-                          const muon_matrix *matrix, float *update)
+static void take_momentum(const rank_muon *muon, const rank_muon_step *step, const muon_run *run,
+                          float *update)
 {
-    const float mu = (float)muon->options.momentum;
-    const float rest = (float)(1.0 - muon->options.momentum);
-    const size_t count = matrix->rows * matrix->columns;
-    const float *grads = step->grads + matrix->offset;
-    float *momentum = step->momentum + matrix->offset;
-    for (size_t i = 0; i < count; i++) {
+    const double mean = muon->matrices.options.momentum;
+    const float mu = (float)mean;
+    const float rest = (float)(1.0 - mean);
+    const float *grads = step->grads + (step->packed_grads ? run->place : run->offset);
+    float *momentum = step->momentum + run->place;
+    for (size_t i = 0; i < run->count; i++) {
         const float grad = grads[i] * step->grad_scale;
         momentum[i] += rest * (grad - momentum[i]);
         if (update != NULL) {
@@ -271,7 +190,7 @@ static void normalise(const rank_muon *muon, size_t count)
 static void make_gram(const rank_muon *muon, const muon_matrix *of, const float *x)
 {
     const bool wide = of->rows <= of->columns;
-    const size_t side = smaller(of);
+    const size_t side = muon_smaller(of);
     muon->device.backend->product(muon->device.queue,
                                   &(rank_product){.rows = side,
                                                   .columns = side,
@@ -313,7 +232,7 @@ static void apply_polynomial(const rank_muon *muon, const muon_matrix *of, const
                              float *next)
 {
     const bool wide = of->rows <= of->columns;
-    const size_t side = smaller(of);
+    const size_t side = muon_smaller(of);
     for (size_t i = 0; i < of->rows * of->columns; i++) {
         next[i] = FIRST * x[i];
     }
@@ -332,45 +251,137 @@ static void apply_polynomial(const rank_muon *muon, const muon_matrix *of, const
                                                                       .accumulate = true});
 }
 
-/* Brings the singular values of muon->update near 1. Returns where the result is. */
-static const float *orthogonalise(const rank_muon *muon, const muon_matrix *of)
+/* Brings the singular values of muon->update near 1, into muon->next. */
+static void orthogonalise(const rank_muon *muon, const muon_matrix *of)
 {
     float *x = muon->update;
     float *next = muon->next;
+    const int64_t begun_ns = rank_trace_begin(muon->matrices.options.trace);
     normalise(muon, of->rows * of->columns);
     for (int i = 0; i < ITERATIONS; i++) {
         float *const last = x;
         make_gram(muon, of, x);
-        make_polynomial(muon, smaller(of));
+        make_polynomial(muon, muon_smaller(of));
         apply_polynomial(muon, of, x, next);
         x = next;
         next = last;
     }
-    return x;
+    BASE_ASSERT(x == muon->next);
+    (void)rank_trace_add(muon->matrices.options.trace,
+                         (rank_trace_span){.kind = RANK_TRACE_NEWTON_SCHULZ,
+                                           .begin_ns = begun_ns,
+                                           .index = (int32_t)(of - muon->matrices.all)});
+}
+
+/* Updates the parameters of a run of the matrix. */
+static void take_update(const rank_muon_step *step, const muon_matrix *of, const muon_run *run,
+                        const float *update)
+{
+    const double rate = step->learning_rate;
+    const size_t length = base_max_size(of->rows, of->columns);
+    const float keep = (float)(1.0 - rate * step->weight_decay);
+    const float size = (float)(rate * ADAMW_SIZE * sqrt((double)length));
+    float *params = step->params + (step->packed_params ? run->place : run->offset);
+    for (size_t i = 0; i < run->count; i++) {
+        params[i] = keep * params[i] - size * update[i];
+    }
 }
 
 void rank_muon_update(rank_muon *muon, const rank_muon_step *step)
 {
-    const double rate = step->learning_rate;
-    const float keep = (float)(1.0 - rate * step->weight_decay);
-    for (size_t i = 0; i < muon->count; i++) {
-        const muon_matrix *matrix = &muon->matrices[i];
-        const bool mine = matrix->owner == muon->options.rank;
-        take_momentum(muon, step, matrix, mine ? muon->update : NULL);
-        if (!mine) {
+    const muon_matrices *matrices = &muon->matrices;
+    for (size_t i = 0; i < matrices->count; i++) {
+        const muon_matrix *matrix = &matrices->all[i];
+        const muon_run *run = &matrices->runs[matrix->first_run];
+        const bool mine = matrix->owner == matrices->options.rank;
+        if (matrix->parted) {
             continue;
         }
-        const size_t length = matrix->rows > matrix->columns ? matrix->rows : matrix->columns;
-        const float size = (float)(rate * ADAMW_SIZE * sqrt((double)length));
-        const int64_t begun_ns = rank_trace_begin(muon->options.trace);
-        const float *update = orthogonalise(muon, matrix);
-        (void)rank_trace_add(muon->options.trace,
-                             (rank_trace_span){.kind = RANK_TRACE_NEWTON_SCHULZ,
-                                               .begin_ns = begun_ns,
-                                               .index = (int32_t)i});
-        float *params = step->params + matrix->offset;
-        for (size_t k = 0; k < matrix->rows * matrix->columns; k++) {
-            params[k] = keep * params[k] - size * update[k];
+        take_momentum(muon, step, run, mine ? muon->update : NULL);
+        if (mine) {
+            orthogonalise(muon, matrix);
+            take_update(step, matrix, run, muon->next);
+        }
+    }
+}
+
+/* ---- rounds ---- */
+
+int rank_muon_rounds(const rank_muon *muon)
+{
+    return muon->matrices.rounds;
+}
+
+rank_muon_round rank_muon_round_of(const rank_muon *muon, int round, size_t *mine, size_t *parts)
+{
+    const muon_matrices *matrices = &muon->matrices;
+    const bool apart = round >= matrices->common;
+    const int ranks = muon_ranks(matrices, apart);
+    for (int i = 0; i < ranks; i++) {
+        mine[i] = 0;
+        parts[i] = 0;
+    }
+    for (size_t i = 0; i < matrices->count; i++) {
+        const muon_matrix *matrix = &matrices->all[i];
+        const int rank = muon_rank(matrices, matrix->apart);
+        if (matrix->round != round) {
+            continue;
+        }
+        mine[matrix->owner] = muon_part_count(matrices, matrix, rank);
+        for (int from = 0; matrix->owner == rank && from < ranks; from++) {
+            parts[from] = muon_part_count(matrices, matrix, from);
+        }
+    }
+    return (rank_muon_round){
+        .apart = apart, .mine = muon->mine, .gathered = muon->next, .computed = muon->update};
+}
+
+void rank_muon_begin_round(rank_muon *muon, int round, const rank_muon_step *step)
+{
+    const muon_matrices *matrices = &muon->matrices;
+    float *mine = muon->mine;
+    for (size_t i = 0; i < matrices->count; i++) {
+        const muon_matrix *matrix = &matrices->all[i];
+        for (size_t k = 0; matrix->round == round && k < matrix->run_count; k++) {
+            const muon_run *run = &matrices->runs[matrix->first_run + k];
+            take_momentum(muon, step, run, mine);
+            mine += run->count;
+        }
+    }
+}
+
+void rank_muon_compute_round(rank_muon *muon, int round)
+{
+    const muon_matrices *matrices = &muon->matrices;
+    const float *gathered = muon->next;
+    float *computed = muon->update;
+    for (size_t i = 0; i < matrices->count; i++) {
+        const muon_matrix *matrix = &matrices->all[i];
+        const int ranks = muon_ranks(matrices, matrix->apart);
+        if (matrix->round != round || matrix->owner != muon_rank(matrices, matrix->apart)) {
+            continue;
+        }
+        for (int rank = 0; rank < ranks; rank++) {
+            gathered = muon_put_part(matrices, matrix, rank, gathered, muon->update);
+        }
+        orthogonalise(muon, matrix);
+        for (int rank = 0; rank < ranks; rank++) {
+            computed = muon_take_part(matrices, matrix, rank, muon->next, computed);
+        }
+        return; /* there is one at most */
+    }
+}
+
+void rank_muon_end_round(rank_muon *muon, int round, const rank_muon_step *step)
+{
+    const muon_matrices *matrices = &muon->matrices;
+    const float *mine = muon->mine;
+    for (size_t i = 0; i < matrices->count; i++) {
+        const muon_matrix *matrix = &matrices->all[i];
+        for (size_t k = 0; matrix->round == round && k < matrix->run_count; k++) {
+            const muon_run *run = &matrices->runs[matrix->first_run + k];
+            take_update(step, matrix, run, mine);
+            mine += run->count;
         }
     }
 }

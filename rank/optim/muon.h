@@ -19,6 +19,17 @@
  * The bits are those of one rank, since a matrix is computed by one rank and in one order. Momentum is
  * cheap: every rank has that of all.
  *
+ * Where each rank has parts of the matrices alone, with ZeRO (stretches of the options) and where tensor ranks share a
+ * model, momentum stays in parts, and matrices are put together in rounds. In a round every rank computes one matrix at
+ * most: it gets the parts of u from all the others, gives them their parts of x, and each updates its parts of w. So two
+ * all-to-alls make a round, which are the caller's:
+ *
+ *     rank_muon_begin_round     momentum, and this rank's parts of u of all ranks' matrices
+ *     mine → gathered
+ *     rank_muon_compute_round   the matrix of this rank
+ *     computed → mine
+ *     rank_muon_end_round       this rank's parts of w
+ *
  * In the host's memory, for a device whose operations are done when they return. Called by
  * optimizer.c. */
 #ifndef RANK_OPTIM_MUON_H
@@ -29,7 +40,8 @@
 typedef struct rank_muon rank_muon;
 
 /* Adds the memory that it takes. */
-void rank_muon_plan(const rank_model_config *model, rank_memory_use *use);
+void rank_muon_plan(const rank_model_config *model, const rank_muon_options *options,
+                    rank_memory_use *use);
 
 /* Of the options it takes `muon` and `held`. NULL is fine for destroy. */
 BASE_MUST_CHECK base_status rank_muon_create(const rank_device *device,
@@ -42,8 +54,8 @@ void rank_muon_destroy(rank_muon *muon);
  * ranges NULL: only that. */
 size_t rank_muon_others(const rank_muon *muon, rank_optimizer_piece *ranges);
 
-/* From a rank's first matrix to that of the next one, or to the end of the last matrix. What lies between
- * matrices is AdamW's, and equal on all ranks: so the shares are ranges one behind the other. */
+/* Of whole matrices. From a rank's first matrix to that of the next one, or to the end of the last matrix. What lies
+ * between matrices is AdamW's, and equal on all ranks: so the shares are ranges one behind the other. */
 rank_optimizer_piece rank_muon_share(const rank_muon *muon, int rank);
 
 /* Bytes that were allocated besides the momentum. */
@@ -53,12 +65,21 @@ typedef struct rank_muon_step {
     double learning_rate;
     double weight_decay;
     float grad_scale; /* grads times this are the mean gradient */
-    float *params;    /* these three: of the whole model, or of what is held */
+    float *params;    /* of the whole model, or of what is held; packed: this rank's pieces */
     const float *grads;
     float *momentum;
+    bool packed_params;
+    bool packed_grads;
 } rank_muon_step;
 
-/* Updates the momentum of all matrices, and this rank's matrices. */
+/* Updates the momentum of all matrices that are not in parts, and this rank's matrices of them. */
 void rank_muon_update(rank_muon *muon, const rank_muon_step *step);
+
+/* As those of rank/optim.h. */
+int rank_muon_rounds(const rank_muon *muon);
+rank_muon_round rank_muon_round_of(const rank_muon *muon, int round, size_t *mine, size_t *parts);
+void rank_muon_begin_round(rank_muon *muon, int round, const rank_muon_step *step);
+void rank_muon_compute_round(rank_muon *muon, int round);
+void rank_muon_end_round(rank_muon *muon, int round, const rank_muon_step *step);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "optim/muon.h"
 #include "rank/optim.h"
 
@@ -31,6 +32,7 @@ struct rank_optimizer {
     bool decay;      /* the first part does */
     piece_run *runs; /* AdamW's; NULL: all parameters */
     size_t run_count;
+    size_t run_room; /* places for them */
     rank_muon *muon; /* NULL: AdamW alone */
     float *first;    /* AdamW's moments */
     float *second;
@@ -91,53 +93,85 @@ static base_status find_parts(rank_optimizer *made, const rank_model_config *mod
     return BASE_OK;
 }
 
-/* Where pieces and parts overlap. There are at most as many runs as both have ends. With `whole`, moments are
- * of all parameters; else of the pieces alone. */
-static base_status find_runs(rank_optimizer *made, const rank_optimizer_piece *pieces,
-                             size_t piece_count, bool whole, base_error *reterr)
+/* Adds the runs of [at, end), which is AdamW's. `place` is that of `at`. */
+static void add_runs(rank_optimizer *made, size_t at, size_t end, size_t place)
+{
+    size_t part = 0;
+    while (at < end) {
+        while (made->ends[part] <= at) {
+            part++;
+        }
+        const size_t run_end = base_min_size(made->ends[part], end);
+        BASE_ASSERT(made->run_count < made->run_room);
+        made->runs[made->run_count++] = (piece_run){.offset = at,
+                                                    .place = place,
+                                                    .count = run_end - at,
+                                                    .decay = made->decay != (part % 2 > 0)};
+        place += run_end - at;
+        at = run_end;
+    }
+}
+
+/* Ranges in ascending order. */
+typedef struct piece_list {
+    const rank_optimizer_piece *at;
+    size_t count;
+} piece_list;
+
+/* Where pieces, what is AdamW's, and parts overlap: there are at most as many runs as all of them have ends. With
+ * `packed` moments are of the pieces alone; else of all parameters. */
+static base_status find_runs(rank_optimizer *made, const piece_list *pieces,
+                             const piece_list *others, bool packed, base_error *reterr)
 {
     size_t place = 0;
-    size_t part = 0;
-    made->runs = calloc(piece_count + made->parts, sizeof *made->runs);
+    size_t other = 0;
+    made->run_room = pieces->count + others->count + made->parts;
+    made->runs = calloc(made->run_room, sizeof *made->runs);
     if (made->runs == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
     }
-    for (size_t i = 0; i < piece_count; i++) {
-        size_t at = pieces[i].offset;
-        const size_t end = at + pieces[i].count;
-        while (at < end) {
-            while (made->ends[part] <= at) {
-                part++;
+    for (size_t i = 0; i < pieces->count; i++) {
+        const rank_optimizer_piece *piece = &pieces->at[i];
+        const size_t end = piece->offset + piece->count;
+        while (other < others->count && others->at[other].offset < end) {
+            const rank_optimizer_piece *own = &others->at[other];
+            const size_t own_end = own->offset + own->count;
+            const size_t at = base_max_size(own->offset, piece->offset);
+            add_runs(made, at, base_min_size(own_end, end),
+                     packed ? place + (at - piece->offset) : at);
+            if (own_end > end) {
+                break;
             }
-            BASE_ASSERT(made->run_count < piece_count + made->parts);
-            const size_t run_end = made->ends[part] < end ? made->ends[part] : end;
-            made->runs[made->run_count++] = (piece_run){.offset = at,
-                                                        .place = whole ? at : place,
-                                                        .count = run_end - at,
-                                                        .decay = made->decay != (part % 2 > 0)};
-            place += run_end - at;
-            at = run_end;
+            other++;
         }
+        place += piece->count;
     }
-    made->param_count = whole ? made->param_count : place;
+    made->param_count = packed ? place : made->param_count;
     return BASE_OK;
 }
 
-/* Muon has its matrices, and AdamW the rest. */
+/* Of the pieces, or all parameters, Muon has its matrices, and AdamW the rest. */
 static base_status divide(rank_optimizer *made, const rank_model_config *model, base_error *reterr)
 {
-    base_status status =
-        rank_muon_create(&made->device, model, &made->options, &made->muon, reterr);
+    const rank_optimizer_options *options = &made->options;
+    const rank_optimizer_piece whole = {.offset = 0, .count = made->param_count};
+    const piece_list all = {&whole, 1};
+    const piece_list given = {options->pieces, options->piece_count};
+    const piece_list *pieces = options->pieces != NULL ? &given : &all;
+    if (options->muon.ranks == 0) {
+        return options->pieces != NULL ? find_runs(made, pieces, &all, true, reterr) : BASE_OK;
+    }
+    base_status status = rank_muon_create(&made->device, model, options, &made->muon, reterr);
     if (status != BASE_OK) {
         return status;
     }
     const size_t count = rank_muon_others(made->muon, NULL);
-    rank_optimizer_piece *others = calloc(count, sizeof *others);
+    rank_optimizer_piece *others = calloc(count + 1, sizeof *others);
     if (others == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
     }
     (void)rank_muon_others(made->muon, others);
-    status = find_runs(made, others, count, true, reterr);
+    status = find_runs(made, pieces, &(piece_list){others, count}, options->pieces != NULL, reterr);
     free(others);
     return status;
 }
@@ -149,10 +183,7 @@ static base_status fill(rank_optimizer *made, const rank_model_config *model, ba
     const rank_held *held = options->held;
     made->param_count = held != NULL ? held->count : rank_model_param_count(model);
     base_status status = find_parts(made, model, reterr);
-    if (status == BASE_OK && options->pieces != NULL) {
-        status = find_runs(made, options->pieces, options->piece_count, false, reterr);
-    }
-    if (status == BASE_OK && options->muon.ranks > 0) {
+    if (status == BASE_OK) {
         status = divide(made, model, reterr);
     }
     if (status == BASE_OK) {
@@ -184,9 +215,10 @@ void rank_optimizer_plan(size_t param_count, rank_memory_use *use)
     use->bytes[RANK_MEMORY_OPTIMIZER] += 2 * param_count * sizeof(float);
 }
 
-void rank_optimizer_plan_muon(const rank_model_config *model, rank_memory_use *use)
+void rank_optimizer_plan_muon(const rank_model_config *model, const rank_muon_options *options,
+                              rank_memory_use *use)
 {
-    rank_muon_plan(model, use);
+    rank_muon_plan(model, options, use);
 }
 
 base_status rank_optimizer_create(const rank_device *device, const rank_model_config *model,
@@ -203,6 +235,7 @@ base_status rank_optimizer_create(const rank_device *device, const rank_model_co
     const base_status status = fill(made, model, reterr);
     made->options.held = NULL;
     made->options.pieces = NULL;
+    made->options.muon.stretches = NULL;
     if (status != BASE_OK) {
         rank_optimizer_destroy(made);
         return status;
@@ -228,6 +261,20 @@ void rank_optimizer_destroy(rank_optimizer *optimizer)
     free(optimizer->ends);
     free(optimizer->runs);
     free(optimizer);
+}
+
+/* Of the update that was enqueued last. */
+static rank_muon_step muon_step(const rank_optimizer *optimizer)
+{
+    const step_values *now = optimizer->now;
+    return (rank_muon_step){.learning_rate = now->adamw.learning_rate,
+                            .weight_decay = optimizer->options.adamw.weight_decay,
+                            .grad_scale = now->adamw.grad_scale,
+                            .params = optimizer->params,
+                            .grads = optimizer->grads,
+                            .momentum = optimizer->first,
+                            .packed_params = optimizer->options.packed_params,
+                            .packed_grads = optimizer->options.packed_grads};
 }
 
 /* Enqueues an update, which reads and writes *now: a rank_graph_work's. */
@@ -275,13 +322,8 @@ static void update(void *user)
         backend->adamw(queue, &part);
     }
     if (optimizer->muon != NULL) {
-        rank_muon_update(optimizer->muon,
-                         &(rank_muon_step){.learning_rate = now->adamw.learning_rate,
-                                           .weight_decay = optimizer->options.adamw.weight_decay,
-                                           .grad_scale = now->adamw.grad_scale,
-                                           .params = optimizer->params,
-                                           .grads = grads,
-                                           .momentum = optimizer->first});
+        const rank_muon_step step = muon_step(optimizer);
+        rank_muon_update(optimizer->muon, &step);
     }
 }
 
@@ -324,6 +366,34 @@ rank_optimizer_moments rank_optimizer_get_moments(const rank_optimizer *optimize
 rank_optimizer_piece rank_optimizer_share(const rank_optimizer *optimizer, int rank)
 {
     return rank_muon_share(optimizer->muon, rank);
+}
+
+int rank_optimizer_rounds(const rank_optimizer *optimizer)
+{
+    return optimizer->muon != NULL ? rank_muon_rounds(optimizer->muon) : 0;
+}
+
+rank_muon_round rank_optimizer_round(const rank_optimizer *optimizer, int round, size_t *mine,
+                                     size_t *parts)
+{
+    return rank_muon_round_of(optimizer->muon, round, mine, parts);
+}
+
+void rank_optimizer_begin_round(rank_optimizer *optimizer, int round)
+{
+    const rank_muon_step step = muon_step(optimizer);
+    rank_muon_begin_round(optimizer->muon, round, &step);
+}
+
+void rank_optimizer_compute_round(rank_optimizer *optimizer, int round)
+{
+    rank_muon_compute_round(optimizer->muon, round);
+}
+
+void rank_optimizer_end_round(rank_optimizer *optimizer, int round)
+{
+    const rank_muon_step step = muon_step(optimizer);
+    rank_muon_end_round(optimizer->muon, round, &step);
 }
 
 size_t rank_optimizer_moment_bytes(const rank_optimizer *optimizer)

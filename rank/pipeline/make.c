@@ -267,6 +267,11 @@ const rank_model_config *rank_pipeline_config(const rank_pipeline *pipeline)
     return &pipeline->config;
 }
 
+coll_comm *rank_pipeline_tensor_ranks(const rank_pipeline *pipeline)
+{
+    return pipeline->tensor;
+}
+
 const rank_held *rank_pipeline_held(const rank_pipeline *pipeline)
 {
     return &pipeline->held;

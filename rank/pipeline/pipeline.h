@@ -91,6 +91,9 @@ void rank_pipeline_destroy(rank_pipeline *pipeline);
 const rank_model_config *rank_pipeline_config(const rank_pipeline *pipeline);
 const rank_held *rank_pipeline_held(const rank_pipeline *pipeline);
 
+/* The ranks that share this stage; NULL: it has one. Borrowed. */
+coll_comm *rank_pipeline_tensor_ranks(const rank_pipeline *pipeline);
+
 /* Gives the batch of a micro-batch; called for 0, 1, … in order. The same on every stage. It is used
  * until the next call. */
 typedef base_status (*rank_pipeline_batch)(void *user, int micro_batch, rank_batch *batch,

@@ -70,6 +70,8 @@ static const kind_row kinds[RANK_TRACE_KINDS] = {
     [RANK_TRACE_SEND] = {"exchange", "sending to stage", "message to stage", "stage"},
     [RANK_TRACE_SENT] = {"waiting", "waiting until messages are taken", NULL, NULL},
     [RANK_TRACE_TIED] = {"exchange", "waiting for the tied gradient", "tied gradient", NULL},
+    [RANK_TRACE_MATRICES] = {"exchange", "waiting for parts of matrices",
+                             "all-to-all of parts of matrices", NULL},
 };
 
 static const int64_t TIME_NS_MAX = INT64_MAX / 4; /* differences of differences are numbers, too */

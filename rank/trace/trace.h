@@ -67,6 +67,7 @@ typedef enum rank_trace_kind {
     RANK_TRACE_SEND,       /* a message to stage `index` */
     RANK_TRACE_SENT,       /* messages that are not taken yet */
     RANK_TRACE_TIED, /* the gradient of the matrix that the first stage and the last both have */
+    RANK_TRACE_MATRICES, /* parts of matrices, to the rank that computes them and back */
     RANK_TRACE_KINDS,
 } rank_trace_kind;
 

@@ -44,7 +44,7 @@ static rank_model_options model_options(const trainer *self)
                                 .type = trains_rounded(self) ? RANK_BFLOAT16 : RANK_FLOAT32};
 }
 
-static rank_ddp_options ddp_options(const trainer *self)
+rank_ddp_options trainer_ddp_options(const trainer *self)
 {
     const proto_job *job = self->job;
     return (rank_ddp_options){
@@ -96,25 +96,13 @@ static base_status find_parts(trainer *self, base_error *reterr)
     return BASE_OK;
 }
 
-/* Adds the moments of what this rank updates. */
-static void plan_update(const trainer *self, rank_memory_use *use)
-{
-    const proto_identity *identity = &self->worker->identity;
-    const rank_ddp_options options = ddp_options(self);
-    rank_optimizer_plan(trainer_is_sharded(self)
-                            ? rank_ddp_shard_count(&options, identity->rank, identity->world_size)
-                            : self->own_params,
-                        use);
-    trainer_plan_muon(self, use);
-}
-
 size_t trainer_params_here(const trainer *self)
 {
     if (self->pipeline != NULL) {
         return rank_pipeline_held(self->pipeline)->count;
     }
     const proto_identity *identity = &self->worker->identity;
-    const rank_ddp_options options = ddp_options(self);
+    const rank_ddp_options options = trainer_ddp_options(self);
     const rank_zero_cut cut = rank_ddp_cut(&options, identity->world_size);
     return trainer_shards_params(self) ? rank_zero_shard(&cut, identity->rank) : self->own_params;
 }
@@ -129,14 +117,14 @@ void trainer_round(const trainer *self)
 void trainer_plan_state(const trainer *self, rank_memory_use *use)
 {
     const proto_identity *identity = &self->worker->identity;
-    const rank_ddp_options options = ddp_options(self);
+    const rank_ddp_options options = trainer_ddp_options(self);
     if (!trainer_shards_params(self)) {
         use->bytes[RANK_MEMORY_WEIGHTS] += self->own_params * sizeof *self->params;
     }
     if (trainer_adapts(self)) {
         use->bytes[RANK_MEMORY_WEIGHTS] += self->model_params * sizeof *self->frozen;
     }
-    plan_update(self, use);
+    trainer_plan_update(self, use);
     rank_ddp_plan(&options, identity->rank, identity->world_size, use);
 }
 
@@ -145,7 +133,7 @@ void trainer_plan_state(const trainer *self, rank_memory_use *use)
 static base_status check_room(trainer *self, base_error *reterr)
 {
     const rank_model_options model = model_options(self);
-    rank_ddp_options ddp = ddp_options(self);
+    rank_ddp_options ddp = trainer_ddp_options(self);
     if (self->job->parallel.algorithm == PROTO_ALGORITHM_NATIVE) {
         ddp.algorithm = COLL_ALGORITHM_NATIVE;
     }
@@ -193,57 +181,6 @@ static base_status make_memory(trainer *self, base_error *reterr)
                                    self->param_count * sizeof *self->rounded, &rounded, reterr);
         self->rounded = rounded;
     }
-    return status;
-}
-
-/* What this rank updates of the parameters. */
-static base_status make_pieces(const trainer *self, rank_optimizer_piece **pieces, size_t *count,
-                               base_error *reterr)
-{
-    const proto_identity *identity = &self->worker->identity;
-    const rank_ddp_options options = ddp_options(self);
-    *count = rank_ddp_pieces(&options, identity->rank, identity->world_size, NULL);
-    rank_zero_range *ranges = calloc(*count, sizeof *ranges);
-    *pieces = calloc(*count, sizeof **pieces);
-    if (ranges == NULL || *pieces == NULL) {
-        free(ranges);
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the pieces of a shard");
-    }
-    (void)rank_ddp_pieces(&options, identity->rank, identity->world_size, ranges);
-    for (size_t i = 0; i < *count; i++) {
-        (*pieces)[i] = (rank_optimizer_piece){.offset = ranges[i].offset, .count = ranges[i].count};
-    }
-    free(ranges);
-    return BASE_OK;
-}
-
-static base_status make_optimizer(trainer *self, base_error *reterr)
-{
-    const proto_job *job = self->job;
-    rank_optimizer_piece *pieces = NULL;
-    rank_optimizer_options options = {
-        .adamw = {.beta1 = job->train.beta1,
-                  .beta2 = job->train.beta2,
-                  .epsilon = job->train.epsilon,
-                  .weight_decay = job->train.weight_decay},
-        .norm_max = job->train.clip_norm,
-        .graphs = self->graphs,
-        .rounded = self->rounded,
-        .held = self->pipeline != NULL ? rank_pipeline_held(self->pipeline) : NULL,
-        .muon = trainer_muon_options(self),
-    };
-    const rank_model_config *config =
-        self->pipeline != NULL ? rank_pipeline_config(self->pipeline) : &self->own;
-    base_status status = trainer_is_sharded(self)
-                             ? make_pieces(self, &pieces, &options.piece_count, reterr)
-                             : BASE_OK;
-    options.pieces = pieces;
-    options.packed_grads = job->parallel.zero >= PROTO_ZERO_GRADIENTS;
-    options.packed_params = job->parallel.zero >= PROTO_ZERO_PARAMETERS;
-    if (status == BASE_OK) {
-        status = rank_optimizer_create(&self->device, config, &options, &self->optimizer, reterr);
-    }
-    free(pieces);
     return status;
 }
 
@@ -299,6 +236,7 @@ static base_status make_model(trainer *self, base_error *reterr)
         status = trainer_stage_make(self, reterr);
     } else {
         status = find_parts(self, reterr);
+        status = status == BASE_OK ? trainer_find_stretches(self, reterr) : status;
         if (status == BASE_OK) {
             status = check_room(self, reterr);
         }
@@ -313,7 +251,7 @@ static base_status make_model(trainer *self, base_error *reterr)
         return status;
     }
     const rank_model_options model = model_options(self);
-    status = make_optimizer(self, reterr);
+    status = trainer_make_optimizer(self, reterr);
     status = status == BASE_OK ? trainer_make_muon(self, reterr) : status;
     return status == BASE_OK && self->pipeline == NULL
                ? rank_model_create(&model, &self->model, reterr)
@@ -388,7 +326,7 @@ static base_status open_data(trainer *self, base_error *reterr)
 base_status trainer_wrap(trainer *self, float *params, base_error *reterr)
 {
     const proto_job *job = self->job;
-    rank_ddp_options options = ddp_options(self);
+    rank_ddp_options options = trainer_ddp_options(self);
     const base_status status = (base_status)coll_algorithm_parse(
         proto_algorithm_name(job->parallel.algorithm), &options.algorithm, coll_error_of(reterr));
     if (status != BASE_OK) {

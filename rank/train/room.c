@@ -112,7 +112,8 @@ static void plan_stage_state(const trainer *self, const rank_pipeline_options *o
         held_count * sizeof(float) * (trainer_keeps_best(self) ? 2 : 1);
     rank_optimizer_plan(held_count, use);
     if (self->job->train.optimizer == PROTO_OPTIMIZER_MUON) {
-        rank_optimizer_plan_muon(&part, use);
+        const rank_muon_options muon = {.ranks = options->tensor};
+        rank_optimizer_plan_muon(&part, &muon, use);
     }
 }
 

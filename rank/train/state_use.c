@@ -2,7 +2,7 @@
  * record. Called by step.c and finish.c. */
 #include "train/trainer.h"
 
-/* On the world; the last one between ranks that share micro-batches, or the experts. */
+/* The last kind is between ranks that share micro-batches, the experts, or Muon's matrices. */
 enum { WORLD_KINDS = TRAINER_EXCHANGE_KINDS - 1 };
 static const coll_kind kinds[TRAINER_EXCHANGE_KINDS] = {COLL_ALL_REDUCE, COLL_REDUCE_SCATTER,
                                                         COLL_ALL_GATHER, COLL_ALL_TO_ALL};
@@ -15,21 +15,30 @@ static void count_operations(const coll_comm *comm, trainer_exchanges *counts)
     }
 }
 
+/* Of parts of matrices. */
+static void count_all_to_alls(const coll_comm *comm, trainer_exchanges *counts)
+{
+    counts->calls[WORLD_KINDS] += coll_comm_operations(comm, COLL_ALL_TO_ALL);
+    counts->bytes[WORLD_KINDS] += coll_comm_operation_bytes(comm, COLL_ALL_TO_ALL);
+}
+
 void trainer_exchanges_begin(const trainer *self, trainer_exchanges *before)
 {
     *before = (trainer_exchanges){.calls = {0}};
     count_operations(coll_context_world(self->worker->context), before);
+    count_all_to_alls(coll_context_world(self->worker->context), before);
     if (self->cp != NULL) {
         const rank_cp_costs shared = rank_cp_group_costs(self->cp);
-        before->calls[WORLD_KINDS] = shared.count;
-        before->bytes[WORLD_KINDS] = shared.bytes;
+        before->calls[WORLD_KINDS] += shared.count;
+        before->bytes[WORLD_KINDS] += shared.bytes;
     }
     if (self->ep != NULL) {
         const rank_ep_costs shared = rank_ep_group_costs(self->ep);
         count_operations(rank_ep_group_copies(self->ep), before);
+        count_all_to_alls(rank_ep_group_copies(self->ep), before);
         count_operations(rank_ep_group_members(self->ep), before);
-        before->calls[WORLD_KINDS] = shared.count;
-        before->bytes[WORLD_KINDS] = shared.bytes;
+        before->calls[WORLD_KINDS] += shared.count;
+        before->bytes[WORLD_KINDS] += shared.bytes;
     }
 }
 
@@ -47,7 +56,7 @@ static void put_exchanges(const trainer *self, trainer_state_use *use,
                           Ringfence__Control__Finished *finished)
 {
     const uint64_t steps = self->steps_done - self->first_step;
-    const bool all = self->cp != NULL || self->ep != NULL;
+    const bool all = self->cp != NULL || self->ep != NULL || self->muon.round_count > 0;
     const int count = all ? TRAINER_EXCHANGE_KINDS : WORLD_KINDS;
     for (int i = 0; steps > 0 && i < count; i++) {
         Ringfence__Control__ExchangeUse *row = &use->kinds[i];

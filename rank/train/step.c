@@ -365,7 +365,7 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
 static base_status gather(const trainer *self, training_step *step, base_error *reterr)
 {
     const bool sharded = trainer_is_sharded(self) && !trainer_shards_params(self);
-    if (step->global.targets == 0.0 || (!sharded && self->matrices == NULL)) {
+    if (step->global.targets == 0.0 || (!sharded && self->muon.gather == NULL)) {
         return BASE_OK;
     }
     const base_status status =
@@ -400,6 +400,7 @@ static base_status update(trainer *self, training_step *step, base_error *reterr
 {
     base_status status = BASE_OK;
     int64_t device_ns = -1;
+    int64_t exchange_ns = 0;
     const int64_t begun_ns = rank_trace_begin(self->traced.trace);
     if (update_targets(self, step) > 0.0) {
         if (!step->updating) {
@@ -409,10 +410,16 @@ static base_status update(trainer *self, training_step *step, base_error *reterr
         step->grad_norm = rank_optimizer_norm(self->optimizer);
         device_ns = rank_optimizer_device_ns(self->optimizer);
     }
+    if (status == BASE_OK && update_targets(self, step) > 0.0) {
+        status = trainer_update_parts(self, &exchange_ns, reterr);
+    }
     trainer_trace_part(self, RANK_TRACE_OPTIMIZER, begun_ns, -1);
     step->updated_ns = base_now_ns();
     step->ended_ns = step->updated_ns;
-    step->optimizer_ns = device_ns >= 0 ? device_ns : step->updated_ns - step->reduced_ns;
+    step->optimizer_ns =
+        device_ns >= 0 ? device_ns : step->updated_ns - step->reduced_ns - exchange_ns;
+    step->times.allreduce_ns += exchange_ns;
+    step->times.allreduce_exposed_ns += exchange_ns;
     return status;
 }
 

@@ -13,12 +13,12 @@ static void trainer_fini(trainer *self)
     rank_graphs_destroy(self->graphs);
     trainer_outer_free(self);
     trainer_best_free(self);
+    trainer_free_muon(self);
     rank_ddp_destroy(self->ddp);
     rank_pipeline_destroy(self->pipeline);
     rank_model_destroy(self->model);
     rank_cp_group_destroy(self->cp);
     rank_ep_group_destroy(self->ep);
-    trainer_free_muon(self);
     rank_optimizer_destroy(self->optimizer);
     rank_data_close(self->heldout);
     rank_data_close(self->data);

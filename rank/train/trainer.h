@@ -16,6 +16,7 @@
 #include "rank/model.h"
 #include "rank/optim.h"
 #include "rank/tokenizer.h"
+#include "train/muon.h"
 #include "train/training_state.h"
 #include "worker/traced.h"
 
@@ -80,7 +81,7 @@ typedef struct trainer {
     rank_traced traced;     /* the last steps */
     rank_model *model;
     rank_optimizer *optimizer;
-    coll_op *matrices; /* with Muon, the all-gather of what each rank has updated; else NULL */
+    trainer_muon muon;
     rank_ddp *ddp;
     trainer_outer outer;     /* with local steps; else empty */
     rank_training_best best; /* with --keep-best; step 0: there is none yet */
@@ -158,7 +159,8 @@ void trainer_trace_part(const trainer *self, rank_trace_kind kind, int64_t begun
 /* An exchange ends that this thread was in from its begin. */
 void trainer_trace_exchange(const trainer *self, rank_trace_kind kind, int64_t begun_ns);
 
-/* prepare.c: makes the ddp, with these parameters. */
+/* prepare.c: how data-parallel training is to be made; and makes the ddp, with these parameters. */
+rank_ddp_options trainer_ddp_options(const trainer *self);
 BASE_MUST_CHECK base_status trainer_wrap(trainer *self, float *params, base_error *reterr);
 
 /* batch.c: the next batch of the rank's slot with that number, and what its dropout depends on. Valid until the
@@ -222,17 +224,31 @@ BASE_MUST_CHECK base_status trainer_outer_step(trainer *self, rank_ddp_times *ti
 
 /* ---- muon.c: ranks that share out the matrices of Muon. Each does nothing, or knows none, without --optimizer muon. ---- */
 
+/* With --zero: finds how parameters are cut. */
+BASE_MUST_CHECK base_status trainer_find_stretches(trainer *self, base_error *reterr);
+
 /* Adds the memory that it takes besides the moments. */
 void trainer_plan_muon(const trainer *self, rank_memory_use *use);
 rank_muon_options trainer_muon_options(const trainer *self);
 
-/* Makes the exchange of what each rank has updated, and frees it. */
+/* Makes the exchanges of what each rank has updated, and frees all of this. */
 BASE_MUST_CHECK base_status trainer_make_muon(trainer *self, base_error *reterr);
 void trainer_free_muon(trainer *self);
 
 /* Collective: gives the matrices that this rank has updated to all. Not with local steps, where each updates all of
- * its own. */
+ * its own, and not of matrices in parts. */
 BASE_MUST_CHECK base_status trainer_gather_muon(const trainer *self, base_error *reterr);
+
+/* Collective, behind the optimizer's step: updates the matrices of which ranks have parts. *exchange_ns: what the
+ * exchanges took of it. */
+BASE_MUST_CHECK base_status trainer_update_parts(const trainer *self, int64_t *exchange_ns,
+                                                 base_error *reterr);
+
+/* ---- optimizer.c ---- */
+
+/* Adds the moments of what this rank updates, and what Muon takes. */
+void trainer_plan_update(const trainer *self, rank_memory_use *use);
+BASE_MUST_CHECK base_status trainer_make_optimizer(trainer *self, base_error *reterr);
 
 /* ---- best.c: the model with the lowest held-out loss. Each does nothing, or knows none, without --keep-best. ---- */
 

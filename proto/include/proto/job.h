@@ -383,11 +383,6 @@ bool proto_job_heldout_has_lines(const proto_job *job);
 bool proto_job_is_local(const proto_job *job);
 int64_t proto_job_local_steps(const proto_job *job);
 
-/* What is said of Muon where it is refused; behind it comes what it does not go with. */
-#define PROTO_MUON_GOES_WITH                                                                       \
-    "muon goes with modes that train on CPUs (ddp-cpu, pp-cpu) and ranks that have whole "         \
-    "matrices, not with"
-
 /* Muon's momentum: that of the job, or the one that everybody takes. */
 #define PROTO_MUON_MOMENTUM 0.95
 double proto_job_muon_momentum(const proto_job *job);

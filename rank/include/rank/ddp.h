@@ -216,6 +216,10 @@ size_t rank_ddp_pieces(const rank_ddp_options *options, int rank, int ranks,
                        rank_zero_range *pieces);
 size_t rank_ddp_shard_count(const rank_ddp_options *options, int rank, int ranks);
 
+/* With `zero`: how many stretches of the array are cut by themselves, and, unless NULL, how. One, without ranges apart.
+ * Pure. */
+size_t rank_ddp_stretches(const rank_ddp_options *options, int ranks, rank_zero_stretch *stretches);
+
 /* With `zero` or ranges apart, after finish; collective: the sum of squares of all ranks' sums, with the bits of
  * backend.h's sum_squares of the whole array (parallel/ddp/norm.h). */
 BASE_MUST_CHECK base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum,

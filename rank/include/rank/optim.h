@@ -8,6 +8,7 @@
 
 #include "backend/graphs.h"
 #include "rank/model.h"
+#include "rank/zero.h"
 
 typedef struct rank_optimizer rank_optimizer;
 
@@ -17,11 +18,16 @@ typedef struct rank_optimizer_piece {
     size_t count; /* may be 0 */
 } rank_optimizer_piece;
 
-/* The ranks that have the same parameters and gradients share out the matrices. */
+/* How ranks share out the matrices: those that have the same parameters and gradients; or those that have parts of
+ * them, the pieces of stretches, or of the model's tensors if these are cut between ranks. */
 typedef struct rank_muon_options {
     double momentum; /* below 1 */
     int ranks;       /* 0: AdamW for all parameters */
     int rank;
+    const rank_zero_stretch *stretches; /* of all parameters; borrowed during create. NULL: none */
+    size_t stretch_count;
+    int copies;        /* ranks that have a stretch alike that is apart; 0: there is none */
+    int copy;          /* which of them this rank is */
     rank_trace *trace; /* borrowed; gets a span of each matrix's iterations; NULL: none */
 } rank_muon_options;
 
@@ -39,12 +45,13 @@ typedef struct rank_optimizer_options {
     size_t piece_count;
     bool packed_params;
     bool packed_grads;
-    rank_muon_options muon; /* not with `pieces` and `graphs` */
+    rank_muon_options muon; /* not with `graphs`; with `pieces` it has the stretches of these */
 } rank_optimizer_options;
 
 /* Adds the device's memory that an optimizer of so many parameters takes, and what Muon takes besides. */
 void rank_optimizer_plan(size_t param_count, rank_memory_use *use);
-void rank_optimizer_plan_muon(const rank_model_config *model, rank_memory_use *use);
+void rank_optimizer_plan_muon(const rank_model_config *model, const rank_muon_options *options,
+                              rank_memory_use *use);
 
 /* Makes moments of zero on the device, which is borrowed. */
 BASE_MUST_CHECK base_status rank_optimizer_create(const rank_device *device,
@@ -63,6 +70,27 @@ typedef struct rank_optimizer_values {
 /* Updates all parameters, or those of the pieces, once. */
 void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
                          float *params, const float *grads);
+
+/* With Muon of which ranks have parts of matrices: after a step come so many rounds, that are the same for all ranks. */
+int rank_optimizer_rounds(const rank_optimizer *optimizer);
+
+/* What a round exchanges, by two all-to-alls. It stays where it is. */
+typedef struct rank_muon_round {
+    bool apart;  /* between the copies, not between all ranks */
+    float *mine; /* sent first, to the ranks that compute the matrices, and received in the end */
+    float *gathered; /* received by a rank that computes a matrix, */
+    float *computed; /* and sent back */
+} rank_muon_round;
+
+/* mine: elements of each rank's matrix that this one has, for as many ranks; parts: those of this rank's matrix that each
+ * has. */
+rank_muon_round rank_optimizer_round(const rank_optimizer *optimizer, int round, size_t *mine,
+                                     size_t *parts);
+
+/* In this order, with an exchange between two. With what the step was given. */
+void rank_optimizer_begin_round(rank_optimizer *optimizer, int round);
+void rank_optimizer_compute_round(rank_optimizer *optimizer, int round);
+void rank_optimizer_end_round(rank_optimizer *optimizer, int round);
 
 /* With Muon: the range of the parameters that has the matrices of a rank. Those of all ranks, in their order, are one
  * range. */

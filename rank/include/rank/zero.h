@@ -13,6 +13,7 @@
 #ifndef RANK_ZERO_H
 #define RANK_ZERO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { RANK_ZERO_BLOCK = 1024 }; /* float32s in 4096 bytes */
@@ -23,6 +24,12 @@ typedef struct rank_zero_cut {
     size_t unit_elements; /* a multiple of ranks × RANK_ZERO_BLOCK; the last unit may be smaller */
     int ranks;
 } rank_zero_cut;
+
+/* A range of a larger array that is cut by itself. */
+typedef struct rank_zero_stretch {
+    rank_zero_cut cut;
+    bool apart; /* not all ranks have it alike: it is cut between those that do */
+} rank_zero_stretch;
 
 typedef struct rank_zero_range {
     size_t offset; /* in the array, or the larger one */

@@ -76,3 +76,19 @@ size_t rank_ddp_shard_count(const rank_ddp_options *options, int rank, int ranks
     }
     return unit.place + unit.mine.count;
 }
+
+size_t rank_ddp_stretches(const rank_ddp_options *options, int ranks, rank_zero_stretch *stretches)
+{
+    const rank_ddp_units units = rank_ddp_units_make(options, 0, ranks);
+    rank_ddp_unit unit = {.number = 0};
+    size_t count = 0;
+    while (rank_ddp_next_unit(&units, &unit)) {
+        if (unit.index == 0 && stretches != NULL) {
+            stretches[count] = (rank_zero_stretch){
+                .cut = unit.cut,
+                .apart = rank_ddp_stretch_of(&units.apart, NULL, unit.all.offset).apart};
+        }
+        count += unit.index == 0 ? 1 : 0;
+    }
+    return count;
+}

@@ -30,7 +30,7 @@ static rank_optimizer *make(const rank_model_config *config, int ranks, int rank
     rank_memory_use planned = {{0}};
     assert_ok(rank_optimizer_create(&test_device, config, &options, &optimizer, &error), &error);
     rank_optimizer_plan(rank_model_param_count(config), &planned);
-    rank_optimizer_plan_muon(config, &planned);
+    rank_optimizer_plan_muon(config, &options.muon, &planned);
     assert_int_equal(planned.bytes[RANK_MEMORY_OPTIMIZER], rank_optimizer_moment_bytes(optimizer));
     return optimizer;
 }
