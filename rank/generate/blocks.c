@@ -225,7 +225,6 @@ bool rank_blocks_reserve(rank_blocks *blocks, int32_t sequence, int32_t tokens)
     const int32_t needed = rank_blocks_needed(blocks, tokens);
     BASE_ASSERT(tokens >= 1);
     BASE_ASSERT(tokens <= blocks->options.context);
-    BASE_ASSERT(*held <= needed);
     if (needed - *held > blocks->free_count) {
         return false;
     }

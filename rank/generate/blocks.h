@@ -1,7 +1,7 @@
 /* The key-value cache's blocks: a pool of blocks of equal size, and each sequence's table of them.
  *
- * When a sequence is admitted, it reserves blocks for all the tokens that it can have. So it never
- * runs out of them later. Block i of a sequence's table holds its positions from i × block_tokens
+ * A sequence reserves blocks when it is admitted, and more as it grows (schedule.h).
+ * Block i of a sequence's table holds its positions from i × block_tokens
  * on. No table has a free block.
  *
  * A block that is full keeps its content when its sequence goes, until the block is needed: a prompt that
@@ -48,8 +48,8 @@ int32_t rank_blocks_cached(const rank_blocks *blocks, const int32_t *tokens, int
 int32_t rank_blocks_share(rank_blocks *blocks, int32_t sequence, const int32_t *tokens,
                           int32_t count);
 
-/* Reserves the blocks of positions 0 … tokens - 1 for a sequence that has none but shared ones, with
- * 1 <= tokens <= context. False, and nothing has changed, if too few are free. */
+/* Reserves those blocks of positions 0 … tokens - 1 that the sequence has not yet, with 1 <= tokens <= context. False, and
+ * nothing has changed, if too few are free. */
 bool rank_blocks_reserve(rank_blocks *blocks, int32_t sequence, int32_t tokens);
 
 /* Notes that block i of the sequence's table is full, and so are those before it, which are noted already.

@@ -441,8 +441,8 @@ static base_status draw_all(rank_drafter *drafter, base_error *reterr)
 /* Adds what the model has not seen of the texts that may draft, or of the others. */
 static void catch_up(rank_drafter *drafter, bool drafts, int32_t *rows, int32_t *tokens)
 {
-    const int running = rank_schedule_running(drafter->schedule);
-    for (int i = 0; i<running && * rows> 0; i++) {
+    const int placed = rank_schedule_placed(drafter->schedule);
+    for (int i = 0; i<placed && * rows> 0; i++) {
         const int32_t sequence = rank_schedule_at(drafter->schedule, i);
         rank_schedule_draft of = rank_schedule_drafting(drafter->schedule, sequence);
         if (of.followed == 0 && of.behind > 0) {

@@ -378,6 +378,7 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
     if (rank_schedule_running(engine->schedule) > 0) { /* then the plan is not empty */
         rank_trace_step_begin(engine->timeline, before_ns);
     }
+    rank_schedule_make_room(engine->schedule);
     base_status status = rank_alone_tick(engine->alone, reterr);
     if (status == BASE_OK) {
         status = draft(engine, reterr);
@@ -466,6 +467,7 @@ bool rank_engine_is_idle(const rank_engine *engine)
 rank_engine_costs rank_engine_get_costs(const rank_engine *engine)
 {
     rank_engine_costs costs = engine->costs;
+    costs.preemptions = rank_schedule_preemptions(engine->schedule);
     costs.all_reduce = rank_tp_group_costs(engine->group);
     return costs;
 }

@@ -50,8 +50,8 @@ typedef struct rank_engine_options {
     const rank_draft_model *draft; /* borrowed: drafts them; NULL: they are looked up (draft.h) */
     const struct rank_tokenizer *tokenizer; /* of requests that have a grammar; NULL: none has */
     bool shares; /* prompts share what is cached of their beginnings (schedule.h) */
-    /* On every rank: the step that has just begun is the first that computes for the request, of whose prompt
-     * so many tokens were cached. NULL: nobody wants to know. */
+    /* On every rank: the step that has just begun is the first that computes for the request, since it joined or was
+     * preempted; so many of its tokens were cached. NULL: nobody wants to know. */
     void (*on_begin)(void *user, uint64_t request_id, int32_t cached);
     void *user;
     rank_step_trace *trace; /* borrowed: every step is logged in it; NULL: none is */
@@ -78,10 +78,11 @@ typedef struct rank_engine_memory {
 /* What the steps so far have cost this rank; those in which nothing was computed do not count. */
 typedef struct rank_engine_costs {
     uint64_t steps;
-    uint64_t tokens;   /* computed, of prompts too */
-    uint64_t sampled;  /* tokens drawn */
-    uint64_t drafted;  /* tokens of drafts that were checked, */
-    uint64_t accepted; /* and of them those behind which their step drew another */
+    uint64_t tokens;      /* computed, of prompts too */
+    uint64_t sampled;     /* tokens drawn */
+    uint64_t drafted;     /* tokens of drafts that were checked, */
+    uint64_t accepted;    /* and of them those behind which their step drew another */
+    uint64_t preemptions; /* sequences whose blocks were taken, to be computed anew (schedule.h) */
     int64_t step_ns;
     int64_t draft_ns;  /* of it in the model that drafts */
     int64_t gather_ns; /* of it in the exchange of candidates and records */

@@ -40,6 +40,8 @@ static rank_schedule_options schedule_options(const rank_engine_options *options
         .draft_max = options->draft_max,
         .draft_context = options->draft != NULL ? options->draft->config.context : 0,
         .grammar_max = options->tokenizer != NULL ? PROTO_GRAMMAR_STEPS_MAX : 0,
+        /* what is computed anew could have other bits on a GPU */
+        .grows = options->device->backend->capture == NULL ? 1 : 0,
     };
 }
 

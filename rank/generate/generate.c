@@ -133,14 +133,15 @@ static size_t pace_index(const generation *g, uint64_t request_id)
 static void on_begin(void *user, uint64_t request_id, int32_t cached)
 {
     generation *g = user;
-    if (request_id < g->first_id) {
-        return;
+    const size_t index = pace_index(g, request_id);
+    if (request_id < g->first_id ||
+        (index < g->pace_room && g->paces[index].request_id == request_id)) {
+        return; /* it has begun, and was preempted */
     }
     if (g->decides) {
         work_of(g, request_id)->began_ns = g->step_began_ns;
         work_of(g, request_id)->cached = (size_t)cached;
     }
-    const size_t index = pace_index(g, request_id);
     if (index >= g->pace_room) {
         const size_t room = 2 * index + PACES_FIRST;
         pace *more = realloc(g->paces, room * sizeof *more);

@@ -143,8 +143,8 @@ bool rank_requests_cancel(rank_requests *requests, const rank_schedule *schedule
 /* What will be free in the schedule. */
 typedef struct room {
     int32_t sequences;
-    int32_t blocks;
-    size_t bytes; /* of the record */
+    int32_t blocks; /* beyond one for each that runs, where they grow */
+    size_t bytes;   /* of the record */
 } room;
 
 /* Writes the ids of cancelled requests that still run. Returns how many. */
@@ -160,7 +160,8 @@ static int32_t decide_leaves(rank_requests *requests, const rank_schedule *sched
         }
         memcpy(to + (size_t)count * sizeof id, &id, sizeof id);
         left->sequences++;
-        left->blocks += rank_blocks_held_alone(rank_schedule_blocks(schedule), sequence);
+        left->blocks += rank_blocks_held_alone(rank_schedule_blocks(schedule), sequence) +
+                        requests->options.grows;
         left->bytes -= sizeof id;
         count++;
     }
@@ -220,7 +221,9 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
 {
     const int32_t entry = order_of(requests)[*position];
     const rank_request *request = &entries_of(requests)[entry];
-    const int32_t tokens = rank_schedule_tokens_max(&requests->options, request);
+    const int32_t tokens = requests->options.grows != 0
+                               ? request->prompt_count
+                               : rank_schedule_tokens_max(&requests->options, request);
     const int32_t blocks = rank_blocks_needed(rank_schedule_blocks(schedule), tokens);
     const size_t size_bytes = schedule_join_bytes(request);
     if (left->sequences < 1 || left->blocks < blocks || left->bytes < size_bytes) {
@@ -234,7 +237,7 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
     write_join(requests, entry, to);
     admitted_of(requests)[requests->admitted_count++] = request->id;
     left->sequences--;
-    left->blocks -= blocks;
+    left->blocks -= blocks + requests->options.grows;
     left->bytes -= size_bytes;
     take_out(requests, *position);
     return size_bytes;
@@ -243,9 +246,11 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
 size_t rank_requests_decide(rank_requests *requests, const rank_schedule *schedule, void *record)
 {
     uint8_t *to = record;
+    const int running = rank_schedule_running(schedule);
     room left = {
-        .sequences = requests->options.sequence_count - rank_schedule_running(schedule),
-        .blocks = rank_blocks_free_count(rank_schedule_blocks(schedule)),
+        .sequences = requests->options.sequence_count - running,
+        .blocks = rank_blocks_free_count(rank_schedule_blocks(schedule)) -
+                  running * requests->options.grows,
         .bytes = rank_schedule_record_bytes_max(&requests->options) - sizeof(schedule_record),
     };
     schedule_record header = {.number = requests->records + 1};
@@ -254,6 +259,7 @@ size_t rank_requests_decide(rank_requests *requests, const rank_schedule *schedu
     requests->admitted_count = 0;
     header.leave_count = decide_leaves(requests, schedule, to + at, &left);
     at += (size_t)header.leave_count * sizeof(uint64_t);
+    left.sequences = rank_schedule_placed(schedule) < running ? 0 : left.sequences;
     for (int32_t position = 0; position < requests->waiting;) {
         const size_t size_bytes = decide_join(requests, schedule, &position, to + at, &left);
         at += size_bytes;

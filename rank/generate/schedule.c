@@ -81,6 +81,7 @@ void schedule_leave(rank_schedule *schedule, int32_t position)
     rank_blocks_release(schedule_blocks_of(schedule), index);
     memset(s, 0, sizeof *s);
     schedule->running--;
+    schedule->placed -= position < schedule->placed ? 1 : 0;
     memmove(order + position, order + position + 1,
             (size_t)(schedule->running - position) * sizeof *order);
     order[schedule->running] = -1;
@@ -90,9 +91,13 @@ static void cancel(rank_schedule *schedule, uint64_t id, rank_schedule_event *ev
 {
     const int32_t position = position_of(schedule, id);
     if (position >= 0) {
-        schedule_leave(schedule, position);
+        const int32_t index = schedule_order_of(schedule)[position];
         events[(*count)++] =
-            (rank_schedule_event){.request_id = id, .token = -1, .finish = RANK_FINISH_CANCELLED};
+            (rank_schedule_event){.request_id = id,
+                                  .token = -1,
+                                  .finish = RANK_FINISH_CANCELLED,
+                                  .preempted = schedule_sequence_at(schedule, index)->preempted};
+        schedule_leave(schedule, position);
     }
 }
 
@@ -104,28 +109,17 @@ static bool join(rank_schedule *schedule, const rank_request *request,
            schedule_sequence_at(schedule, index)->request.id != 0) {
         index++;
     }
-    if (index == schedule->options.sequence_count) {
-        return false;
-    }
-    const bool shares = schedule->options.shares != 0 && request->scores == 0;
-    const int32_t shared = shares /* the last token's logits are needed */
-                               ? rank_blocks_share(schedule_blocks_of(schedule), index, prompt,
-                                                   request->prompt_count - 1)
-                               : 0;
-    if (!rank_blocks_reserve(schedule_blocks_of(schedule), index,
-                             rank_schedule_tokens_max(&schedule->options, request))) {
+    if (index == schedule->options.sequence_count || schedule->placed < schedule->running) {
         return false;
     }
     sequence_state *s = schedule_sequence_at(schedule, index);
     s->request = *request;
     memcpy(schedule_grammar_of(schedule, index), grammar, schedule_grammar_bytes(request));
     s->token_count = request->prompt_count;
-    s->shared = shared * schedule->options.block_tokens;
-    s->computed = s->shared;
     memcpy(schedule_tokens_of(schedule, index), prompt,
            (size_t)request->prompt_count * sizeof *prompt);
     schedule_order_of(schedule)[schedule->running++] = index;
-    return true;
+    return schedule_place(schedule);
 }
 
 /* Applies the join at *at of the record. */
@@ -212,6 +206,16 @@ uint64_t rank_schedule_records(const rank_schedule *schedule)
 int rank_schedule_running(const rank_schedule *schedule)
 {
     return schedule->running;
+}
+
+int rank_schedule_placed(const rank_schedule *schedule)
+{
+    return schedule->placed;
+}
+
+uint64_t rank_schedule_preemptions(const rank_schedule *schedule)
+{
+    return schedule->preemptions;
 }
 
 const rank_schedule_options *rank_schedule_get_options(const rank_schedule *schedule)

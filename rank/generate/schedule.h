@@ -6,12 +6,13 @@
  *   1. rank 0 decides what changes (rank_requests_decide, requests.h), and sends it as a record;
  *      if nothing changes, there is no record
  *   2. every rank applies it (rank_schedule_apply): cancelled sequences leave, new ones join
- *   3. every rank gets the plan of the step (rank_schedule_plan), and computes it
+ *   3. every rank makes room for the step (rank_schedule_make_room), gets its plan
+ *      (rank_schedule_plan), and computes it
  *   4. every rank passes on the sampled tokens (rank_schedule_accept): sequences grow, or end
  *
  * The tokens are the same on every rank (sample.h), and the storage has no pointers and no padding.
- * So copies never differ by a byte. A record that was decided before step 3 may also be applied
- * after step 4, since accepting only frees.
+ * So copies never differ by a byte. A record that was decided after step 3 has made room may also be
+ * applied after step 4, since accepting only frees.
  *
  * A prompt is prefilled in chunks: at most chunk_tokens prompt tokens per step, over all sequences.
  * They share these equally, what one does not need goes to the others, and each has a block at least while that lasts,
@@ -21,7 +22,13 @@
  * which those count that were drawn. It ends by a stop token, by max_new_tokens, or with a full
  * context, and frees its index and blocks at once.
  *
- * With draft_context a model makes the drafts (drafter.h), between steps 2 and 3. The schedule knows
+ * With `grows` a sequence joins with the blocks of its prompt, and takes more as it grows. When none is left, the
+ * sequence that was admitted last is preempted: it gives back its blocks, and keeps its index and its tokens. No
+ * other joins before it has blocks again, for all its tokens. Then these are computed anew, in chunks as a prompt's, but
+ * for what is still cached of them. No token is drawn twice, nor is a prompt's told twice that scores. The oldest sequence is never
+ * preempted, since it fits alone (rank_schedule_check): so it ends, and then the next one is the oldest.
+ *
+ * With draft_context a model makes the drafts (drafter.h), before the plan. The schedule knows
  * how far that model's cache follows each sequence.
  *
  * Caller's storage, no allocation, no clock. One thread at a time. */
@@ -51,6 +58,8 @@ typedef struct rank_schedule_options {
     int32_t draft_max; /* 0 … RANK_DRAFT_TOKENS_MAX: tokens that a sequence may draft in a step */
     int32_t draft_context; /* tokens that the model which drafts can take; 0: there is none */
     int32_t grammar_max;   /* 0 … PROTO_GRAMMAR_STEPS_MAX: steps of a request's grammar */
+    int32_t
+        grows; /* 1: a sequence takes blocks as it grows; 0: all that it may need, when it joins */
 } rank_schedule_options;
 
 /* One request, without its prompt's tokens. */
@@ -93,10 +102,11 @@ typedef struct rank_schedule_event {
     uint64_t request_id;
     int32_t token; /* -1: it was cancelled */
     rank_finish finish;
-    int32_t drafted;  /* tokens that its step has checked; only with the first token of the step */
-    int32_t accepted; /* 1: not the first of its step, since what is before it was drafted */
-    int32_t scored;   /* 1: it is the prompt's, and was not drawn */
-    int32_t row;      /* of the plan's sampled rows that whose logits gave the token */
+    int32_t drafted;   /* tokens that its step has checked; only with the first token of the step */
+    int32_t accepted;  /* 1: not the first of its step, since what is before it was drafted */
+    int32_t scored;    /* 1: it is the prompt's, and was not drawn */
+    int32_t preempted; /* how often its sequence was; only with the end */
+    int32_t row;       /* of the plan's sampled rows that whose logits gave the token */
     /* (logprob_count): of the token and the best. The engine fills them in; valid during its call. */
     int32_t logprob_count;
     const rank_logprob *logprobs;
@@ -122,6 +132,10 @@ BASE_MUST_CHECK base_status rank_schedule_apply(rank_schedule *schedule, const v
                                                 size_t record_bytes, rank_schedule_event *events,
                                                 int *event_count, base_error *reterr);
 
+/* Gives each sequence the blocks of the rows that it may compute in the next step, the first admitted first. Preempts the last
+ * ones if there are too few, and else gives blocks to those that were preempted. Before each plan. */
+void rank_schedule_make_room(rank_schedule *schedule);
+
 /* Writes what this step computes, in the order of admission, and returns how many entries: at most
  * sequence_count, 0 if nothing runs. All entries together have at most sequence_count +
  * chunk_tokens + rank_schedule_drafts_max tokens. Changes nothing. */
@@ -135,9 +149,12 @@ BASE_MUST_CHECK base_status rank_schedule_accept(rank_schedule *schedule, const 
                                                  rank_schedule_event *events, int *event_count,
                                                  base_error *reterr);
 
-/* How many records were applied, and how many sequences run. */
+/* How many records were applied, how many sequences run, how many of them, the first ones, have blocks, and how often one
+ * was preempted. */
 uint64_t rank_schedule_records(const rank_schedule *schedule);
 int rank_schedule_running(const rank_schedule *schedule);
+int rank_schedule_placed(const rank_schedule *schedule);
+uint64_t rank_schedule_preemptions(const rank_schedule *schedule);
 const rank_schedule_options *rank_schedule_get_options(const rank_schedule *schedule);
 const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule); /* by the same index */
 
@@ -151,8 +168,8 @@ const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t seque
 /* The steps of the sequence's grammar. Valid as long. */
 const proto_grammar_step *rank_schedule_grammar(const rank_schedule *schedule, int32_t sequence);
 
-/* How many tokens of its prompt the sequence has not computed, because they were cached. Its first entry begins
- * behind them. */
+/* How many of its tokens the sequence has not computed, because they were cached: of its prompt, or of all when it had been
+ * preempted. Its first entry, since then, begins behind them. */
 int32_t rank_schedule_shared(const rank_schedule *schedule, int32_t sequence);
 
 /* The index of the sequence at a place in the order of admission, 0 … running - 1. */
@@ -181,8 +198,7 @@ BASE_MUST_CHECK base_status rank_schedule_check(const rank_schedule_options *opt
                                                 const rank_request *request, const int32_t *prompt,
                                                 base_error *reterr);
 
-/* The largest number of tokens that a request can have, for which it reserves blocks: prompt and
- * max_new_tokens, but no more than the context. */
+/* The largest number of tokens that a request can have: prompt and max_new_tokens, but no more than the context. */
 int32_t rank_schedule_tokens_max(const rank_schedule_options *options, const rank_request *request);
 
 #endif

@@ -1,4 +1,4 @@
-/* The storage of a schedule. Shared by schedule.c and schedule_step.c. */
+/* The storage of a schedule. Shared by schedule.c, schedule_room.c and schedule_step.c. */
 #ifndef RANK_GENERATE_SCHEDULE_STATE_H
 #define RANK_GENERATE_SCHEDULE_STATE_H
 
@@ -11,10 +11,12 @@ typedef struct sequence_state {
     int32_t token_count; /* known: the prompt and what was drawn */
     int32_t computed;    /* of them, in the key-value cache */
     int32_t finish;      /* rank_finish, between the two passes of accept */
-    int32_t shared;      /* of the prompt, cached when it joined */
+    int32_t shared;      /* of them, cached when it got its blocks */
     int32_t drafted;     /* tokens that stand behind those that are known */
     int32_t may_draft;   /* tokens that a model may draft for the next step, */
     int32_t followed;    /* and how many of the text's are in its cache, drafted ones too */
+    int32_t told;        /* rows of a prompt that scores whose tokens were told */
+    int32_t preempted;   /* how often */
     rank_draft_pace pace;
 } sequence_state;
 
@@ -24,11 +26,13 @@ struct rank_schedule {
     uint64_t records;
     rank_schedule_options options;
     int32_t running;
-    int32_t none; /* 0 */
+    uint64_t preemptions;
+    int32_t placed; /* of those that run: the first in the order, which have blocks */
+    int32_t none;   /* 0 */
 };
 
-_Static_assert(sizeof(struct rank_schedule) == 56, "no padding");
-_Static_assert(sizeof(sequence_state) == sizeof(rank_request) + 40, "no padding");
+_Static_assert(sizeof(struct rank_schedule) == 72, "no padding");
+_Static_assert(sizeof(sequence_state) == sizeof(rank_request) + 48, "no padding");
 
 static inline size_t schedule_order_offset(const rank_schedule_options *options)
 {
@@ -85,5 +89,8 @@ static inline rank_blocks *schedule_blocks_of(const rank_schedule *schedule)
 
 /* schedule.c: removes the sequence at `position` of the order. */
 void schedule_leave(rank_schedule *schedule, int32_t position);
+
+/* schedule_room.c: gives the sequence that stands behind those that have blocks its own. False: there are too few. */
+bool schedule_place(rank_schedule *schedule);
 
 #endif

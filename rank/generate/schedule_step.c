@@ -10,16 +10,22 @@ static int32_t smaller(int32_t a, int32_t b)
 }
 
 /* Nothing was drawn yet. */
-static bool prefills(const sequence_state *s)
+static bool is_prompt(const sequence_state *s)
 {
     return s->token_count == s->request.prompt_count;
+}
+
+/* It computes its prompt, or its text anew. */
+static bool prefills(const sequence_state *s)
+{
+    return is_prompt(s) || s->token_count - s->computed > 1;
 }
 
 /* Whether all prompts together have at most a chunk, if each has at most `share` tokens in a step. */
 static bool share_fits(const rank_schedule *schedule, int32_t share)
 {
     int64_t tokens = 0;
-    for (int32_t i = 0; i < schedule->running; i++) {
+    for (int32_t i = 0; i < schedule->placed; i++) {
         const sequence_state *s = schedule_sequence_at(schedule, schedule_order_of(schedule)[i]);
         tokens += prefills(s) ? smaller(s->token_count - s->computed, share) : 0;
     }
@@ -55,13 +61,15 @@ static walk walk_begin(const rank_schedule *schedule)
  * prompt tokens and drafts the entries before it have. */
 static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_entry *entry)
 {
-    while (w->position < schedule->running) {
+    while (w->position < schedule->placed) {
         const int32_t index = schedule_order_of(schedule)[w->position++];
         const sequence_state *s = schedule_sequence_at(schedule, index);
         const int32_t drafted = s->drafted < w->drafts ? s->drafted : w->drafts;
         int32_t count = s->token_count - s->computed;
-        const bool scores = prefills(s) && s->request.scores != 0;
+        const int32_t told = is_prompt(s) ? s->told - s->computed : 0; /* before it was preempted */
+        const bool scores = is_prompt(s) && s->request.scores != 0 && told <= 0;
         BASE_ASSERT(count >= 1);
+        count = told > 0 ? smaller(count, told) : count;
         if (prefills(s)) {
             count = smaller(count, smaller(w->share, w->chunk_tokens));
             count = scores ? smaller(count, 1 + w->spare) : count;
@@ -141,11 +149,13 @@ static base_status grow(rank_schedule *schedule, const rank_schedule_entry *entr
         drafted = i + 1 < entry->samples && own[s->token_count] == token;
         own[s->token_count++] = token;
         s->finish = (int32_t)finish_of(schedule, s, token);
-        events[(*event_count)++] = (rank_schedule_event){.request_id = s->request.id,
-                                                         .token = token,
-                                                         .finish = (rank_finish)s->finish,
-                                                         .drafted = i == 0 ? entry->samples - 1 : 0,
-                                                         .accepted = i > 0 ? 1 : 0};
+        events[(*event_count)++] =
+            (rank_schedule_event){.request_id = s->request.id,
+                                  .token = token,
+                                  .finish = (rank_finish)s->finish,
+                                  .drafted = i == 0 ? entry->samples - 1 : 0,
+                                  .accepted = i > 0 ? 1 : 0,
+                                  .preempted = s->finish != RANK_FINISH_NOT ? s->preempted : 0};
     }
     return BASE_OK;
 }
@@ -190,15 +200,15 @@ static base_status end_draw(rank_schedule *schedule, const rank_schedule_entry *
 }
 
 /* Says of the entry's scored rows which tokens of the prompt they give. */
-static void tell_scored(const rank_schedule *schedule, const rank_schedule_entry *entry,
+static void tell_scored(rank_schedule *schedule, const rank_schedule_entry *entry,
                         rank_schedule_event *events, int *event_count)
 {
+    sequence_state *s = schedule_sequence_at(schedule, entry->sequence);
     const int32_t *own = schedule_tokens_of(schedule, entry->sequence);
     for (int32_t i = 0; i < entry->scored; i++) {
-        events[(*event_count)++] = (rank_schedule_event){
-            .request_id = schedule_sequence_at(schedule, entry->sequence)->request.id,
-            .token = own[entry->first + i + 1],
-            .scored = 1};
+        s->told = entry->first + i + 1;
+        events[(*event_count)++] =
+            (rank_schedule_event){.request_id = s->request.id, .token = own[s->told], .scored = 1};
     }
 }
 

@@ -51,6 +51,7 @@ typedef struct plan {
     bool shares;      /* beginnings are cached */
     int draft_max;    /* tokens of a draft */
     drafter drafter;
+    bool preempts; /* the cache is so small that some are preempted */
 } plan;
 
 typedef struct world {

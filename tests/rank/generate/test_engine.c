@@ -201,11 +201,13 @@ static void run_plans_of(int context, const plan *plans, size_t count)
         run_plan(&w, &plans[i]);
         check_answers(&w, expected);
         check_logprobs(&w, expected);
+        assert_true(!plans[i].preempts || w.costs[0].preemptions > 0);
         if (plans[i].cancels) {
             assert_true(count_ends(w.answers[0], RANK_FINISH_CANCELLED) > 2);
         }
         for (int rank = 0; rank < plans[i].ranks || rank == 0; rank++) {
             assert_int_equal(w.cached[rank], w.cached[0]);
+            assert_int_equal(w.costs[rank].preemptions, w.costs[0].preemptions);
             check_drafts(&plans[i], &w.costs[rank], &w.costs[0]);
             assert_true(plans[i].shares ? w.cached[rank] >= 2 * BLOCK_TOKENS : w.cached[rank] == 0);
         }
@@ -271,26 +273,51 @@ static void matrices_in_blocks_have_one_text_in_every_batch(void **state)
 }
 
 /* Ranks, transport, sequences, tokens of a chunk, of the cache, steps between two submissions, cancels, type, shares,
- * drafts. */
+ * drafts, what drafts, whether some must be preempted. */
 static const plan busy[] = {
-    {"joining", 0, COLL_TRANSPORT_AUTO, 8, 7, 0, 2, false, RANK_FLOAT32, false, 0, DRAFTER_TEXT},
+    {"joining", 0, COLL_TRANSPORT_AUTO, 8, 7, 0, 2, false, RANK_FLOAT32, false, 0, DRAFTER_TEXT,
+     false},
     {"rare joins, idle steps", 0, COLL_TRANSPORT_AUTO, 3, 512, 0, 30, false, RANK_FLOAT32, false, 0,
-     DRAFTER_TEXT},
-    {"cancels", 0, COLL_TRANSPORT_AUTO, 8, 16, 0, 0, true, RANK_FLOAT32, false, 0, DRAFTER_TEXT},
+     DRAFTER_TEXT, false},
+    {"cancels", 0, COLL_TRANSPORT_AUTO, 8, 16, 0, 0, true, RANK_FLOAT32, false, 0, DRAFTER_TEXT,
+     false},
     {"room for one", 0, COLL_TRANSPORT_AUTO, 8, 16, CONTEXT, 0, false, RANK_FLOAT32, false, 0,
-     DRAFTER_TEXT},
+     DRAFTER_TEXT, false},
     {"room for two", 0, COLL_TRANSPORT_AUTO, 8, 512, 2 * CONTEXT, 0, false, RANK_FLOAT32, false, 0,
-     DRAFTER_TEXT},
+     DRAFTER_TEXT, false},
     {"all on two ranks", 2, COLL_TRANSPORT_SHM, 5, 7, 2 * CONTEXT, 3, true, RANK_FLOAT32, false, 0,
-     DRAFTER_TEXT},
+     DRAFTER_TEXT, false},
     {"all on four", 4, COLL_TRANSPORT_TCP, 3, 5, 2 * CONTEXT, 5, true, RANK_FLOAT32, false, 0,
-     DRAFTER_TEXT},
+     DRAFTER_TEXT, false},
 };
 
 static void joining_leaving_and_waiting_change_no_token(void **state)
 {
     (void)state;
     run_plans(busy, COUNT_OF(busy));
+}
+
+/* Blocks for one text and a bit: others join, are preempted, and are computed anew. */
+static void preempted_texts_have_the_same_tokens(void **state)
+{
+    (void)state;
+    static const rank_type types[] = {RANK_FLOAT32, RANK_INT8};
+    for (size_t type = 0; type < COUNT_OF(types); type++) {
+        plan plans[8];
+        for (size_t i = 0; i < COUNT_OF(plans); i++) {
+            plans[i] = (plan){.name = "few blocks",
+                              .ranks = (int)(i / 2 % 3),
+                              .transport = COLL_TRANSPORT_SHM,
+                              .sequences = 8,
+                              .chunk_tokens = i % 2 == 0 ? 5 : 512,
+                              .cache_tokens = LONG_CONTEXT + (i % 2 == 0 ? 0 : BLOCK_TOKENS),
+                              .cancels = i >= 6,
+                              .type = types[type],
+                              .shares = i % 3 == 0,
+                              .preempts = true};
+        }
+        run_plans_of(LONG_CONTEXT, plans, COUNT_OF(plans));
+    }
 }
 
 /* The same, with draws at high temperatures, which other bits of the keys and values would change. */
@@ -396,6 +423,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(matrices_in_bfloat16_change_no_token),
         cmocka_unit_test(matrices_in_blocks_have_one_text_in_every_batch),
         cmocka_unit_test(joining_leaving_and_waiting_change_no_token),
+        cmocka_unit_test(preempted_texts_have_the_same_tokens),
         cmocka_unit_test(cached_beginnings_change_no_token),
     };
     const struct CMUnitTest drafts[] = {

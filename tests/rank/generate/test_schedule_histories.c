@@ -1,5 +1,5 @@
-/* generate/schedule.h in thousands of random histories. Requests come, are cancelled and end. Rank 0
- * decides, and two other copies follow. A toy model replaces the real one: each token is a hash of
+/* generate/schedule.h in thousands of random histories. Requests come, are cancelled and end, and are preempted where
+ * blocks are few. Rank 0 decides, and two other copies follow. A toy model replaces the real one: each token is a hash of
  * all tokens before it, so that a lost, repeated or foreign token changes everything after it. Its
  * key-value cache remembers of each row the tokens up to it, so that it shows whether a row that is shared is
  * the right one. */
@@ -52,6 +52,8 @@ static uint64_t tokens_drafted;
 static uint64_t drafts_cut; /* that were right in part */
 static uint64_t drafts_right;
 static uint64_t passed; /* requests that waited to share */
+static uint64_t preemptions;
+static uint64_t computed_anew; /* tokens */
 
 /* The tokens that a request must get, computed without the schedule. */
 typedef struct expected {
@@ -97,6 +99,7 @@ typedef struct history {
     expected wanted[REQUESTS_MAX];
     int wanted_count;
     int submitted;
+    int32_t prompt_max; /* tokens */
     uint64_t last_joined;
     uint64_t cache[ROWS_MAX]; /* the hash of the tokens up to the row's */
 } history;
@@ -105,17 +108,20 @@ static void start(history *h)
 {
     const int32_t context = 2 + (int32_t)draw(CONTEXT_MAX - 1);
     const int32_t block_tokens = 1 + (int32_t)draw(9);
+    const int32_t rows = draw(2) == 0 ? ROWS_MAX : 2 * context + 8; /* or few */
     h->options = (rank_schedule_options){
         .sequence_count = 1 + (int32_t)draw(SEQUENCES_MAX),
         .context = context,
-        .block_count = 1 + (int32_t)draw((uint32_t)(ROWS_MAX / block_tokens)),
+        .block_count = 1 + (int32_t)draw((uint32_t)(rows / block_tokens)),
         .block_tokens = block_tokens,
         .chunk_tokens = 1 + (int32_t)draw(12),
         .vocab_size = VOCAB,
         .shares = (int32_t)draw(4) != 0,
         .draft_max = draw(3) == 0 ? 0 : 1 + (int32_t)draw(RANK_DRAFT_TOKENS_MAX),
+        .grows = (int32_t)draw(4) != 0,
     };
     repeats = 1 + draw(12);
+    h->prompt_max = draw(2) == 0 ? context - 1 : (context + 3) / 4;
     h->size_bytes = rank_schedule_bytes(&h->options);
     for (int i = 0; i < COPIES; i++) {
         void *storage = malloc(h->size_bytes);
@@ -177,7 +183,7 @@ static void submit(history *h)
     memset(e, 0, sizeof *e);
     e->request = (rank_request){
         .sample = {.temperature = draw(2), .top_p = 1, .seed = draw(100)},
-        .prompt_count = 1 + (int32_t)draw((uint32_t)h->options.context - 1),
+        .prompt_count = 1 + (int32_t)draw((uint32_t)h->prompt_max),
         .max_new_tokens = 1 + (int32_t)draw(CONTEXT_MAX),
         .stop_count = (int32_t)draw(3),
         .stops = {(int32_t)draw(VOCAB), (int32_t)draw(VOCAB)},
@@ -236,6 +242,8 @@ static void check_event(history *h, const rank_schedule_event *event)
         assert_int_equal(event->finish, e->got == e->made_count ? e->finish : RANK_FINISH_NOT);
     }
     e->answers += event->finish != RANK_FINISH_NOT;
+    assert_true(event->preempted == 0 || event->finish != RANK_FINISH_NOT);
+    preemptions += (uint64_t)event->preempted;
 }
 
 static void check_copies(const history *h)
@@ -355,6 +363,23 @@ static int sample(history *h, const rank_schedule_entry *entry, int32_t *drawn)
     return entry->samples;
 }
 
+/* The oldest always has blocks, and nobody joins behind one that has none. */
+static void make_room(history *h)
+{
+    for (int i = 0; i < COPIES; i++) {
+        rank_schedule_make_room(h->copies[i]);
+    }
+    check_copies(h);
+    const int running = rank_schedule_running(h->copies[0]);
+    const int placed = rank_schedule_placed(h->copies[0]);
+    assert_true(placed == running || (placed > 0 && h->options.grows != 0));
+    for (int i = 0; i < running; i++) {
+        const int32_t sequence = rank_schedule_at(h->copies[0], i);
+        const int32_t *table = rank_blocks_table(rank_schedule_blocks(h->copies[0]), sequence);
+        assert_int_equal(table[0] != RANK_BLOCK_NONE, i < placed);
+    }
+}
+
 /* One step of the model; returns how many entries it had. */
 static int step(history *h, bool decide_early)
 {
@@ -369,13 +394,16 @@ static int step(history *h, bool decide_early)
         decide(h);
     }
     apply(h);
+    make_room(h);
     const int count = rank_schedule_plan(h->copies[0], entries);
     for (int i = 0; i < count; i++) {
         const rank_request *request = rank_schedule_request(h->copies[0], entries[i].sequence);
         compute(h, &entries[i]);
-        prompt_tokens += entries[i].first < request->prompt_count ? entries[i].count : 0;
-        assert_true(entries[i].first < request->prompt_count ||
-                    entries[i].count == entries[i].samples);
+        const bool is_prompt = entries[i].first < request->prompt_count;
+        const bool anew = !is_prompt && entries[i].count != entries[i].samples;
+        prompt_tokens += is_prompt || anew ? entries[i].count : 0;
+        computed_anew += anew ? (uint64_t)entries[i].count : 0;
+        assert_true(!anew || rank_schedule_preemptions(h->copies[0]) > 0);
         drafted += entries[i].samples > 1 ? entries[i].samples - 1 : 0;
         sampled += sample(h, &entries[i], tokens + sampled);
     }
@@ -419,7 +447,10 @@ static void run_history(uint64_t seed)
     int steps_max = 2;
     for (int i = 0; i < h.wanted_count; i++) {
         const rank_request *r = &h.wanted[i].request;
-        steps_max += r->prompt_count / h.options.chunk_tokens + 1 + h.wanted[i].made_count + 2;
+        const int made = h.wanted[i].made_count;
+        steps_max += r->prompt_count / h.options.chunk_tokens + 1 + made + 2;
+        steps_max += /* computed anew once it is the oldest */
+            h.options.grows * ((r->prompt_count + made) / h.options.chunk_tokens + 2);
     }
     while (rank_schedule_running(h.copies[0]) > 0 || rank_requests_waiting(h.requests) > 0 ||
            h.record_bytes > 0) {
@@ -449,6 +480,8 @@ static void random_histories_keep_copies_equal(void **state)
     assert_true(drafts_right > HISTORIES / 2);
     assert_true(drafts_cut > HISTORIES / 4);
     assert_true(passed > HISTORIES / 100);
+    assert_true(preemptions > HISTORIES / 4);
+    assert_true(computed_anew > HISTORIES / 2);
 }
 
 int main(void)
