@@ -169,6 +169,7 @@ static bool handle_answered(launch_session *session, const Ringfence__Control__A
         .cached_tokens = answered->cached_tokens,
         .drafted = answered->drafted,
         .accepted = answered->accepted,
+        .preempted = answered->preempted,
         .queued_ns = answered->queued_ns,
         .ttft_ns = answered->ttft_ns,
         .decode_ns = answered->decode_ns,

@@ -189,6 +189,7 @@ static void count_finished(launch_metrics *metrics, int64_t first_ns,
     metrics->cached_tokens += event->cached_tokens;
     metrics->drafted += event->drafted;
     metrics->accepted += event->accepted;
+    metrics->preemptions += event->preempted;
     if (first_ns != 0) {
         launch_metrics_observe(&metrics->first, first_ns);
     }

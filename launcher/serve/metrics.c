@@ -87,6 +87,8 @@ void launch_metrics_write(const launch_metrics *metrics, int running, int waitin
             "Tokens that were drafted (--speculate, --draft).");
     put_one(text, "accepted_draft_tokens_total", "counter", metrics->accepted,
             "Tokens of drafts that saved a step.");
+    put_one(text, "preemptions_total", "counter", metrics->preemptions,
+            "How often a completion lost its place in the cache to an older one, by its end.");
     put_draft_model(text, metrics->draft_model);
     put_one(text, "requests_running", "gauge", (uint64_t)running,
             "Completions that have their first token.");

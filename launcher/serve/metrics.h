@@ -32,6 +32,7 @@ typedef struct launch_metrics {
     const char *draft_model;    /* the name of the model that drafts; NULL, "": there is none */
     uint64_t drafted;           /* tokens, */
     uint64_t accepted;          /* and of them those that saved a step */
+    uint64_t preemptions;       /* of requests that have ended */
     launch_histogram first;     /* from the request to its first token */
     launch_histogram per_token; /* of the tokens after the first, the mean of a request */
 } launch_metrics;

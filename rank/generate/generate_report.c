@@ -14,6 +14,7 @@ static rank_engine_costs get_costs(const generation *g)
     costs.sampled -= g->cold.sampled;
     costs.drafted -= g->cold.drafted;
     costs.accepted -= g->cold.accepted;
+    costs.preemptions -= g->cold.preemptions;
     costs.step_ns -= g->cold.step_ns;
     costs.draft_ns -= g->cold.draft_ns;
     costs.gather_ns -= g->cold.gather_ns;

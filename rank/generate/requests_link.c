@@ -93,6 +93,7 @@ static bool send_answered(const rank_worker *worker, const rank_request_event *e
     answered.cached_tokens = (uint32_t)event->cached_tokens;
     answered.drafted = (uint32_t)event->drafted;
     answered.accepted = (uint32_t)event->accepted;
+    answered.preempted = (uint32_t)event->preempted;
     return proto_client_event(worker->client, &answered.base);
 }
 

@@ -395,7 +395,7 @@ static json_t *describe(const rank_results_rank *rank)
     const double seconds = (double)report->costs.step_ns / (double)BASE_NS_PER_S;
     bool failed = false;
     json_t *object = json_pack(
-        "{s:s, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}",
+        "{s:s, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}",
         "weight_type", rank_type_name(report->weight_type), "weight_bytes",
         (json_int_t)report->memory.weight_bytes, "weight_elements",
         (json_int_t)report->memory.weight_elements, "cache_bytes",
@@ -404,9 +404,10 @@ static json_t *describe(const rank_results_rank *rank)
         (json_int_t)report->memory.work_bytes, "max_rss_bytes", (json_int_t)rank->max_rss_bytes,
         "steps", (json_int_t)report->costs.steps, "tokens_computed",
         (json_int_t)report->costs.tokens, "tokens_drawn", (json_int_t)report->costs.sampled,
-        "seconds", seconds, "tokens_per_s", seconds > 0 ? drawn / seconds : 0.0,
-        "all_reduces_per_token", (double)report->costs.all_reduce.count / drawn,
-        "all_reduce_bytes_per_token", (double)report->costs.all_reduce.bytes / drawn);
+        "preemptions", (json_int_t)report->costs.preemptions, "seconds", seconds, "tokens_per_s",
+        seconds > 0 ? drawn / seconds : 0.0, "all_reduces_per_token",
+        (double)report->costs.all_reduce.count / drawn, "all_reduce_bytes_per_token",
+        (double)report->costs.all_reduce.bytes / drawn);
     put_drafts(object, &failed, report);
     put_times(object, &failed, report);
     if (failed) {

@@ -387,6 +387,7 @@ static bool send_answered(rank_serving *serving, const open_request *request)
                                 .cached_tokens = work->cached,
                                 .drafted = work->drafted,
                                 .accepted = work->accepted,
+                                .preempted = work->preempted,
                                 .queued_ns =
                                     (work->began_ns != 0 ? work->began_ns : request->ended_ns) -
                                     request->accepted_ns};

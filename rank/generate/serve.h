@@ -58,6 +58,7 @@ typedef struct rank_request_event {
     size_t drawn; /* the stop token too */
     size_t drafted;
     size_t accepted;
+    size_t preempted;  /* how often */
     int64_t queued_ns; /* as in control.proto */
     int64_t ttft_ns;
     int64_t decode_ns;

@@ -279,6 +279,7 @@ void rank_work_take(rank_work *work, const rank_schedule_event *event, int64_t n
         work->drafted += (size_t)event->drafted;
         work->accepted += (size_t)event->accepted;
     }
+    work->preempted += (size_t)event->preempted;
     work->finish = event->finish;
 }
 

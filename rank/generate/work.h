@@ -22,6 +22,7 @@ typedef struct rank_work {
     size_t drawn;
     size_t drafted;   /* tokens that were drafted for it, */
     size_t accepted;  /* and of them those that saved it a step */
+    size_t preempted; /* how often (schedule.h) */
     int64_t began_ns; /* the first step began that computes for it; 0: none has */
     rank_finish finish;
     int32_t end_id; /* ends the answer to a chat, beside the checkpoint's stop tokens; -1: none */

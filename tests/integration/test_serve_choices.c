@@ -362,11 +362,50 @@ static void biases_and_penalties_decide(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
+/* Of a full cache the younger texts lose their places, and are computed anew: they stay the same, and a stream has nothing
+ * twice. */
+static void texts_that_are_preempted_stay_the_same(void **state)
+{
+    (void)state;
+    static const char *const flags[][3] = {
+        {NULL}, {"--cache-tokens", "96", NULL}, {"--cache-tokens", "96", "--no-prefix-cache"}};
+    static const char longer[] =
+        ",\"n\":2,\"max_tokens\":80,\"temperature\":0.9,\"ignore_eos\":true,\"seed\":11";
+    static texts expected;
+    static texts got;
+    for (int i = 0; i < 5; i++) { /* the whole cache, then a small one on 1 and 2 ranks */
+        const char *const *of = flags[(i + 1) / 2];
+        serving_start(&inference_model, i % 2 == 0 ? "1" : "2",
+                      FLAGS("--max-num-seqs", "8", "--speculate", "2", of[0], of[1], of[2]));
+        for (int stream = 0; stream < 2; stream++) {
+            ask("[\"he goed to school\",\"i has eat\",\"she\"]", longer, stream == 1, &got);
+            expected = i == 0 && stream == 0 ? got : expected;
+            for (int k = 0; k < CHOICES; k++) {
+                assert_string_equal(got.of[k], expected.of[k]);
+                assert_string_equal(got.ends[k], "length");
+            }
+            assert_int_equal(got.completion_tokens, CHOICES * 80);
+            assert_int_equal(got.prompt_tokens, expected.prompt_tokens);
+        }
+        assert_int_equal(serving_ask("/metrics", ""), 200);
+        const char *preempted = strstr(serving_reply, "\nringfence_preemptions_total ");
+        assert_non_null(preempted);
+        const long count = strtol(strchr(preempted, ' '), NULL, 10);
+        assert_true(i == 0 ? count == 0 : count > 0);
+        assert_int_equal(serving_end(SIGTERM), 0);
+        json_t *results = inference_results("served");
+        const json_t *rank = json_array_get(json_object_get(results, "ranks"), 0);
+        assert_int_equal(json_integer_value(json_object_get(rank, "preemptions")), count);
+        json_decref(results);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_are_those_of_a_file),
         cmocka_unit_test(a_prompt_is_computed_once),
+        cmocka_unit_test(texts_that_are_preempted_stay_the_same),
         cmocka_unit_test(a_stopped_answer_says_what_was_cached),
         cmocka_unit_test(choices_end_by_themselves),
         cmocka_unit_test(a_client_that_goes_cancels_all),

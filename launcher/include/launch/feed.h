@@ -49,6 +49,7 @@ typedef struct launch_request_event {
     uint32_t cached_tokens; /* TOKENS, too: of the prompt, they were not computed again */
     uint32_t drafted;       /* tokens, */
     uint32_t accepted;      /* and of them those that saved a step */
+    uint32_t preempted;     /* how often it lost its place in the cache */
     int64_t queued_ns;
     int64_t ttft_ns; /* 0: there is no token */
     int64_t decode_ns;
