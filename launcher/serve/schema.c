@@ -1,20 +1,17 @@
 /* Makes a grammar of a JSON schema. Called by completion_body.c. */
 #include "serve/schema.h"
 
-#include <ctype.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
 #include "proto/request.h"
 #include "serve/json_grammar.h"
+#include "serve/json_pointer.h"
 
 enum {
     NESTED_MAX = 64,
     REFERENCES_MAX = 256, /* different ones */
     TYPES_MAX = 7,        /* of one value: there are no more */
-    NAME_BYTES = 256,     /* of a part that a $ref names */
 };
 
 /* A schema that a $ref names, and the step with which its values begin. */
@@ -257,59 +254,10 @@ static launch_step compile_type(compiler *c, const json_t *schema, const char *t
                                      : refuse(c, "type", "there is no such type");
 }
 
-/* The byte of two hexadecimal digits. '/', which no name has: they are none. */
-static char read_hexadecimal(const char *at)
-{
-    const char digits[] = {at[0], at[0] != '\0' ? at[1] : '\0', '\0'};
-    const bool sound = isxdigit((uint8_t)digits[0]) != 0 && isxdigit((uint8_t)digits[1]) != 0;
-    return sound ? (char)strtol(digits, NULL, 16) : '/';
-}
-
-/* Undoes the escapes of a name (RFC 6901, sections 3 and 6). Returns what is behind it; NULL: there can be no such name. */
-static const char *read_name(const char *at, char name[NAME_BYTES])
-{
-    size_t used = 0;
-    for (; *at != '/' && *at != '\0'; at++) {
-        char byte = *at == '%' ? read_hexadecimal(at + 1) : *at;
-        if (byte == '/' || byte == '\0' || used + 1 == NAME_BYTES) {
-            return NULL;
-        }
-        at += *at == '%' ? 2 : 0;
-        if (byte == '~') {
-            at++;
-            if (*at != '0' && *at != '1') {
-                return NULL;
-            }
-            byte = *at == '0' ? '~' : '/';
-        }
-        name[used++] = byte;
-    }
-    name[used] = '\0';
-    return at;
-}
-
-/* The schema at the end of "#/$defs/name" or "#/anyOf/0"; NULL: there is none. */
-static const json_t *find(const json_t *root, const char *path)
-{
-    char name[NAME_BYTES];
-    int64_t index = 0;
-    const json_t *at = *path == '#' ? root : NULL;
-    for (path++; at != NULL && *path == '/';) {
-        path = read_name(path + 1, name);
-        if (path == NULL) {
-            return NULL;
-        }
-        at = json_is_array(at) && base_parse_int(name, 0, INT32_MAX, &index)
-                 ? json_array_get(at, (size_t)index)
-                 : json_object_get(at, name);
-    }
-    return at != NULL && *path == '\0' ? at : NULL;
-}
-
 static launch_step compile_reference(compiler *c, const json_t *schema, launch_step next)
 {
     const char *path = json_string_value(json_object_get(schema, "$ref"));
-    const json_t *to = path != NULL ? find(c->root, path) : NULL;
+    const json_t *to = path != NULL ? launch_json_pointer_find(c->root, path) : NULL;
     int i = 0;
     if (to == NULL) {
         return refuse(c, "$ref", "must name a schema within this one, as #/$defs/NAME");
