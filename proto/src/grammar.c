@@ -1,7 +1,55 @@
 /* Checks a grammar. Called by the launcher, which makes it, and on every rank, where it comes from another process. */
 #include "proto/grammar.h"
 
-enum { NEVER = UINT8_MAX }; /* a depth: the step does not return, as far as is known */
+enum {
+    NEVER = UINT8_MAX, /* a depth: the step does not return, as far as is known */
+    NONE = -1,         /* no byte of a plain character */
+};
+
+/* What may follow within a plain character (Unicode, table 3-7). */
+enum { LAST = 1, LAST_OF_2, LAST_OF_3, OF_E0, OF_E2, OF_E2_80, OF_ED, OF_F0, OF_F4 };
+
+static int begin_character(uint8_t byte)
+{
+    static const struct {
+        uint8_t last, begun;
+    } firsts[] = {{0xdf, LAST},      {0xe0, OF_E0}, {0xe1, LAST_OF_2}, {0xe2, OF_E2},
+                  {0xec, LAST_OF_2}, {0xed, OF_ED}, {0xef, LAST_OF_2}, {0xf0, OF_F0},
+                  {0xf3, LAST_OF_3}, {0xf4, OF_F4}};
+    if (byte < 0x80) {
+        return byte >= 0x20 && byte != '"' && byte != '\\' ? 0 : NONE;
+    }
+    for (size_t i = 0; byte >= 0xc2 && i < sizeof firsts / sizeof firsts[0]; i++) {
+        if (byte <= firsts[i].last) {
+            return firsts[i].begun;
+        }
+    }
+    return NONE;
+}
+
+int proto_grammar_plain(int begun, uint8_t byte)
+{
+    static const struct {
+        uint8_t low, high;
+        int8_t then;
+    } rest[] = {[LAST] = {0x80, 0xbf, 0},
+                [LAST_OF_2] = {0x80, 0xbf, LAST},
+                [LAST_OF_3] = {0x80, 0xbf, LAST_OF_2},
+                [OF_E0] = {0xa0, 0xbf, LAST},
+                [OF_E2] = {0x80, 0xbf, LAST},
+                [OF_E2_80] = {0x80, 0xbf, 0},
+                [OF_ED] = {0x80, 0x9f, LAST}, /* no surrogates */
+                [OF_F0] = {0x90, 0xbf, LAST_OF_2},
+                [OF_F4] = {0x80, 0x8f, LAST_OF_2}};
+    if (begun == 0) {
+        return begin_character(byte);
+    }
+    if (byte < rest[begun].low || byte > rest[begun].high ||
+        (begun == OF_E2_80 && (byte == 0xa8 || byte == 0xa9))) { /* U+2028 and U+2029 */
+        return NONE;
+    }
+    return begun == OF_E2 && byte == 0x80 ? OF_E2_80 : rest[begun].then;
+}
 
 static uint8_t deeper(uint8_t a, uint8_t b)
 {

@@ -39,9 +39,10 @@ struct rank_grammars {
     char *bytes;       /* of all tokens in turn */
     uint32_t *offsets; /* (vocab_size + 1) */
     token_list all;    /* that have bytes, and not too many */
-    token_list others; /* of them, those that have not only plain bytes of a JSON string */
-    uint64_t *plain;   /* a bit for each token: it has only such bytes */
-    uint64_t *allowed; /* the same of a row */
+    token_list others; /* of them, those that have not only plain characters (proto/grammar.h) */
+    uint64_t *plain;   /* a bit for each token: it has only such characters, and whole ones, */
+    uint8_t *plain_characters;                    /* (vocab_size): and so many, else 0 */
+    uint64_t *allowed;                            /* the same of a row */
     int32_t single[UINT8_MAX + 1];                /* the token of this byte alone, or NO_TOKEN */
     rank_grammar_state walk[TOKEN_BYTES_MAX + 1]; /* behind so many bytes of a token */
     rank_grammar_state drafted;
@@ -127,24 +128,32 @@ static void note_shared(const rank_grammars *grammars, token_list *list)
     }
 }
 
+/* The number of a token's characters, if all are plain and whole; else 0. */
+static uint8_t count_plain(const uint8_t *bytes, uint32_t size)
+{
+    uint8_t count = 0;
+    int begun = 0;
+    for (uint32_t i = 0; i < size && begun >= 0; i++) {
+        begun = proto_grammar_plain(begun, bytes[i]);
+        count += begun == 0 ? 1 : 0;
+    }
+    return begun == 0 ? count : 0;
+}
+
 /* Lists the tokens. */
 static void list_tokens(rank_grammars *grammars)
 {
-    static const proto_grammar_step plain = {.kind = PROTO_GRAMMAR_PLAIN};
     for (int byte = 0; byte <= UINT8_MAX; byte++) {
         grammars->single[byte] = NO_TOKEN;
     }
     for (int32_t id = 0; id < grammars->vocab_size; id++) {
         const uint32_t size = size_of(grammars, id);
         const uint8_t *bytes = bytes_of(grammars, id);
-        bool is_plain = true;
         if (size == 0 || size > TOKEN_BYTES_MAX) {
             continue;
         }
-        for (uint32_t i = 0; i < size; i++) {
-            is_plain = is_plain && proto_grammar_takes(&plain, bytes[i]);
-        }
-        if (is_plain) {
+        grammars->plain_characters[id] = count_plain(bytes, size);
+        if (grammars->plain_characters[id] > 0) {
             set_bit(grammars->plain, id);
         }
         if (size == 1) {
@@ -176,11 +185,12 @@ base_status rank_grammars_create(const rank_tokenizer *tokenizer, int32_t vocab_
         made->all.ids = calloc(2 * tokens, sizeof *made->all.ids);
         made->all.shared = calloc(2 * tokens, sizeof *made->all.shared);
         made->plain = calloc(2 * words, sizeof *made->plain);
+        made->plain_characters = calloc(tokens, sizeof *made->plain_characters);
         made->followers = calloc((size_t)sequences, sizeof *made->followers);
     }
     base_status status = made != NULL && made->offsets != NULL && made->all.ids != NULL &&
                                  made->all.shared != NULL && made->plain != NULL &&
-                                 made->followers != NULL
+                                 made->plain_characters != NULL && made->followers != NULL
                              ? BASE_OK
                              : base_fail(reterr, BASE_ERR_MEMORY,
                                          "no memory for grammars of %d sequences", sequences);
@@ -207,6 +217,7 @@ void rank_grammars_destroy(rank_grammars *grammars)
         free(grammars->all.ids);
         free(grammars->all.shared);
         free(grammars->plain);
+        free(grammars->plain_characters);
         free(grammars->followers);
         free(grammars);
     }
@@ -233,7 +244,8 @@ base_status rank_grammars_check(const rank_grammars *grammars, const rank_reques
         const proto_grammar_step *step = &request->grammar[i];
         bool any = step->kind != PROTO_GRAMMAR_RANGE && step->kind != PROTO_GRAMMAR_PLAIN;
         for (int byte = 0; !any && byte <= UINT8_MAX; byte++) {
-            any = grammars->single[byte] != NO_TOKEN && proto_grammar_takes(step, (uint8_t)byte);
+            any = grammars->single[byte] != NO_TOKEN &&
+                  proto_grammar_take(step, 0, (uint8_t)byte) >= 0;
         }
         if (!any) {
             return base_fail(reterr, BASE_ERR_INVALID,
@@ -334,6 +346,17 @@ static void allow(rank_grammars *grammars, const proto_grammar_step *steps,
     }
 }
 
+/* Sets the bits of the tokens that have so many plain characters at most, and no other bits. */
+static void allow_plain(rank_grammars *grammars, int run)
+{
+    const size_t words = ((size_t)grammars->vocab_size + WORD_BITS - 1) / WORD_BITS;
+    memcpy(grammars->allowed, grammars->plain, words * sizeof *grammars->allowed);
+    for (int32_t i = 0; run < TOKEN_BYTES_MAX && i < grammars->vocab_size; i++) {
+        grammars->allowed[i / WORD_BITS] &=
+            ~((uint64_t)(grammars->plain_characters[i] > run) << (i % WORD_BITS));
+    }
+}
+
 /* Allows the tokens that end the text, or forbids them. */
 static void mark_stops(rank_grammars *grammars, const rank_request *request, bool allowed)
 {
@@ -373,12 +396,13 @@ void rank_grammars_mask(rank_grammars *grammars, const rank_grammar_text *where,
     if (state == NULL) {
         return;
     }
-    const bool in_string = rank_grammar_is_in_string(steps, state);
-    memset(grammars->allowed, 0, words * sizeof *grammars->allowed);
-    if (in_string) {
-        memcpy(grammars->allowed, grammars->plain, words * sizeof *grammars->allowed);
+    const int run = rank_grammar_plain_run(steps, state, TOKEN_BYTES_MAX);
+    if (run > 0) {
+        allow_plain(grammars, run);
+    } else {
+        memset(grammars->allowed, 0, words * sizeof *grammars->allowed);
     }
-    allow(grammars, steps, state, in_string ? &grammars->others : &grammars->all);
+    allow(grammars, steps, state, run > 0 ? &grammars->others : &grammars->all);
     mark_stops(grammars, request, false); /* one may have bytes */
     if (state->ends != 0 || !any_bit(grammars->allowed, words)) {
         mark_stops(grammars, request, true);

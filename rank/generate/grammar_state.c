@@ -11,7 +11,7 @@ enum {
 static bool is_same(const rank_grammar_thread *a, const rank_grammar_thread *b)
 {
     int i = a->depth; /* threads differ at the end most often */
-    if (a->step != b->step || a->depth != b->depth) {
+    if (a->step != b->step || a->depth != b->depth || a->begun != b->begun) {
         return false;
     }
     while (i > 0 && a->back[i - 1] == b->back[i - 1]) {
@@ -30,10 +30,35 @@ static bool has(const rank_grammar_state *state, const rank_grammar_thread *thre
     return false;
 }
 
+static void keep(rank_grammar_state *state, const rank_grammar_thread *thread)
+{
+    state->work += state->count;
+    if (state->count < RANK_GRAMMAR_THREADS_MAX && !has(state, thread)) {
+        state->threads[state->count++] = *thread;
+    }
+}
+
 /* Whether the text can end behind the step, that many calls deep. */
-static bool can_end(const proto_grammar_step *step, uint16_t depth)
+static bool can_end(const proto_grammar_step *step, uint8_t depth)
 {
     return depth + step->depth <= PROTO_GRAMMAR_DEPTH_MAX;
+}
+
+/* Goes on without a byte, the first way where there are two. False: the step reads a byte, or ends the text. */
+static bool pass(const proto_grammar_step *steps, rank_grammar_thread *at)
+{
+    const proto_grammar_step *step = &steps[at->step];
+    if (step->kind == PROTO_GRAMMAR_SPLIT) {
+        at->step = can_end(&steps[step->next], at->depth) ? step->next : step->other;
+    } else if (step->kind == PROTO_GRAMMAR_CALL) {
+        at->back[at->depth++] = step->next;
+        at->step = step->other;
+    } else if (step->kind == PROTO_GRAMMAR_RETURN && at->depth > 0) {
+        at->step = at->back[--at->depth];
+    } else {
+        return false;
+    }
+    return true;
 }
 
 /* Goes from a step to all steps behind it that read a byte, and adds them. It goes only where the text can end, so that
@@ -46,32 +71,24 @@ static void add(const proto_grammar_step *steps, const rank_grammar_thread *from
     int left = 0;
     for (; *walk > 0; --*walk, state->work++) {
         const proto_grammar_step *step = &steps[at.step];
-        if (step->kind == PROTO_GRAMMAR_SPLIT) {
-            const bool first = can_end(&steps[step->next], at.depth);
-            if (first && step->other != step->next && left < BRANCHES_MAX &&
-                can_end(&steps[step->other], at.depth)) {
-                branches[left] = at;
-                branches[left++].step = step->other;
-            }
-            at.step = first ? step->next : step->other;
-        } else if (step->kind == PROTO_GRAMMAR_CALL) {
-            at.back[at.depth++] = step->next;
-            at.step = step->other;
-        } else if (step->kind == PROTO_GRAMMAR_RETURN && at.depth > 0) {
-            at.step = at.back[--at.depth];
-        } else {
-            state->work += state->count;
-            if (step->kind == PROTO_GRAMMAR_RETURN) {
-                state->ends = 1;
-            } else if (state->count < RANK_GRAMMAR_THREADS_MAX && !has(state, &at)) {
-                state->threads[state->count++] = at;
-            }
-            if (left == 0) {
-                return;
-            }
-            at = branches[--left];
-            *walk = *walk < WALK_MAX ? *walk : WALK_MAX;
+        if (step->kind == PROTO_GRAMMAR_SPLIT && step->other != step->next && left < BRANCHES_MAX &&
+            can_end(&steps[step->next], at.depth) && can_end(&steps[step->other], at.depth)) {
+            branches[left] = at;
+            branches[left++].step = step->other;
         }
+        if (pass(steps, &at)) {
+            continue;
+        }
+        if (step->kind == PROTO_GRAMMAR_RETURN) {
+            state->ends = 1;
+        } else {
+            keep(state, &at);
+        }
+        if (left == 0) {
+            return;
+        }
+        at = branches[--left];
+        *walk = *walk < WALK_MAX ? *walk : WALK_MAX;
     }
 }
 
@@ -93,8 +110,14 @@ bool rank_grammar_take(const proto_grammar_step *steps, const rank_grammar_state
     to->work = from->count;
     for (int32_t i = 0; i < from->count; i++) {
         const proto_grammar_step *step = &steps[from->threads[i].step];
-        if (proto_grammar_takes(step, byte)) {
+        const int begun = proto_grammar_take(step, from->threads[i].begun, byte);
+        if (begun >= 0) {
             rank_grammar_thread thread = from->threads[i];
+            thread.begun = (uint8_t)begun;
+            if (begun > 0) {
+                keep(to, &thread);
+                continue;
+            }
             thread.step = step->next;
             add(steps, &thread, &walk, to);
         }
@@ -102,8 +125,33 @@ bool rank_grammar_take(const proto_grammar_step *steps, const rank_grammar_state
     return to->count > 0 || to->ends != 0;
 }
 
-bool rank_grammar_is_in_string(const proto_grammar_step *steps, const rank_grammar_state *state)
+/* Whether a plain character may begin with a byte that the step takes. */
+static bool takes_plain(const proto_grammar_step *step)
 {
-    /* A string's body comes back to this step after each such byte, and the first thread is never left out. */
-    return state->count > 0 && steps[state->threads[0].step].kind == PROTO_GRAMMAR_PLAIN;
+    bool takes = false;
+    for (int byte = step->low; byte <= UINT8_MAX && !takes; byte++) {
+        takes = proto_grammar_plain(0, (uint8_t)byte) >= 0 &&
+                proto_grammar_take(step, 0, (uint8_t)byte) >= 0;
+    }
+    return takes;
+}
+
+int rank_grammar_plain_run(const proto_grammar_step *steps, const rank_grammar_state *state,
+                           int most)
+{
+    rank_grammar_thread at = state->threads[0]; /* its first way is never left out */
+    int run = 0;
+    while (state->count > 0 && run < most && at.begun == 0 &&
+           steps[at.step].kind == PROTO_GRAMMAR_PLAIN && steps[at.step].low < 0x80) {
+        int walk = WALK_MAX;
+        at.step = steps[at.step].next;
+        while (walk > 0 && pass(steps, &at)) {
+            walk--;
+        }
+        run++;
+    }
+    for (int32_t i = 1; i < state->count && run < most; i++) {
+        run = takes_plain(&steps[state->threads[i].step]) ? 0 : run;
+    }
+    return run;
 }

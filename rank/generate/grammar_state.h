@@ -9,7 +9,8 @@ enum { RANK_GRAMMAR_THREADS_MAX = 256 };
 
 typedef struct rank_grammar_thread {
     uint16_t step;                          /* one that reads a byte */
-    uint16_t depth;                         /* calls that have not returned, */
+    uint8_t begun;                          /* proto_grammar_plain: of a character's bytes */
+    uint8_t depth;                          /* calls that have not returned, */
     uint16_t back[PROTO_GRAMMAR_DEPTH_MAX]; /* and where they return to */
 } rank_grammar_thread;
 
@@ -27,7 +28,8 @@ void rank_grammar_begin(const proto_grammar_step *steps, rank_grammar_state *sta
 bool rank_grammar_take(const proto_grammar_step *steps, const rank_grammar_state *from,
                        uint8_t byte, rank_grammar_state *to);
 
-/* Whether any number of plain bytes of a string is taken, whatever other threads there are. */
-bool rank_grammar_is_in_string(const proto_grammar_step *steps, const rank_grammar_state *state);
+/* How many plain characters in turn are taken, whichever they are; at most `most`. 0, too, where only some of more would be. */
+int rank_grammar_plain_run(const proto_grammar_step *steps, const rank_grammar_state *state,
+                           int most);
 
 #endif

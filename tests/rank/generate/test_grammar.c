@@ -33,6 +33,11 @@ static const struct {
     {"{\"type\":\"string\"}",
      {"\"\"", " \"a\\n\\u00e9\\ud83d\\ude00/\"", "\"\xc3\xa9\"", "\"\\u001f\""},
      {"\"a", "\"\n\"", "\"\\x\"", "\"\\ud800\"", "\"\\u0000\"", "\"\\ud83d\\u0041\""}},
+    {"{\"type\":\"string\"}", /* RFC 3629, section 4 */
+     {"\"\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\"", "\"\xf0\x90\x80\x80\xf4\x8f\xbf\xbf\"",
+      "\"\xe2\x80\xa7\xe2\x80\xaa\xe2\x81\xa8\"", "\"\\u2028\""},
+     {"\"\x80\"", "\"\xc3\"", "\"\xe0\x9f\xbf\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"",
+      "\"\xe2\x80\xa8\""}},
     {"{\"type\":\"number\"}",
      {"0", "-12.50e-3", "1E+9", "999999999999999"},
      {"01", "1.", ".5", "1e", "+1", "1234567890123456"}},
@@ -258,7 +263,7 @@ static bool draw_one(drawn *d, uint64_t stream, float *logits, int32_t count)
     return true;
 }
 
-/* Whatever a model draws is JSON when it ends. */
+/* Whatever a model draws is JSON in UTF-8 when it ends. */
 static void check_answers(uint64_t first_id)
 {
     static drawn d;
@@ -271,10 +276,6 @@ static void check_answers(uint64_t first_id)
         d.count = PROMPT_TOKENS;
         d.text[0] = '\0';
         while (draw_one(&d, (first_id + answer) << 32, logits, count)) {
-        }
-        for (char *at = d.text; *at != '\0';
-             at++) { /* what is no UTF-8 is replaced when it is sent */
-            *at = (unsigned char)*at < 0x80 ? *at : 'x';
         }
         json_t *value = json_loads(d.text, JSON_DECODE_ANY, &flaw);
         if (value == NULL) {
