@@ -5,26 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/string_grammar.h"
+
 enum {
     BLANKS_MAX = 20,
-    WHOLE_DIGITS_MAX = 15, /* exact in a double */
-    FRACTION_DIGITS_MAX = 15,
     EXPONENT_DIGITS_MAX = 2,
     LITERAL_BYTES_MAX = 1024,
 };
 
 static const char digits[] = "09";
-static const char hexadecimal[] = "09afAF";
 
-static launch_step add(launch_grammar *grammar, proto_grammar_step step)
+launch_step launch_grammar_refuse_size(launch_grammar *grammar)
+{
+    if (grammar->status == BASE_OK) {
+        grammar->status = base_fail(grammar->reterr, BASE_ERR_LIMIT,
+                                    "the schema is too large: it needs more than %d steps",
+                                    PROTO_GRAMMAR_STEPS_MAX);
+    }
+    return LAUNCH_GRAMMAR_RETURN;
+}
+
+launch_step launch_grammar_add(launch_grammar *grammar, proto_grammar_step step)
 {
     if (grammar->count == PROTO_GRAMMAR_STEPS_MAX) {
-        if (grammar->status == BASE_OK) {
-            grammar->status = base_fail(grammar->reterr, BASE_ERR_LIMIT,
-                                        "the schema is too large: it needs more than %d steps",
-                                        PROTO_GRAMMAR_STEPS_MAX);
-        }
-        return LAUNCH_GRAMMAR_RETURN;
+        return launch_grammar_refuse_size(grammar);
     }
     grammar->steps[grammar->count] = step;
     return (launch_step)grammar->count++;
@@ -34,12 +38,13 @@ void launch_grammar_init(launch_grammar *grammar, proto_grammar_step *steps, bas
 {
     *grammar = (launch_grammar){.steps = steps, .reterr = reterr};
     (void)launch_grammar_promise(grammar);
-    (void)add(grammar, (proto_grammar_step){.kind = PROTO_GRAMMAR_RETURN});
+    (void)launch_grammar_add(grammar, (proto_grammar_step){.kind = PROTO_GRAMMAR_RETURN});
 }
 
 launch_step launch_grammar_either(launch_grammar *grammar, launch_step first, launch_step second)
 {
-    return add(grammar, (proto_grammar_step){PROTO_GRAMMAR_SPLIT, .next = first, .other = second});
+    return launch_grammar_add(
+        grammar, (proto_grammar_step){PROTO_GRAMMAR_SPLIT, .next = first, .other = second});
 }
 
 launch_step launch_grammar_promise(launch_grammar *grammar)
@@ -56,18 +61,19 @@ void launch_grammar_keep(launch_grammar *grammar, launch_step promised, launch_s
 
 launch_step launch_grammar_call(launch_grammar *grammar, launch_step called, launch_step next)
 {
-    return add(grammar, (proto_grammar_step){PROTO_GRAMMAR_CALL, .next = next, .other = called});
+    return launch_grammar_add(
+        grammar, (proto_grammar_step){PROTO_GRAMMAR_CALL, .next = next, .other = called});
 }
 
-/* A byte of one of the ranges, each as its first and last byte. */
-static launch_step add_byte(launch_grammar *grammar, const char *ranges, launch_step next)
+launch_step launch_grammar_byte(launch_grammar *grammar, const char *ranges, launch_step next)
 {
     launch_step begin = 0;
     for (size_t i = 0; ranges[i] != '\0'; i += 2) {
-        const launch_step one = add(grammar, (proto_grammar_step){.kind = PROTO_GRAMMAR_RANGE,
-                                                                  .low = (uint8_t)ranges[i],
-                                                                  .high = (uint8_t)ranges[i + 1],
-                                                                  .next = next});
+        const launch_step one =
+            launch_grammar_add(grammar, (proto_grammar_step){.kind = PROTO_GRAMMAR_RANGE,
+                                                             .low = (uint8_t)ranges[i],
+                                                             .high = (uint8_t)ranges[i + 1],
+                                                             .next = next});
         begin = i == 0 ? one : launch_grammar_either(grammar, one, begin);
     }
     return begin;
@@ -79,7 +85,7 @@ static launch_step add_bytes(launch_grammar *grammar, const char *ranges, int mo
 {
     launch_step begin = next;
     for (int i = 0; i < most; i++) {
-        const launch_step byte = add_byte(grammar, ranges, begin);
+        const launch_step byte = launch_grammar_byte(grammar, ranges, begin);
         begin = some && i + 1 == most ? byte : launch_grammar_either(grammar, byte, next);
     }
     return begin;
@@ -89,7 +95,7 @@ launch_step launch_grammar_text(launch_grammar *grammar, const char *text, launc
 {
     for (size_t i = strlen(text); i-- > 0;) {
         const char range[] = {text[i], text[i], '\0'};
-        next = add_byte(grammar, range, next);
+        next = launch_grammar_byte(grammar, range, next);
     }
     return next;
 }
@@ -102,43 +108,6 @@ launch_step launch_grammar_blank(launch_grammar *grammar, launch_step next)
     return launch_grammar_call(grammar, grammar->blank, next);
 }
 
-/* What follows \u: no NUL, and surrogates in pairs only, which some readers demand. */
-static launch_step add_code(launch_grammar *grammar, launch_step next)
-{
-    const launch_step one = add_byte(grammar, hexadecimal, next);
-    const launch_step two = add_byte(grammar, hexadecimal, one);
-    const launch_step three = add_byte(grammar, hexadecimal, two);
-    const launch_step low = launch_grammar_text(
-        grammar, "\\u", add_byte(grammar, "ddDD", add_byte(grammar, "cfCF", two)));
-    const launch_step of_d = launch_grammar_either(
-        grammar, add_byte(grammar, "07", two),
-        add_byte(grammar, "89abAB",
-                 add_byte(grammar, hexadecimal, add_byte(grammar, hexadecimal, low))));
-    const launch_step of_0 =
-        launch_grammar_either(grammar, add_byte(grammar, "19afAF", two),
-                              launch_grammar_text(grammar, "0", add_byte(grammar, "19afAF", one)));
-    return launch_grammar_either(grammar, add_byte(grammar, "19acACefEF", three),
-                                 launch_grammar_either(grammar, add_byte(grammar, "ddDD", of_d),
-                                                       launch_grammar_text(grammar, "0", of_0)));
-}
-
-launch_step launch_grammar_string(launch_grammar *grammar, launch_step next)
-{
-    if (grammar->string == 0) {
-        const launch_step body = launch_grammar_promise(grammar);
-        const launch_step plain =
-            add(grammar, (proto_grammar_step){.kind = PROTO_GRAMMAR_PLAIN, .next = body});
-        const launch_step escape = launch_grammar_text(
-            grammar, "\\",
-            launch_grammar_either(grammar, add_byte(grammar, "\"\"\\\\//bbffnnrrtt", body),
-                                  launch_grammar_text(grammar, "u", add_code(grammar, body))));
-        const launch_step end = launch_grammar_text(grammar, "\"", LAUNCH_GRAMMAR_RETURN);
-        launch_grammar_keep(grammar, body, plain, launch_grammar_either(grammar, end, escape));
-        grammar->string = launch_grammar_text(grammar, "\"", body);
-    }
-    return launch_grammar_call(grammar, grammar->string, next);
-}
-
 launch_step launch_grammar_number(launch_grammar *grammar, bool integer, launch_step next)
 {
     launch_step *made = integer ? &grammar->integer : &grammar->number;
@@ -147,14 +116,18 @@ launch_step launch_grammar_number(launch_grammar *grammar, bool integer, launch_
         if (!integer) {
             const launch_step power = add_bytes(grammar, digits, EXPONENT_DIGITS_MAX, true, end);
             const launch_step signed_power =
-                launch_grammar_either(grammar, power, add_byte(grammar, "++--", power));
-            end = launch_grammar_either(grammar, end, add_byte(grammar, "eeEE", signed_power));
-            const launch_step fraction = add_bytes(grammar, digits, FRACTION_DIGITS_MAX, true, end);
+                launch_grammar_either(grammar, power, launch_grammar_byte(grammar, "++--", power));
+            end = launch_grammar_either(grammar, end,
+                                        launch_grammar_byte(grammar, "eeEE", signed_power));
+            const launch_step fraction =
+                add_bytes(grammar, digits, LAUNCH_NUMBER_DIGITS_MAX, true, end);
             end = launch_grammar_either(grammar, end, launch_grammar_text(grammar, ".", fraction));
         }
-        const launch_step rest = add_bytes(grammar, digits, WHOLE_DIGITS_MAX - 1, false, end);
-        const launch_step whole = launch_grammar_either(
-            grammar, launch_grammar_text(grammar, "0", end), add_byte(grammar, "19", rest));
+        const launch_step rest =
+            add_bytes(grammar, digits, LAUNCH_NUMBER_DIGITS_MAX - 1, false, end);
+        const launch_step whole =
+            launch_grammar_either(grammar, launch_grammar_text(grammar, "0", end),
+                                  launch_grammar_byte(grammar, "19", rest));
         *made = launch_grammar_either(grammar, whole, launch_grammar_text(grammar, "-", whole));
     }
     return launch_grammar_call(grammar, *made, next);
@@ -177,8 +150,8 @@ static launch_step add_texts(launch_grammar *grammar, char **texts, size_t count
             end++;
         }
         const char range[] = {byte, byte, '\0'};
-        const launch_step one =
-            add_byte(grammar, range, add_texts(grammar, texts + at, end - at, offset + 1, next));
+        const launch_step one = launch_grammar_byte(
+            grammar, range, add_texts(grammar, texts + at, end - at, offset + 1, next));
         begin = begin == 0 ? one : launch_grammar_either(grammar, one, begin);
         at = end;
     }

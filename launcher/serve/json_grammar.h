@@ -13,9 +13,21 @@
 
 struct json_t;
 
-enum { LAUNCH_GRAMMAR_RETURN = 1 }; /* the step that returns */
+enum {
+    LAUNCH_GRAMMAR_RETURN = 1,     /* the step that returns */
+    LAUNCH_NUMBER_DIGITS_MAX = 15, /* with so many, numbers that differ are different doubles */
+    LAUNCH_STRING_LENGTH_MAX =
+        PROTO_GRAMMAR_STEPS_MAX / 2, /* an optional character takes two steps */
+    LAUNCH_STRINGS_MAX = 64,
+};
 
 typedef uint16_t launch_step;
+
+/* What a string must be. */
+typedef struct launch_text {
+    int64_t least; /* characters */
+    int64_t most;  /* -1: any number */
+} launch_text;
 
 typedef struct launch_grammar {
     proto_grammar_step *steps; /* (PROTO_GRAMMAR_STEPS_MAX) */
@@ -23,15 +35,34 @@ typedef struct launch_grammar {
     /* Steps that are called: 0: not made yet. */
     launch_step blank;
     launch_step string;
+    launch_step string_body; /* behind its first quote */
+    launch_step character;   /* of a string, each in any of its forms */
     launch_step integer;
     launch_step number;
     launch_step value;
+    /* Strings of a length (string_grammar.h): at most so many characters, and then the quote. */
+    uint32_t up_to_count;
+    launch_step up_to[LAUNCH_STRING_LENGTH_MAX];
+    uint32_t string_count;
+    struct {
+        launch_text text;
+        launch_step begin;
+    } strings[LAUNCH_STRINGS_MAX];
+    /* Numbers between bounds (number_grammar.h), by digits. */
+    launch_step more[2][LAUNCH_NUMBER_DIGITS_MAX + 1];
+    launch_step tail[LAUNCH_NUMBER_DIGITS_MAX + 1];
+    launch_step fraction[LAUNCH_NUMBER_DIGITS_MAX + 1];
     base_status status;
     base_error *reterr;
 } launch_grammar;
 
 /* Step 0 is left free for the beginning. */
 void launch_grammar_init(launch_grammar *grammar, proto_grammar_step *steps, base_error *reterr);
+
+launch_step launch_grammar_add(launch_grammar *grammar, proto_grammar_step step);
+
+/* There is no more room, or too much would be needed. */
+launch_step launch_grammar_refuse_size(launch_grammar *grammar);
 
 /* `first` or `second`. */
 launch_step launch_grammar_either(launch_grammar *grammar, launch_step first, launch_step second);
@@ -44,9 +75,11 @@ void launch_grammar_keep(launch_grammar *grammar, launch_step promised, launch_s
 launch_step launch_grammar_call(launch_grammar *grammar, launch_step called, launch_step next);
 launch_step launch_grammar_text(launch_grammar *grammar, const char *text, launch_step next);
 
+/* A byte of one of the ranges, each as its first and last byte. */
+launch_step launch_grammar_byte(launch_grammar *grammar, const char *ranges, launch_step next);
+
 /* White space, BLANKS_MAX characters at most: no answer is filled with it. */
 launch_step launch_grammar_blank(launch_grammar *grammar, launch_step next);
-launch_step launch_grammar_string(launch_grammar *grammar, launch_step next);
 
 /* Of so few digits that every reader takes it. */
 launch_step launch_grammar_number(launch_grammar *grammar, bool integer, launch_step next);

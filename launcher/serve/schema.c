@@ -5,44 +5,15 @@
 #include <string.h>
 
 #include "proto/request.h"
-#include "serve/json_grammar.h"
 #include "serve/json_pointer.h"
+#include "serve/schema_scalars.h"
 
 enum {
     NESTED_MAX = 64,
-    REFERENCES_MAX = 256, /* different ones */
-    TYPES_MAX = 7,        /* of one value: there are no more */
+    TYPES_MAX = 7, /* of one value: there are no more */
 };
 
-/* A schema that a $ref names, and the step with which its values begin. */
-typedef struct reference {
-    const json_t *to;
-    launch_step begin;
-} reference;
-
-typedef struct compiler {
-    launch_grammar grammar;
-    const json_t *root;
-    const char *name; /* of the property that is compiled; "": of none */
-    int nested;
-    int reference_count;
-    reference references[REFERENCES_MAX];
-} compiler;
-
-static launch_step compile(compiler *c, const json_t *schema, launch_step next);
-
-/* Notes the first error. The step means nothing. */
-static launch_step refuse(compiler *c, const char *what, const char *why)
-{
-    if (c->grammar.status == BASE_OK) {
-        c->grammar.status =
-            c->name[0] != '\0'
-                ? base_fail(c->grammar.reterr, BASE_ERR_INVALID, "\"%.48s\" of \"%.48s\": %s", what,
-                            c->name, why)
-                : base_fail(c->grammar.reterr, BASE_ERR_INVALID, "\"%.48s\": %s", what, why);
-    }
-    return LAUNCH_GRAMMAR_RETURN;
-}
+static launch_step compile(launch_compiler *c, const json_t *schema, launch_step next);
 
 static bool is_one_of(const char *word, const char *const *words)
 {
@@ -53,14 +24,26 @@ static bool is_one_of(const char *word, const char *const *words)
 }
 
 /* Refuses keywords that are not known, and beside a keyword that says all those that would say more. */
-static bool check_keywords(compiler *c, const json_t *schema, const char *says_all)
+static bool check_keywords(launch_compiler *c, const json_t *schema, const char *says_all)
 {
     static const char *const notes[] = {
         "title", "description", "default",    "examples", "$schema",   "$id",           "$comment",
         "$defs", "definitions", "deprecated", "readOnly", "writeOnly", "discriminator", NULL};
     static const char *const values[] = {"enum", "const", NULL};
-    static const char *const known[] = {"type",  "properties", "required", "additionalProperties",
-                                        "items", "minItems",   "maxItems", NULL};
+    static const char *const known[] = {"type",
+                                        "properties",
+                                        "required",
+                                        "additionalProperties",
+                                        "items",
+                                        "minItems",
+                                        "maxItems",
+                                        "minLength",
+                                        "maxLength",
+                                        "minimum",
+                                        "maximum",
+                                        "exclusiveMinimum",
+                                        "exclusiveMaximum",
+                                        NULL};
     const bool typed = says_all != NULL && is_one_of(says_all, values);
     const char *key = NULL;
     json_t *value = NULL;
@@ -70,71 +53,28 @@ static bool check_keywords(compiler *c, const json_t *schema, const char *says_a
             continue;
         }
         if (says_all == NULL ? !is_one_of(key, known) : strcmp(key, says_all) != 0) {
-            (void)refuse(c, key,
-                         is_one_of(key, known)
-                             ? "not supported beside enum, const, anyOf, oneOf, allOf or $ref"
-                             : "not supported in a schema");
+            (void)launch_schema_refuse(
+                c, key,
+                is_one_of(key, known)
+                    ? "not supported beside enum, const, anyOf, oneOf, allOf or $ref"
+                    : "not supported in a schema");
             return false;
         }
     }
     return true;
 }
 
-/* ---- values ---- */
-
-/* Whether a scalar is of the type, or of one of a list of types; NULL: it may have any. */
-static bool fits_type(const json_t *value, const json_t *type)
-{
-    static const char *const names[] = {
-        [JSON_STRING] = "string", [JSON_INTEGER] = "integer", [JSON_REAL] = "number",
-        [JSON_TRUE] = "boolean",  [JSON_FALSE] = "boolean",   [JSON_NULL] = "null"};
-    const char *name = json_string_value(type);
-    size_t index = 0;
-    const json_t *one = NULL;
-    json_array_foreach(type, index, one)
-    {
-        if (json_is_string(one) && fits_type(value, one)) {
-            return true;
-        }
-    }
-    return type == NULL ||
-           (name != NULL && (strcmp(name, names[json_typeof(value)]) == 0 ||
-                             (json_is_integer(value) && strcmp(name, "number") == 0)));
-}
-
-/* An enum, or a const, which is one value. */
-static launch_step compile_values(compiler *c, const json_t *schema, const char *key,
-                                  launch_step next)
-{
-    json_t *given = json_object_get(schema, key);
-    const bool is_enum = strcmp(key, "enum") == 0;
-    json_t *values = json_array();
-    for (size_t i = 0; i < (is_enum ? json_array_size(given) : 1); i++) {
-        json_t *value = is_enum ? json_array_get(given, i) : given;
-        if (json_is_object(value) || json_is_array(value)) {
-            (void)refuse(c, key, "must be texts, numbers, true, false or null");
-        } else if (fits_type(value, json_object_get(schema, "type"))) {
-            (void)json_array_append(values, value);
-        }
-    }
-    const launch_step begin = json_array_size(values) > 0
-                                  ? launch_grammar_one_of(&c->grammar, values, next)
-                                  : refuse(c, key, "has no value of its type");
-    json_decref(values);
-    return begin;
-}
-
 /* ---- objects and lists ---- */
 
 /* A schema that is compiled to be called. */
-static launch_step compile_called(compiler *c, const json_t *schema)
+static launch_step compile_called(launch_compiler *c, const json_t *schema)
 {
     return schema == NULL || json_is_true(schema) ? launch_grammar_any(&c->grammar)
                                                   : compile(c, schema, LAUNCH_GRAMMAR_RETURN);
 }
 
 /* The name and the value, and then `next`. */
-static launch_step compile_property(compiler *c, const char *name, const json_t *schema,
+static launch_step compile_property(launch_compiler *c, const char *name, const json_t *schema,
                                     launch_step next)
 {
     const char *before = c->name;
@@ -150,8 +90,8 @@ static launch_step compile_property(compiler *c, const char *name, const json_t 
 
 /* From the last property back. `one` is what must come: this property or, where it may be left out, a later one. `more` is what
  * may follow a property: a comma and one, or the end, if none that is required is left. */
-static launch_step compile_properties(compiler *c, const json_t *properties, const json_t *needed,
-                                      launch_step next)
+static launch_step compile_properties(launch_compiler *c, const json_t *properties,
+                                      const json_t *needed, launch_step next)
 {
     launch_grammar *grammar = &c->grammar;
     const char *name = NULL;
@@ -181,7 +121,7 @@ static launch_step compile_properties(compiler *c, const json_t *properties, con
     return launch_grammar_text(grammar, "{", launch_grammar_blank(grammar, one));
 }
 
-static launch_step compile_object(compiler *c, const json_t *schema, launch_step next)
+static launch_step compile_object(launch_compiler *c, const json_t *schema, launch_step next)
 {
     const json_t *properties = json_object_get(schema, "properties");
     const json_t *required = json_object_get(schema, "required");
@@ -189,10 +129,10 @@ static launch_step compile_object(compiler *c, const json_t *schema, launch_step
     size_t index = 0;
     const json_t *one = NULL;
     if (properties != NULL && !json_is_object(properties)) {
-        return refuse(c, "properties", "must be an object");
+        return launch_schema_refuse(c, "properties", "must be an object");
     }
     if (required != NULL && !json_is_array(required)) {
-        return refuse(c, "required", "must be a list");
+        return launch_schema_refuse(c, "required", "must be a list");
     }
     json_t *needed = json_object();
     json_array_foreach(required, index, one)
@@ -200,7 +140,7 @@ static launch_step compile_object(compiler *c, const json_t *schema, launch_step
         json_t *property = json_object_get(properties, json_string_value(one));
         if (property == NULL || json_object_set(needed, json_string_value(one), property) != 0) {
             json_decref(needed);
-            return refuse(c, "required", "has a name that is none of the properties");
+            return launch_schema_refuse(c, "required", "has a name that is none of the properties");
         }
     }
     const launch_step begin =
@@ -211,28 +151,25 @@ static launch_step compile_object(compiler *c, const json_t *schema, launch_step
     return begin;
 }
 
-static launch_step compile_array(compiler *c, const json_t *schema, launch_step next)
+static launch_step compile_array(launch_compiler *c, const json_t *schema, launch_step next)
 {
-    const json_t *least = json_object_get(schema, "minItems");
-    const json_t *most = json_object_get(schema, "maxItems");
-    const int64_t least_count = json_integer_value(least);
-    const int64_t most_count = most != NULL ? json_integer_value(most) : -1;
-    if ((least != NULL && (!json_is_integer(least) || least_count < 0)) ||
-        (most != NULL && (!json_is_integer(most) || most_count < least_count))) {
-        return refuse(c, least != NULL ? "minItems" : "maxItems", "is out of range");
+    static const char *const keys[] = {"minItems", "maxItems"};
+    int64_t counts[2];
+    if (!launch_schema_counts(c, schema, keys, counts)) {
+        return LAUNCH_GRAMMAR_RETURN;
     }
     return launch_grammar_list(&c->grammar, compile_called(c, json_object_get(schema, "items")),
-                               least_count, most_count, next);
+                               counts[0], counts[1], next);
 }
 
 /* ---- schemas ---- */
 
-static launch_step compile_type(compiler *c, const json_t *schema, const char *type,
+static launch_step compile_type(launch_compiler *c, const json_t *schema, const char *type,
                                 launch_step next)
 {
     launch_grammar *grammar = &c->grammar;
     if (type == NULL) {
-        return refuse(c, "type", "must be a text, or a list of texts");
+        return launch_schema_refuse(c, "type", "must be a text, or a list of texts");
     }
     if (strcmp(type, "object") == 0) {
         return compile_object(c, schema, next);
@@ -241,36 +178,37 @@ static launch_step compile_type(compiler *c, const json_t *schema, const char *t
         return compile_array(c, schema, next);
     }
     if (strcmp(type, "string") == 0) {
-        return launch_grammar_string(grammar, next);
+        return launch_schema_string(c, schema, next);
     }
     if (strcmp(type, "number") == 0 || strcmp(type, "integer") == 0) {
-        return launch_grammar_number(grammar, type[0] == 'i', next);
+        return launch_schema_number(c, schema, type[0] == 'i', next);
     }
     if (strcmp(type, "boolean") == 0) {
         return launch_grammar_either(grammar, launch_grammar_text(grammar, "true", next),
                                      launch_grammar_text(grammar, "false", next));
     }
     return strcmp(type, "null") == 0 ? launch_grammar_text(grammar, "null", next)
-                                     : refuse(c, "type", "there is no such type");
+                                     : launch_schema_refuse(c, "type", "there is no such type");
 }
 
-static launch_step compile_reference(compiler *c, const json_t *schema, launch_step next)
+static launch_step compile_reference(launch_compiler *c, const json_t *schema, launch_step next)
 {
     const char *path = json_string_value(json_object_get(schema, "$ref"));
     const json_t *to = path != NULL ? launch_json_pointer_find(c->root, path) : NULL;
     int i = 0;
     if (to == NULL) {
-        return refuse(c, "$ref", "must name a schema within this one, as #/$defs/NAME");
+        return launch_schema_refuse(c, "$ref",
+                                    "must name a schema within this one, as #/$defs/NAME");
     }
     while (i < c->reference_count && c->references[i].to != to) {
         i++;
     }
-    if (i == REFERENCES_MAX) {
-        return refuse(c, "$ref", "too many different ones");
+    if (i == LAUNCH_REFERENCES_MAX) {
+        return launch_schema_refuse(c, "$ref", "too many different ones");
     }
     if (i == c->reference_count) {
         const launch_step begin = launch_grammar_promise(&c->grammar);
-        c->references[c->reference_count++] = (reference){to, begin};
+        c->references[c->reference_count++] = (launch_reference){to, begin};
         const launch_step first = compile(c, to, LAUNCH_GRAMMAR_RETURN);
         launch_grammar_keep(&c->grammar, begin, first, first);
     }
@@ -278,14 +216,14 @@ static launch_step compile_reference(compiler *c, const json_t *schema, launch_s
 }
 
 /* One of a list of types, or of schemas. */
-static launch_step compile_each(compiler *c, const json_t *schema, const char *key,
+static launch_step compile_each(launch_compiler *c, const json_t *schema, const char *key,
                                 launch_step next)
 {
     const json_t *list = json_object_get(schema, key);
     const bool types = strcmp(key, "type") == 0;
     launch_step begin = 0;
     if (json_array_size(list) == 0) {
-        return refuse(c, key, "must be a list that is not empty");
+        return launch_schema_refuse(c, key, "must be a list that is not empty");
     }
     for (size_t i = json_array_size(list); i-- > 0 && c->grammar.status == BASE_OK;) {
         const json_t *one = json_array_get(list, i);
@@ -305,13 +243,13 @@ static const char *find_key(const json_t *schema, const char *const *keys)
     return *keys;
 }
 
-static launch_step call_any(compiler *c, launch_step next)
+static launch_step call_any(launch_compiler *c, launch_step next)
 {
     return launch_grammar_call(&c->grammar, launch_grammar_any(&c->grammar), next);
 }
 
 /* A keyword that says all that the schema does. */
-static launch_step compile_said(compiler *c, const json_t *schema, const char *key,
+static launch_step compile_said(launch_compiler *c, const json_t *schema, const char *key,
                                 launch_step next)
 {
     static const char *const values[] = {"enum", "const", NULL};
@@ -319,30 +257,33 @@ static launch_step compile_said(compiler *c, const json_t *schema, const char *k
         return compile_reference(c, schema, next);
     }
     if (is_one_of(key, values)) {
-        return compile_values(c, schema, key, next);
+        return launch_schema_values(c, schema, key, next);
     }
     if (strcmp(key, "oneOf") == 0 && json_object_get(schema, "discriminator") == NULL) {
-        return refuse(c, key, "not supported without a discriminator: see anyOf");
+        return launch_schema_refuse(c, key, "not supported without a discriminator: see anyOf");
     }
     if (strcmp(key, "allOf") == 0 && json_array_size(json_object_get(schema, key)) > 1) {
-        return refuse(c, key, "more than one is not supported");
+        return launch_schema_refuse(c, key, "more than one is not supported");
     }
     return compile_each(c, schema, key, next);
 }
 
-static launch_step compile_keywords(compiler *c, const json_t *schema, launch_step next)
+static launch_step compile_keywords(launch_compiler *c, const json_t *schema, launch_step next)
 {
     static const char *const all[] = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const", NULL};
     static const char *const of_objects[] = {"properties", "required", "additionalProperties",
                                              NULL};
     static const char *const of_lists[] = {"items", "minItems", "maxItems", NULL};
+    static const char *const of_texts[] = {"minLength", "maxLength", NULL};
+    static const char *const of_numbers[] = {"minimum", "maximum", "exclusiveMinimum",
+                                             "exclusiveMaximum", NULL};
     const char *says_all = find_key(schema, all);
     const json_t *type = json_object_get(schema, "type");
     if (!check_keywords(c, schema, says_all)) {
         return LAUNCH_GRAMMAR_RETURN;
     }
     if (json_array_size(type) > TYPES_MAX) {
-        return refuse(c, "type", "a list of more types than there are");
+        return launch_schema_refuse(c, "type", "a list of more types than there are");
     }
     if (says_all != NULL) {
         return compile_said(c, schema, says_all, next);
@@ -354,17 +295,24 @@ static launch_step compile_keywords(compiler *c, const json_t *schema, launch_st
     if (find_key(schema, of_objects) != NULL) {
         return compile_object(c, schema, next);
     }
-    return find_key(schema, of_lists) != NULL ? compile_array(c, schema, next) : call_any(c, next);
+    if (find_key(schema, of_lists) != NULL) {
+        return compile_array(c, schema, next);
+    }
+    if (find_key(schema, of_texts) != NULL) {
+        return launch_schema_string(c, schema, next);
+    }
+    return find_key(schema, of_numbers) != NULL ? launch_schema_number(c, schema, false, next)
+                                                : call_any(c, next);
 }
 
-static launch_step compile(compiler *c, const json_t *schema, launch_step next)
+static launch_step compile(launch_compiler *c, const json_t *schema, launch_step next)
 {
     launch_step begin = LAUNCH_GRAMMAR_RETURN;
     if (c->grammar.status != BASE_OK) {
         return begin;
     }
     if (c->nested == NESTED_MAX) {
-        return refuse(c, "schema", "nested too deep");
+        return launch_schema_refuse(c, "schema", "nested too deep");
     }
     c->nested++;
     if (json_is_true(schema)) {
@@ -372,7 +320,7 @@ static launch_step compile(compiler *c, const json_t *schema, launch_step next)
     } else if (json_is_object(schema)) {
         begin = compile_keywords(c, schema, next);
     } else {
-        begin = refuse(c, "schema", "must be an object");
+        begin = launch_schema_refuse(c, "schema", "must be an object");
     }
     c->nested--;
     return begin;
@@ -404,7 +352,7 @@ static bool find_schema(const json_t *value, const json_t **schema)
 base_status launch_schema_compile(const json_t *schema, proto_grammar_step *steps, uint32_t *count,
                                   base_error *reterr)
 {
-    compiler c = {.name = "", .root = schema};
+    launch_compiler c = {.name = "", .root = schema};
     launch_grammar *grammar = &c.grammar;
     launch_grammar_init(grammar, steps, reterr);
     launch_step begin = c.root != NULL ? compile(&c, c.root, LAUNCH_GRAMMAR_RETURN)

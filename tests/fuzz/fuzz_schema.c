@@ -87,6 +87,31 @@ static void draw_object_keywords(input *in, int depth, json_t *schema)
     (void)json_object_set_new(schema, "properties", properties);
 }
 
+static json_t *draw_bound(input *in)
+{
+    const json_int_t number = (json_int_t)draw(in, 256) - 100;
+    const double scale[] = {1, 0.5, 0.01, 1e-9, 3e7};
+    const size_t kind = draw(in, sizeof scale / sizeof scale[0]);
+    return kind == 0 ? json_integer(number) : json_real((double)number * scale[kind]);
+}
+
+static void draw_scalar_keywords(input *in, json_t *schema)
+{
+    static const char *const bounds[] = {"minimum", "maximum", "exclusiveMinimum",
+                                         "exclusiveMaximum"};
+    const size_t least = draw(in, 5);
+    for (size_t i = draw(in, 3); i > 0; i--) {
+        (void)json_object_set_new(schema, bounds[draw(in, 4)], draw_bound(in));
+    }
+    if (draw(in, 2) == 1) {
+        (void)json_object_set_new(schema, "minLength", json_integer((json_int_t)least));
+    }
+    if (draw(in, 2) == 1) {
+        (void)json_object_set_new(schema, "maxLength",
+                                  json_integer((json_int_t)(least + draw(in, 100))));
+    }
+}
+
 static json_t *draw_typed(input *in, int depth)
 {
     json_t *schema = json_object();
@@ -97,6 +122,7 @@ static json_t *draw_typed(input *in, int depth)
     }
     draw_list_keywords(in, depth, schema);
     draw_object_keywords(in, depth, schema);
+    draw_scalar_keywords(in, schema);
     if (json_array_size(list) == 1) {
         (void)json_object_set(schema, "type", json_array_get(list, 0));
         json_decref(list);
@@ -112,7 +138,9 @@ static json_t *draw_schema(input *in, int depth)
 {
     const size_t kind = draw(in, 8);
     if (kind == 0 || (depth <= 0 && kind > 3)) {
-        return json_pack("{s:s}", "type", types[draw(in, SCALARS)]);
+        json_t *schema = json_pack("{s:s}", "type", types[draw(in, SCALARS)]);
+        draw_scalar_keywords(in, schema);
+        return schema;
     }
     if (kind == 1) {
         return json_pack("{s:o}", "const", draw_value(in));
@@ -158,6 +186,30 @@ static bool has_type(const json_t *type, const json_t *value)
     const char *name = json_string_value(type);
     return fits || (name != NULL && (strcmp(name, names[json_typeof(value)]) == 0 ||
                                      (json_is_integer(value) && strcmp(name, "number") == 0)));
+}
+
+static bool is_valid_number(const json_t *schema, double value)
+{
+    const json_t *low = json_object_get(schema, "minimum");
+    const json_t *high = json_object_get(schema, "maximum");
+    const json_t *above = json_object_get(schema, "exclusiveMinimum");
+    const json_t *below = json_object_get(schema, "exclusiveMaximum");
+    return (low == NULL || value >= json_number_value(low)) &&
+           (high == NULL || value <= json_number_value(high)) &&
+           (above == NULL || value > json_number_value(above)) &&
+           (below == NULL || value < json_number_value(below));
+}
+
+static bool is_valid_text(const json_t *schema, const char *text)
+{
+    const json_t *least = json_object_get(schema, "minLength");
+    const json_t *most = json_object_get(schema, "maxLength");
+    json_int_t count = 0;
+    for (const char *at = text; *at != '\0'; at++) {
+        count += ((uint8_t)*at & 0xc0) != 0x80 ? 1 : 0; /* jansson has checked that it is UTF-8 */
+    }
+    return (least == NULL || count >= json_integer_value(least)) &&
+           (most == NULL || count <= json_integer_value(most));
 }
 
 static bool is_valid_list(const json_t *root, const json_t *schema, const json_t *value)
@@ -223,6 +275,8 @@ static bool is_valid(const json_t *root, const json_t *schema, json_t *value)
     return valid && (only == NULL || json_equal(only, value) != 0) &&
            (any == NULL || is_any_of(root, any, value)) &&
            has_type(json_object_get(schema, "type"), value) &&
+           (!json_is_number(value) || is_valid_number(schema, json_number_value(value))) &&
+           (!json_is_string(value) || is_valid_text(schema, json_string_value(value))) &&
            (!json_is_array(value) || is_valid_list(root, schema, value)) &&
            (!json_is_object(value) || is_valid_object(root, schema, value)) &&
            (path == NULL || is_valid_reference(root, path, value));

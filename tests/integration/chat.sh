@@ -110,7 +110,7 @@ request_refused '"param":"top_logprobs"' "{\"top_logprobs\": 2, $messages}"
 request_refused '"param":"top_logprobs"' "{\"logprobs\": true, \"top_logprobs\": 21, $messages}"
 request_refused '"param":"logprobs"' "{\"logprobs\": 2, $messages}"
 request_refused '"param":"tools"' "{\"tools\": [{}], $messages}"
-request_refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"minLength\": 1}}}, $messages}"
+request_refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"multipleOf\": 1}}}, $messages}"
 request_refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_object\"}, \"ignore_eos\": true, $messages}"
 for role in system developer; do
     ask chat/completions '{"max_tokens": 12, "messages": [{"role": "'$role'", "content": "Be brief."}, {"role": "user", "content": "a", "name": "b"}]}' >$role
