@@ -25,8 +25,9 @@ typedef uint16_t launch_step;
 
 /* What a string must be. */
 typedef struct launch_text {
-    int64_t least; /* characters */
-    int64_t most;  /* -1: any number */
+    const char *pattern; /* borrowed while the grammar is made; NULL: any */
+    int64_t least;       /* characters */
+    int64_t most;        /* -1: any number */
 } launch_text;
 
 typedef struct launch_grammar {

@@ -39,6 +39,7 @@ static bool check_keywords(launch_compiler *c, const json_t *schema, const char 
                                         "maxItems",
                                         "minLength",
                                         "maxLength",
+                                        "pattern",
                                         "minimum",
                                         "maximum",
                                         "exclusiveMinimum",
@@ -274,7 +275,7 @@ static launch_step compile_keywords(launch_compiler *c, const json_t *schema, la
     static const char *const of_objects[] = {"properties", "required", "additionalProperties",
                                              NULL};
     static const char *const of_lists[] = {"items", "minItems", "maxItems", NULL};
-    static const char *const of_texts[] = {"minLength", "maxLength", NULL};
+    static const char *const of_texts[] = {"minLength", "maxLength", "pattern", NULL};
     static const char *const of_numbers[] = {"minimum", "maximum", "exclusiveMinimum",
                                              "exclusiveMaximum", NULL};
     const char *says_all = find_key(schema, all);

@@ -86,9 +86,17 @@ launch_step launch_schema_string(launch_compiler *c, const json_t *schema, launc
     if (!launch_schema_counts(c, schema, keys, counts)) {
         return LAUNCH_GRAMMAR_RETURN;
     }
-    const launch_text text = {counts[0], counts[1]};
-    return text.least > 0 || text.most >= 0 ? launch_grammar_string_of(&c->grammar, &text, next)
-                                            : launch_grammar_string(&c->grammar, next);
+    const json_t *pattern = json_object_get(schema, "pattern");
+    const char *why = NULL;
+    const launch_text text = {json_string_value(pattern), counts[0], counts[1]};
+    if (pattern != NULL && text.pattern == NULL) {
+        return launch_schema_refuse(c, "pattern", "must be a text");
+    }
+    if (text.pattern == NULL && text.least == 0 && text.most < 0) {
+        return launch_grammar_string(&c->grammar, next);
+    }
+    const launch_step begin = launch_grammar_string_of(&c->grammar, &text, next, &why);
+    return why == NULL ? begin : launch_schema_refuse(c, "pattern", why);
 }
 
 /* The stricter of two bounds, the second of which is out itself; NULL: there is none. sign: -1: they bound from above. */

@@ -1,6 +1,10 @@
 /* The grammar of strings in steps. Called by schema.c and json_grammar.c. */
 #include "serve/string_grammar.h"
 
+#include <string.h>
+
+#include "serve/pattern_grammar.h"
+
 static const char hexadecimal[] = "09afAF";
 
 /* What follows \u: no NUL, and surrogates in pairs only, which some readers demand. */
@@ -74,13 +78,19 @@ static launch_step make_up_to(launch_grammar *grammar, uint32_t most)
     return grammar->up_to[most];
 }
 
+launch_step launch_grammar_character(launch_grammar *grammar)
+{
+    if (grammar->character == 0) {
+        grammar->character = add_character(grammar, LAUNCH_GRAMMAR_RETURN);
+    }
+    return grammar->character;
+}
+
 /* A string of some length: its steps are called. */
 static launch_step add_length(launch_grammar *grammar, const launch_text *text)
 {
     const int64_t more = text->most - text->least;
-    if (grammar->character == 0) {
-        grammar->character = add_character(grammar, LAUNCH_GRAMMAR_RETURN);
-    }
+    (void)launch_grammar_character(grammar);
     if (text->least >= PROTO_GRAMMAR_STEPS_MAX || more >= LAUNCH_STRING_LENGTH_MAX) {
         return launch_grammar_refuse_size(grammar);
     }
@@ -91,16 +101,29 @@ static launch_step add_length(launch_grammar *grammar, const launch_text *text)
     return launch_grammar_text(grammar, "\"", begin);
 }
 
+static bool is_same(const launch_text *a, const launch_text *b)
+{
+    const bool same_pattern = a->pattern == NULL || b->pattern == NULL
+                                  ? a->pattern == b->pattern
+                                  : strcmp(a->pattern, b->pattern) == 0;
+    return same_pattern && a->least == b->least && a->most == b->most;
+}
+
 launch_step launch_grammar_string_of(launch_grammar *grammar, const launch_text *text,
-                                     launch_step next)
+                                     launch_step next, const char **why)
 {
     uint32_t i = 0;
-    while (i < grammar->string_count && (grammar->strings[i].text.least != text->least ||
-                                         grammar->strings[i].text.most != text->most)) {
+    launch_step begin = 0;
+    *why = NULL;
+    while (i < grammar->string_count && !is_same(&grammar->strings[i].text, text)) {
         i++;
     }
-    const launch_step begin =
-        i < grammar->string_count ? grammar->strings[i].begin : add_length(grammar, text);
+    if (i < grammar->string_count) {
+        begin = grammar->strings[i].begin;
+    } else {
+        begin = text->pattern != NULL ? launch_grammar_pattern(grammar, text, why)
+                                      : add_length(grammar, text);
+    }
     if (i == grammar->string_count && i < LAUNCH_STRINGS_MAX) {
         grammar->strings[grammar->string_count++].text = *text;
         grammar->strings[i].begin = begin;

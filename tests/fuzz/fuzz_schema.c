@@ -1,6 +1,9 @@
 /* Any bytes draw a JSON schema, and an answer of those that its grammar allows: whatever has come, a byte follows or the
  * answer may end, and where it ends it is JSON and valid under the schema, as an acceptor says that knows no grammar. */
 #include <jansson.h>
+#include <locale.h>
+#include <regex.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -15,6 +18,7 @@ enum {
     ANSWERS = 8,      /* of a schema */
     NOISE_MAX = 1000, /* draws behind the bytes, for each answer */
     ANSWER_BYTES_MAX = 2048,
+    PATTERN_BYTES = 4096,
 };
 
 typedef struct input {
@@ -95,6 +99,69 @@ static json_t *draw_bound(input *in)
     return kind == 0 ? json_integer(number) : json_real((double)number * scale[kind]);
 }
 
+/* A regular expression as ECMA-262 has it, and as POSIX has it. */
+typedef struct two_patterns {
+    char of[2][PATTERN_BYTES];
+    size_t used[2];
+} two_patterns;
+
+static void add_both(two_patterns *p, const char *ecma, const char *posix)
+{
+    const char *const texts[] = {ecma, posix};
+    for (int i = 0; i < 2; i++) {
+        const int bytes =
+            snprintf(p->of[i] + p->used[i], PATTERN_BYTES - p->used[i], "%s", texts[i]);
+        p->used[i] += (size_t)bytes;
+        BASE_ASSERT(p->used[i] < PATTERN_BYTES);
+    }
+}
+
+static void draw_alternatives(input *in, int depth, two_patterns *p)
+{
+    static const char *const atoms[][2] = {{"a", "a"},
+                                           {"b", "b"},
+                                           {"\\d", "[0-9]"},
+                                           {".", "."},
+                                           {"[^a]", "[^a]"},
+                                           {"\xc3\xa9", "\xc3\xa9"},
+                                           {"\\\"", "\""},
+                                           {"[\\w-]", "[a-zA-Z0-9_-]"},
+                                           {"\\u00e9", "\xc3\xa9"},
+                                           {"[\xc3\xa9-\xc3\xab]", "[\xc3\xa9\xc3\xaa\xc3\xab]"}};
+    static const char *const counts[] = {"", "", "*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}"};
+    for (size_t i = draw(in, 3); i > 0; i--) {
+        const size_t kind = draw(in, 12);
+        if (kind < 10 || depth == 0) {
+            add_both(p, atoms[kind % 10][0], atoms[kind % 10][1]);
+        } else {
+            add_both(p, kind == 10 ? "(" : "(?:", "(");
+            draw_alternatives(in, depth - 1, p);
+            add_both(p, ")", ")");
+        }
+        const char *count = counts[draw(in, sizeof counts / sizeof counts[0])];
+        add_both(p, count, count);
+    }
+    if (draw(in, 4) == 1) {
+        add_both(p, "|", "|");
+        draw_alternatives(in, depth, p);
+    }
+}
+
+/* The other one goes into a comment, which schemas may have. */
+static void draw_pattern(input *in, json_t *schema)
+{
+    two_patterns p = {.used = {0}};
+    const char *begin = draw(in, 2) == 1 ? "^(" : "(";
+    add_both(&p, begin, begin);
+    draw_alternatives(in, 2, &p);
+    add_both(&p, ")", ")");
+    if (draw(in, 2) == 1) {
+        add_both(&p, "$", "$");
+    }
+    (void)json_object_set_new(schema, "pattern", json_string(p.of[0]));
+    (void)json_object_set_new(schema, "$comment", json_string(p.of[1]));
+}
+
 static void draw_scalar_keywords(input *in, json_t *schema)
 {
     static const char *const bounds[] = {"minimum", "maximum", "exclusiveMinimum",
@@ -102,6 +169,9 @@ static void draw_scalar_keywords(input *in, json_t *schema)
     const size_t least = draw(in, 5);
     for (size_t i = draw(in, 3); i > 0; i--) {
         (void)json_object_set_new(schema, bounds[draw(in, 4)], draw_bound(in));
+    }
+    if (draw(in, 3) == 1) {
+        draw_pattern(in, schema);
     }
     if (draw(in, 2) == 1) {
         (void)json_object_set_new(schema, "minLength", json_integer((json_int_t)least));
@@ -200,8 +270,20 @@ static bool is_valid_number(const json_t *schema, double value)
            (below == NULL || value < json_number_value(below));
 }
 
+static bool matches(const char *pattern, const char *text)
+{
+    regex_t compiled;
+    if (regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB) != 0) {
+        BASE_ASSERT(false);
+    }
+    const bool found = regexec(&compiled, text, 0, NULL, 0) == 0;
+    regfree(&compiled);
+    return found;
+}
+
 static bool is_valid_text(const json_t *schema, const char *text)
 {
+    const char *pattern = json_string_value(json_object_get(schema, "$comment"));
     const json_t *least = json_object_get(schema, "minLength");
     const json_t *most = json_object_get(schema, "maxLength");
     json_int_t count = 0;
@@ -209,7 +291,8 @@ static bool is_valid_text(const json_t *schema, const char *text)
         count += ((uint8_t)*at & 0xc0) != 0x80 ? 1 : 0; /* jansson has checked that it is UTF-8 */
     }
     return (least == NULL || count >= json_integer_value(least)) &&
-           (most == NULL || count <= json_integer_value(most));
+           (most == NULL || count <= json_integer_value(most)) &&
+           (pattern == NULL || matches(pattern, text));
 }
 
 static bool is_valid_list(const json_t *root, const json_t *schema, const json_t *value)
@@ -344,6 +427,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     base_error error = {.message = ""};
     uint32_t count = 0;
     input in = {data, size_bytes, size_bytes, NOISE_MAX};
+    BASE_ASSERT(setlocale(LC_CTYPE, "C.UTF-8") != NULL); /* of POSIX's patterns */
     json_t *root = draw_schema(&in, DEPTH_MAX);
     (void)json_object_set_new(root, "$defs",
                               json_pack("{s:o, s:o, s:o}", "0", draw_schema(&in, 2), "1",

@@ -155,6 +155,16 @@ serve
 forms two
 [ "$(grep -c '"finish_reason":"stop"' two.answers)" = 2 ] || fail "answers in a form do not end: $(cat two)"
 [ "$(grep content two.answers | cut -d: -f2- | grep -cE "$whole")" = 2 ] || fail "answers are not in their form: $(cat two)"
+bounded() { # SCHEMA REGULAR-EXPRESSION
+    for seed in 1 2 3; do
+        ask chat/completions "{\"max_tokens\": 100, \"temperature\": 1.5, \"seed\": $seed, \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"a\", \"schema\": $1}}, $messages}" >reply
+        of content <reply | grep -qE "^\"$blank($2)\"\$" || fail "$1: $(of content <reply)"
+    done
+}
+bounded '{"type": "string", "pattern": "^[A-F]\\d{1,2}$|^no$"}' '\\"([A-F][0-9]{1,2}|no)\\"'
+bounded '{"type": "string", "pattern": "^[a-z ]*$", "minLength": 2, "maxLength": 4}' '\\"[a-z ]{2,4}\\"'
+bounded '{"type": "integer", "minimum": 3, "exclusiveMaximum": 15}' '[3-9]|1[0-4]'
+bounded '{"type": "number", "exclusiveMinimum": -1, "maximum": 0}' '-?0(\.[0-9]+)?'
 ask chat/completions "{\"max_tokens\": 3, \"response_format\": {\"type\": \"json_object\"}, $messages}" | grep -q '"finish_reason":"length"' || fail "max_tokens does not cut"
 end
 same_forms() { # NAME

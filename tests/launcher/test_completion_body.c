@@ -106,8 +106,8 @@ static void what_cannot_be_done_is_named(void **state)
          "\"tool_choice\":\"required\",\"response_format\":{\"type\":\"json_object\"}," TOOLS(
              "\"type\":\"object\""),
          "tool_choice: an answer that must be a call has no"},
-        {true, "\"tool_choice\":\"required\"," TOOLS("\"pattern\":\"a\""),
-         "tools: \"pattern\" of \"arguments\": not supported in a schema"},
+        {true, "\"tool_choice\":\"required\"," TOOLS("\"uniqueItems\":true"),
+         "tools: \"uniqueItems\" of \"arguments\": not supported in a schema"},
         {false, "\"tools\":[{}]", "tools: a chat may have them"},
         {false, "\"tool_choice\":\"required\"", "tool_choice: must be none or auto"},
         {true, "\"functions\":[{}]", "functions: the older form of tools"},

@@ -29,3 +29,18 @@ bool grammar_texts_is_whole(const proto_grammar_step *steps, const char *text)
     }
     return states[now].ends != 0;
 }
+
+void grammar_texts_check(grammar_texts *texts, const grammar_case *one)
+{
+    assert_ok(grammar_texts_read(texts, one->schema), &texts->error);
+    for (int k = 0; k < 6 && one->valid[k] != NULL; k++) {
+        if (!grammar_texts_is_whole(texts->steps, one->valid[k])) {
+            fail_msg("%s does not allow %s", one->schema, one->valid[k]);
+        }
+    }
+    for (int k = 0; k < 7 && one->invalid[k] != NULL; k++) {
+        if (grammar_texts_is_whole(texts->steps, one->invalid[k])) {
+            fail_msg("%s allows %s", one->schema, one->invalid[k]);
+        }
+    }
+}

@@ -18,4 +18,13 @@ base_status grammar_texts_read(grammar_texts *texts, const char *schema);
 /* Whether the grammar takes the text, and it may end. */
 bool grammar_texts_is_whole(const proto_grammar_step *steps, const char *text);
 
+/* A schema with texts that it allows, and others that it does not. */
+typedef struct grammar_case {
+    const char *schema;
+    const char *valid[6];
+    const char *invalid[7];
+} grammar_case;
+
+void grammar_texts_check(grammar_texts *texts, const grammar_case *one);
+
 #endif
