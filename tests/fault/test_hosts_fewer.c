@@ -73,8 +73,9 @@ static void a_killed_host_leaves_the_bits(void **state)
         (void)snprintf(name, sizeof name, "killed-%zu", i);
         const several job =
             SEVERAL("2", TWO, AGAIN, "--steps", steps, "--join-timeout", "1", "--zero", zero[i]);
-        several_start_saving(name, &job);
+        several_start_gated(name, &job, STEPS / 2);
         several_kill(1);
+        training_open_gate(&several_runs[0]);
         several_expect(0, 0);
         several_assert_says(0, "attempt 2 of at most 6: host host-1 (node 1) is missing; going on "
                                "with 1 host, 1 rank x 4 micro-batches from step ");
@@ -108,8 +109,9 @@ static void shared_out_experts_leave_the_bits(void **state)
     whole = several_runs[0];
     const several job = SEVERAL("2", TWO, AGAIN, "--steps", steps, "--join-timeout", "1",
                                 "--experts", "4", "--expert-ranks", "2");
-    several_start_saving("expert-ranks", &job);
+    several_start_gated("expert-ranks", &job, STEPS / 2);
     several_kill(1);
+    training_open_gate(&several_runs[0]);
     several_expect(0, 0);
     several_assert_says(0, "going on with 1 host, 1 rank x 4 micro-batches from step ");
     training_assert_same_model(&whole, &several_runs[0]);
@@ -155,7 +157,8 @@ static void a_host_may_leave_and_come_again(void **state)
 {
     (void)state;
     const several job = SEVERAL("2", TWO, AGAIN, "--steps", "100000000", "--join-timeout", LONG);
-    several_start_saving("leaves", &job);
+    several_start_gated("leaves", &job,
+                        10); /* else attempt 2 soon ends for the host that is back */
     (void)kill(several_pid(1), SIGTERM);
     several_expect(1, 128 + SIGTERM);
     several_assert_says(1, "the head is asked to let this host go");
@@ -166,6 +169,7 @@ static void a_host_may_leave_and_come_again(void **state)
     several_wait_says(1, "the job runs on other hosts: this one waits");
     several_wait_says(0, "--resume: goes on after step ");
     (void)kill(several_only_child(several_pid(0)), SIGKILL);
+    training_open_gate(&several_runs[0]);
     several_wait_says(0, "starting again: attempt 3");
     several_wait_says(1, "joined run");
     several_wait_says(0, "host host-1 (node 1) has joined");
@@ -185,9 +189,9 @@ static void a_host_that_is_not_needed_waits(void **state)
     three = several_runs[0];
     const several job =
         SEVERAL("3", "--ranks", "3", AGAIN, "--steps", steps, "--join-timeout", "1");
-    several_start_all("waits", &job);
-    several_wait_checkpoint(10);
+    several_start_gated("waits", &job, STEPS / 2);
     several_kill(1);
+    training_open_gate(&several_runs[0]);
     several_expect(0, 0);
     several_expect(2, 0);
     several_assert_says(0, "going on with 1 host, 1 rank x 3 micro-batches from step ");
@@ -203,7 +207,7 @@ static void a_job_begins_with_those_that_come(void **state)
 {
     (void)state;
     const several job = SEVERAL("2", TWO, AGAIN, "--steps", steps, "--join-timeout", "1");
-    several_start_saving("head", &job);
+    several_start_gated("head", &job, STEPS / 2);
     several_kill(0);
     several_wait_says(1, "and it is called again");
     (void)kill(several_pid(1), SIGTERM);
@@ -220,8 +224,7 @@ static void fewer_than_least_end_it(void **state)
     (void)state;
     const several job = SEVERAL("3", "--ranks", "3", AGAIN, "--min-nodes", "2", "--steps",
                                 "100000000", "--join-timeout", "1");
-    several_start_all("least", &job);
-    several_wait_checkpoint(10);
+    several_start_saving("least", &job);
     (void)kill(several_pid(1), SIGKILL);
     several_kill(2);
     several_expect(1, 128 + SIGKILL);
@@ -237,8 +240,7 @@ static void who_leaves_last_ends_it(void **state)
     (void)state;
     const several job =
         SEVERAL("3", "--ranks", "3", AGAIN, "--min-nodes", "2", "--steps", "100000000");
-    several_start_all("last", &job);
-    several_wait_checkpoint(10);
+    several_start_saving("last", &job);
     (void)kill(several_pid(0), SIGSTOP);
     (void)kill(several_pid(1), SIGTERM);
     (void)kill(several_pid(2), SIGTERM);

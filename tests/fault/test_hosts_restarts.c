@@ -47,12 +47,13 @@ static void killed_ranks_cost_only_time(void **state)
 {
     (void)state;
     const several job = SEVERAL("2", SAVED, "--steps", steps, "--max-restarts", "2");
-    several_start_saving("ranks", &job);
+    several_start_gated("ranks", &job, STEPS / 2);
     (void)kill(several_only_child(several_pid(1)), SIGKILL);
     several_wait_says(0, "starting again: attempt 2 of at most 3");
     several_wait_says(1, "this host joins again for the next attempt");
     several_wait_says(0, "--resume: goes on after step ");
     (void)kill(several_only_child(several_pid(0)), SIGKILL);
+    training_open_gate(&several_runs[0]);
     several_expect_all(2, 0);
     several_assert_says(0, "starting again: attempt 3 of at most 3");
     several_assert_says(1, "is done");
@@ -67,8 +68,9 @@ static void a_killed_launcher_may_come_again(void **state)
 {
     (void)state;
     const several job = SEVERAL("2", SAVED, "--steps", steps, "--max-restarts", "1");
-    several_start_saving("launcher", &job);
+    several_start_gated("launcher", &job, STEPS / 2);
     several_kill(1);
+    training_open_gate(&several_runs[0]);
     several_start(1, &job, several_no_flags); /* it may come before the attempt has ended */
     several_expect_all(2, 0);
     several_assert_says(0, "host host-1 (node 1) is lost: its launcher's connection has ended");
@@ -107,8 +109,9 @@ static void a_link_may_be_cut(void **state)
     (void)state;
     const several job =
         SEVERAL("2", SAVED, "--steps", steps, "--max-restarts", "2", "--host-timeout", "3");
-    several_start_saving("link", &job);
+    several_start_gated("link", &job, STEPS / 2);
     test_hosts_link(0, 1, false);
+    training_open_gate(&several_runs[0]);
     several_wait_says(0, "starting again: attempt 2 of at most 3");
     several_wait_says(1, "this host's ranks are ended, and it is called again");
     test_hosts_link(0, 1, true);

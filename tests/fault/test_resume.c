@@ -39,14 +39,6 @@ static bool has_checkpoint(const training_run *run, uint64_t step)
     return access(path, F_OK) == 0;
 }
 
-static void wait_for_checkpoint(const training_run *run, uint64_t step)
-{
-    for (int i = 0; !has_checkpoint(run, step); i++) {
-        assert_true(i < 6000);
-        (void)usleep(10 * 1000);
-    }
-}
-
 static void assert_says(const training_run *run, const char *text)
 {
     if (strstr(run->program.text[TEST_STDERR], text) == NULL) {
@@ -169,15 +161,18 @@ static void a_killed_rank_costs_only_time(void **state)
     (void)snprintf(saves, sizeof saves, "%d", LONG_SAVES);
     training_expect(&one, &test_shared_directory, "quiet", 0,
                     FLAGS("--ranks", "2", "--steps", steps, "--data", data));
+    training_gate_at(LONG_STEPS / 2);
     training_start(&two, &test_shared_directory, "killed",
                    FLAGS("--ranks", "2", "--steps", steps, "--data", data, "--save-every", saves,
                          "--resume", "--max-restarts", "2", "--keep", "100"));
-    wait_for_checkpoint(&two, LONG_SAVES);
+    training_gate_at(0);
+    training_wait_checkpoint(&two, LONG_SAVES);
     assert_int_equal(kill(training_rank_pid(&two, 1), SIGKILL), 0);
     test_program_wait_text(&two.program, TEST_STDERR, "starting again: attempt 2 of at most 3");
     test_program_wait_text(&two.program, TEST_STDERR, "--resume: goes on after step ");
     test_program_wait_text(&two.program, TEST_STDERR, "step ");
     assert_int_equal(kill(training_rank_pid(&two, 0), SIGKILL), 0);
+    training_open_gate(&two);
     assert_int_equal(test_program_wait(&two.program), 0);
     test_program_assert_no_children();
     assert_says(&two, "starting again: attempt 3 of at most 3");
@@ -199,7 +194,7 @@ static void a_restart_that_fails_leaves_the_record(void **state)
     training_start(&two, &test_shared_directory, "restart",
                    FLAGS("--steps", "100000000", "--data", data, "--save-every", "20", "--resume",
                          "--max-restarts", "5"));
-    wait_for_checkpoint(&two, 20);
+    training_wait_checkpoint(&two, 20);
     assert_ok(base_file_write(data, "no JSON\n", 8, &error), &error);
     assert_int_equal(kill(training_rank_pid(&two, 1), SIGKILL), 0);
     assert_int_equal(test_program_wait(&two.program), 1);
@@ -243,7 +238,7 @@ static void a_stopped_training_goes_on(void **state)
     training_start(&one, &test_shared_directory, "stopped",
                    FLAGS("--steps", "100000000", "--data", data, "--save-every", "20", "--keep",
                          "500", "--resume"));
-    wait_for_checkpoint(&one, ((uint64_t)stopped / 20 + 3) * 20);
+    training_wait_checkpoint(&one, ((uint64_t)stopped / 20 + 3) * 20);
     assert_int_equal(kill(one.program.pid, SIGKILL), 0);
     (void)test_program_wait(&one.program);
     test_program_wait_no_children();

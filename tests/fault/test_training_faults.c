@@ -254,12 +254,14 @@ static void ranks_die_with_their_launcher(void **state)
 enum { EXIT_NO_DISK = 77 };
 
 /* Runs the launcher on a small disk of its own: a file system in a namespace. FILL: other files take so much
- * of it once the job has begun. */
+ * of it once the job has the file BEGUN. END: the job is asked to end then. */
 static const char small_disk[] = "mount -t tmpfs -o size=\"$SIZE\" none \"$OUT\" || exit 77\n"
                                  "\"$@\" --out \"$OUT/out\" &\n"
                                  "if [ -n \"$FILL\" ]; then\n"
-                                 "until [ -s \"$OUT/out/timings.jsonl\" ]; do sleep 0.05; done\n"
+                                 "until [ -e \"$OUT/out/$BEGUN\" ]; do sleep 0.05; done\n"
                                  "head -c \"$FILL\" /dev/zero >\"$OUT/more\" 2>/dev/null\n"
+                                 ": >\"$OUT/out/go\"\n"
+                                 "[ -z \"$END\" ] || kill $!\n"
                                  "fi\n"
                                  "wait $!\n"
                                  "code=$?\n"
@@ -267,14 +269,20 @@ static const char small_disk[] = "mount -t tmpfs -o size=\"$SIZE\" none \"$OUT\"
                                  "[ -e \"$OUT/out/checkpoints/partial\" ] && exit 79\n"
                                  "exit $code\n";
 
-static int run_on_disk(const char *script, const char *size, const char *fill, const char *steps,
-                       const char *save_every)
+static int run_on_disk(const char *script, const char *steps, const char *save_every,
+                       const char *const *settings)
 {
     const char *const flag = save_every != NULL ? "--save-every" : NULL;
+    const char *variables[8] = {NULL};
+    size_t count = 0;
     test_directory directory;
     char out[BASE_PATH_BYTES + 8];
     test_directory_make(&directory);
     (void)snprintf(out, sizeof out, "OUT=%s", directory.path);
+    variables[count++] = out;
+    for (size_t i = 0; settings[i] != NULL; i++) {
+        variables[count++] = settings[i];
+    }
     const char *const arguments[] = {
         "/usr/bin/unshare",
         "-rm",
@@ -295,30 +303,22 @@ static int run_on_disk(const char *script, const char *size, const char *fill, c
         "1",
         NULL,
     };
-    test_program_start(&run.program, arguments, (const char *const[]){out, size, fill, NULL});
+    test_program_start(&run.program, arguments, variables);
     const int exit_status = test_program_wait(&run.program);
     test_program_assert_no_children();
     test_directory_remove(&directory);
     if (exit_status == EXIT_NO_DISK || strstr(run.program.text[TEST_STDERR], "unshare") != NULL) {
         skip(); /* a container that allows no namespaces */
     }
-    return exit_status;
+    return exit_status; /* 78, 79: half-written files were left */
 }
-
-/* 78, 79: half-written files were left. */
-static void run_on_small_disk(const char *size, const char *fill, const char *steps)
-{
-    assert_int_equal(run_on_disk(small_disk, size, fill, steps, NULL), 1);
-}
-
-/* Steps that take longer than it takes to fill a disk. */
-static const char *const some_steps = TEST_HAS_ASAN ? "40" : "200";
-static const char *const save_every = TEST_HAS_ASAN ? "20" : "100";
 
 static void a_disk_that_fills_up_is_named(void **state)
 {
     (void)state;
-    run_on_small_disk("SIZE=8m", "FILL=7m", some_steps);
+    assert_int_equal(run_on_disk(small_disk, endless, NULL,
+                                 FLAGS("SIZE=8m", "FILL=7m", "BEGUN=timings.jsonl", "END=yes")),
+                     1);
     assert_says("No space left on device");
     assert_says("safetensors");
 }
@@ -327,7 +327,7 @@ static void a_disk_that_fills_up_is_named(void **state)
 static void a_small_disk_is_named_at_the_start(void **state)
 {
     (void)state;
-    run_on_small_disk("SIZE=5m", "FILL=", endless);
+    assert_int_equal(run_on_disk(small_disk, endless, NULL, FLAGS("SIZE=5m")), 1);
     assert_says("has room for 5.2 MB, and the job writes 5.6 MB at its end");
     assert_null(strstr(run.program.text[TEST_STDERR], "step 1/"));
 }
@@ -336,7 +336,11 @@ static void a_small_disk_is_named_at_the_start(void **state)
 static void half_a_checkpoint_is_removed(void **state)
 {
     (void)state;
-    assert_int_equal(run_on_disk(small_disk, "SIZE=21m", "FILL=20m", endless, save_every), 1);
+    training_gate_at(20);
+    assert_int_equal(run_on_disk(small_disk, endless, "20",
+                                 FLAGS("SIZE=21m", "FILL=14m", "BEGUN=checkpoints/step-000000020")),
+                     1);
+    training_gate_at(0);
     assert_says("saving a checkpoint: ");
 }
 
@@ -347,12 +351,15 @@ static const char killed_on_disk[] =
     "\"$@\" --out \"$OUT/out\" &\n"
     "until [ -e \"$OUT/out/checkpoints/step-000000040\" ]; do sleep 0.05; done\n"
     "kill -9 $(cut -d ' ' -f 1 /proc/$!/task/$!/children)\n"
+    ": >\"$OUT/out/go\"\n"
     "wait $!\n";
 
 static void a_job_that_goes_on_needs_no_more_room(void **state)
 {
     (void)state;
-    assert_int_equal(run_on_disk(killed_on_disk, "SIZE=20m", "FILL=", "100", "20"), 0);
+    training_gate_at(40);
+    assert_int_equal(run_on_disk(killed_on_disk, "100", "20", FLAGS("SIZE=20m")), 0);
+    training_gate_at(0);
     assert_says("starting again: attempt 2 of at most 2");
 }
 

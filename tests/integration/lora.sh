@@ -2,11 +2,12 @@
 # Adapters (--lora) through the launcher, of a GPT-2 and of a Qwen3 in bfloat16: every layout has the parameters of one
 # rank, what is exchanged is theirs alone, a training goes on with the same bits, and also after a rank was killed. Then
 # every number of ranks draws the same tokens with them. What cannot be is refused.
-#   lora.sh BIN TOKENIZER SCRATCH
+#   lora.sh BIN TOKENIZER GATE SCRATCH        GATE: the library of checkpoint_gate.c
 bin=$1
 tokenizer=$2
+gate=$3
 # shellcheck source=tests/integration/models.sh
-. "${0%/*}/models.sh" "$1" "$3"
+. "${0%/*}/models.sh" "$1" "$4"
 
 cat >shape/config.json <<'END_CONFIG'
 {"model_type": "qwen3", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -125,9 +126,9 @@ sed -i 's/"use_rslora": false/"use_rslora": true/' root/adapter_config.json
 train qwen3 further-root --ranks 1 --steps 1 --adapter root
 grep -q '"lora_alpha": 12.12435565' further-root/adapter_config.json || fail "$(cat further-root/adapter_config.json)"
 
-# A rank is killed, and the job goes on by itself.
+# A rank is killed, and the job goes on by itself. It waits for that at a checkpoint.
 # shellcheck disable=SC2086
-launcher $options --checkpoint gpt2 --lora 4 --lora-targets all-linear --ranks 2 --micro-batches 2 --steps 300 --save-every 5 \
+LD_PRELOAD=$gate GATE_STEP=100 ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 launcher $options --checkpoint gpt2 --lora 4 --lora-targets all-linear --ranks 2 --micro-batches 2 --steps 300 --save-every 5 \
     --resume --max-restarts 1 --out killed 2>killed.err &
 launcher=$!
 until [ -d killed/checkpoints ] && ls killed/checkpoints | grep -q step-; do
@@ -135,6 +136,7 @@ until [ -d killed/checkpoints ] && ls killed/checkpoints | grep -q step-; do
     sleep 0.02
 done
 kill -KILL "$(pgrep -P "$launcher" | tail -n 1)"
+touch killed/go
 wait "$launcher" || fail "a job whose rank was killed did not go on: $(cat killed.err)"
 grep -q '"attempts": 2' killed/manifest.json || fail "nobody was killed"
 train gpt2 unharmed --ranks 4 --steps 300 --lora 4 --lora-targets all-linear

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/checkpoints.h"
-
 training_run several_runs[TEST_HOSTS_MAX];
 const char *several_launchers[TEST_HOSTS_MAX];
 char several_key[SEVERAL_PATH_BYTES];
@@ -87,13 +85,7 @@ void several_start_head(const several *job, const char *name)
 
 void several_wait_checkpoint(uint64_t step)
 {
-    char path[BASE_PATH_BYTES];
-    base_error error;
-    assert_ok(proto_checkpoint_path(several_runs[0].out, step, path, &error), &error);
-    for (int i = 0; access(path, F_OK) != 0; i++) {
-        assert_true(i < 6000);
-        (void)usleep(10 * 1000);
-    }
+    training_wait_checkpoint(&several_runs[0], step);
 }
 
 void several_start_hosts(const char *name, const several *job)
@@ -110,9 +102,30 @@ void several_start_all(const char *name, const several *job)
     several_start_hosts(name, job);
 }
 
+/* The other launchers wait for the head: it may not wait long for them. */
+static void start_head_last(const char *name, const several *job, uint64_t gate)
+{
+    several_make_key(name);
+    for (int node = 1; node < job->nodes[0] - '0'; node++) {
+        several_start(node, job, several_no_flags);
+    }
+    for (int node = 1; node < job->nodes[0] - '0'; node++) {
+        several_wait_says(node, "waiting for the head at ");
+    }
+    training_gate_at(gate);
+    several_start_head(job, name);
+    training_gate_at(0);
+}
+
 void several_start_saving(const char *name, const several *job)
 {
-    several_start_all(name, job);
+    start_head_last(name, job, 0);
+    several_wait_checkpoint(10);
+}
+
+void several_start_gated(const char *name, const several *job, uint64_t step)
+{
+    start_head_last(name, job, step);
     several_wait_checkpoint(10);
 }
 

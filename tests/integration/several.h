@@ -49,7 +49,7 @@ void several_start(int node, const several *job, const char *const *flags);
 /* Starts node 0 with a small model, its record in NAME. */
 void several_start_head(const several *job, const char *name);
 
-/* Waits until node 0's training has a checkpoint of so many steps. */
+/* training_wait_checkpoint of node 0. */
 void several_wait_checkpoint(uint64_t step);
 
 /* The same, and the other launchers, which have no flags of their own. */
@@ -60,6 +60,9 @@ void several_start_all(const char *name, const several *job);
 
 /* The same of a training that saves, and waits for its checkpoint of 10 steps. */
 void several_start_saving(const char *name, const several *job);
+
+/* The same of one that waits at its checkpoint of `step` steps (training_gate_at). */
+void several_start_gated(const char *name, const several *job, uint64_t step);
 
 pid_t several_pid(int node);
 

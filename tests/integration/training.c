@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "proto/checkpoints.h"
 
 enum { FILE_BYTES_MAX = 64 << 20 };
 
@@ -199,6 +201,47 @@ double training_last(const training_run *run, const char *key)
     }
     json_decref(rows);
     return last;
+}
+
+void training_wait_checkpoint(const training_run *run, uint64_t step)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(60 * BASE_NS_PER_S);
+    bool found = false;
+    uint64_t newest = 0;
+    base_error error;
+    do {
+        (void)usleep(1000);
+        if (base_now_ns() > deadline_ns) {
+            fail_msg("%s has no checkpoint of %d steps", run->out, (int)step);
+        }
+        assert_ok(proto_checkpoints_newest(run->out, &found, &newest, &error), &error);
+    } while (!found || newest < step);
+}
+
+void training_gate_at(uint64_t step)
+{
+    static const char any_order[] = "verify_asan_link_order=0"; /* of the libraries */
+    const char *const options = getenv("ASAN_OPTIONS");
+    char text[256];
+    if (step == 0) {
+        assert_int_equal(unsetenv("LD_PRELOAD"), 0);
+        return;
+    }
+    if (TEST_HAS_ASAN && (options == NULL || strstr(options, any_order) == NULL)) {
+        (void)snprintf(text, sizeof text, "%s:%s", options != NULL ? options : "", any_order);
+        assert_int_equal(setenv("ASAN_OPTIONS", text, 1), 0);
+    }
+    (void)snprintf(text, sizeof text, "%d", (int)step);
+    assert_int_equal(setenv("GATE_STEP", text, 1), 0);
+    assert_int_equal(setenv("LD_PRELOAD", GATE_LIBRARY, 1), 0);
+}
+
+void training_open_gate(const training_run *run)
+{
+    base_error error;
+    char path[BASE_PATH_BYTES + 8];
+    (void)snprintf(path, sizeof path, "%s/go", run->out);
+    assert_ok(base_file_write(path, "", 0, &error), &error);
 }
 
 static int list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)
