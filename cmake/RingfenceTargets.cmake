@@ -71,12 +71,12 @@ endfunction()
 # ringfence_test(NAME SOURCES ... LIBS ... LABELS unit|ipc|integration|fault|docker|gpu|slow
 #                [TIMEOUT seconds] [PRIVATE_OF directory...] [ARGS ...])
 # makes one cmocka program and registers it. PRIVATE_OF lets a unit test see a directory's src/.
-# TIMEOUT (60 unless told) ends a test that hangs, on a machine whose other tenants may stop it for
+# TIMEOUT (180 unless told) ends a test that hangs, on a machine whose other tenants may stop it for
 # seconds: it is no measure, and three times as long under a sanitizer.
 function(ringfence_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS;PRIVATE_OF;ARGS;PROCESSORS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+    set(ARG_TIMEOUT 180)
   endif()
   if(RINGFENCE_SANITIZE)
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")

@@ -13,7 +13,7 @@ endforeach()
 set_property(TEST budget-audit budget-rules APPEND PROPERTY LABELS no-tsan)
 target_link_options(test-budget-checkpoint PRIVATE -Wl,--wrap=fsync)
 foreach(noun IN ITEMS journal store)
-  ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit TIMEOUT 10
+  ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit
                  PRIVATE_OF budget-service)
   target_include_directories(test-budget-${noun} PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger)
 endforeach()

@@ -11,7 +11,7 @@ mkdir "$VENDOR" "$VENDOR/instances"
 wait_for() {
     local what=$1
     shift
-    for ((i = 0; i < 300; i++)); do
+    for ((i = 0; i < 1200; i++)); do
         ! "$@" 2>/dev/null || return 0
         sleep 0.1
     done

@@ -19,7 +19,7 @@
 #include "budget/server.h"
 #include "proto/key.h"
 
-enum { READY_MS = 20 * 1000, LINE_BYTES = 2 * BASE_PATH_BYTES + 64 };
+enum { READY_MS = 120 * 1000, LINE_BYTES = 2 * BASE_PATH_BYTES + 64 };
 
 void fixture_make(service_fixture *fixture)
 {

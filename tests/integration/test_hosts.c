@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "several.h"
 
-/* A busy machine may let a launcher wait; a test's own patience is 60 s. */
-#define PATIENT "55"
+/* A busy machine may let a launcher wait; a test's own patience is 120 s. */
+#define PATIENT "110"
 
 static training_run one; /* its buffers are big */
 

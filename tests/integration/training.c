@@ -205,7 +205,7 @@ double training_last(const training_run *run, const char *key)
 
 void training_wait_checkpoint(const training_run *run, uint64_t step)
 {
-    const int64_t deadline_ns = base_deadline_after_ns(60 * BASE_NS_PER_S);
+    const int64_t deadline_ns = base_deadline_after_ns(120 * BASE_NS_PER_S);
     bool found = false;
     uint64_t newest = 0;
     base_error error;

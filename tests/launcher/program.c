@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 
-enum { WAIT_S = 60 };
+enum { WAIT_S = 120 };
 
 /* fds: to become stdout, stderr and, unless it is -1, stdin. */
 static void run_child(const char *const *arguments, const char *const *variables, const int *fds)

@@ -221,7 +221,7 @@ static void no_zombies_pile_up(void **state)
     static const char leave_many[] =
         "i=0; while [ $i -lt 20 ]; do (true & true &); i=$((i + 1)); done; i=0; "
         "until [ \"$(wc -w </proc/$PPID/task/$PPID/children)\" -eq 1 ]; do "
-        "[ $i -lt 500 ] || exit 9; i=$((i + 1)); sleep 0.01; done";
+        "[ $i -lt 6000 ] || exit 9; i=$((i + 1)); sleep 0.01; done";
     assert_int_equal(RUN("--ranks", "1", "--", "sh", "-c", leave_many), 0);
 }
 

@@ -53,5 +53,5 @@ start_service() {
     exec 3< <(exec budget-service serve "$@" 2>log </dev/null)
     service=$!
     ready=""
-    read -rt 30 -u 3 ready || { cp log err && : >out && fail "serve is not ready"; }
+    read -rt 120 -u 3 ready || { cp log err && : >out && fail "serve is not ready"; }
 }

@@ -94,7 +94,7 @@ coll_context_options test_rank_options(test_rank *rank)
         .transport = options->transport,
         .algorithm = options->algorithm,
         .tcp_auth = options->tcp_auth,
-        .timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : 20 * BASE_NS_PER_S,
+        .timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : 60 * BASE_NS_PER_S,
     };
 }
 

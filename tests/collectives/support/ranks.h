@@ -29,7 +29,7 @@ typedef struct test_ranks_options {
     coll_transport transport;
     coll_algorithm algorithm;
     coll_tcp_auth tcp_auth;
-    int64_t timeout_ns; /* 0: 20 s */
+    int64_t timeout_ns; /* 0: 60 s */
     void *user;
     bool bare; /* call the body without a context; it makes its own with test_rank_options */
 } test_ranks_options;
