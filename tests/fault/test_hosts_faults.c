@@ -280,8 +280,9 @@ static void a_refusal_is_the_cause(void **state)
     (void)state;
     several_make_key("refusal");
     const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", "2");
-    several_start_head(&job, "refusal");
     several_start(1, &job, FLAGS("--steps", "7"));
+    several_wait_says(1, "waiting for the head at ");
+    several_start_head(&job, "refusal");
     several_expect(1, 2);
     several_expect(0, 1);
     several_assert_says(0, "error: 1 of 2 hosts have not joined within 2 s: node 1 (refused: "

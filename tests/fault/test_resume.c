@@ -217,7 +217,7 @@ static void a_rank_that_cannot_save_is_named(void **state)
     assert_int_equal(mkfifo(fifo, 0600), 0); /* whoever opens it waits for a reader */
     training_expect(
         &one, &test_shared_directory, "stuck", 1,
-        FLAGS("--ranks", "2", "--steps", "4", "--save-every", "2", "--resume", "--timeout", "1"));
+        FLAGS("--ranks", "2", "--steps", "4", "--save-every", "2", "--resume", "--timeout", "3"));
     assert_says(&one, "rank 1");
 }
 

@@ -204,7 +204,7 @@ static void a_stopped_rank_ends_the_job(void **state)
     (void)state;
     char named[64];
     training_start(&run, &test_shared_directory, "out",
-                   (const char *const[]){"--steps", endless, "--timeout", "0.5", NULL});
+                   (const char *const[]){"--steps", endless, "--timeout", "2", NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
     const pid_t pid = training_rank_pid(&run, 1);
     assert_int_equal(kill(pid, SIGSTOP), 0);

@@ -270,10 +270,10 @@ static void a_firewall_before_the_ranks_port_is_named(void **state)
         skip();
     }
     several_make_key("port");
-    const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", "2");
+    const several job = SEVERAL("2", "--ranks", "2", "--join-timeout", "5");
     several_start_hosts("port", &job);
     several_expect_all(2, 1);
-    several_assert_says(0, "1 of 2 ranks have not joined within 2 s: rank 1 (pid ");
+    several_assert_says(0, "1 of 2 ranks have not joined within 5 s: rank 1 (pid ");
     several_assert_says(0, "; does a firewall let that host reach port ");
     assert_true(test_hosts_run(0, "nft delete table inet wall"));
     test_program_assert_no_children();
