@@ -236,7 +236,7 @@ static void test_lost_output(void **state)
     assert_int_equal(test_program_wait(&program), 0);
 
     static const char *const arguments[] = {
-        COLL_BENCH_PATH, "all_reduce", "-b", "8", "-e", "1M", NULL};
+        COLL_BENCH_PATH, "all_reduce", "-b", "8", "-e", "30000", "-i", "8", NULL}; /* many rows */
     test_program_start(&program, arguments, variables);
     test_program_wait_text(&program, TEST_STDOUT, "\n");
     assert_int_equal(close(program.fds[TEST_STDOUT]), 0);

@@ -193,7 +193,8 @@ grep -q 'the two rings have the same bits' <<<"$rings" || {
     exit 1
 }
 compile halo-shared c halo.c $(pkg-config --cflags --libs libcoll-launched) -lm
-plates=$("$prefix/bin/launcher" --ranks 4 --quiet -- "$scratch/halo-shared" 2>/dev/null | sed 's/^\[[^]]*\] //')
+# A rank that is late prints a line of its own.
+plates=$("$prefix/bin/launcher" --ranks 4 --quiet -- "$scratch/halo-shared" 2>/dev/null | sed 's/^\[[^]]*\] //' | sort -u)
 [ "$plates" = '2 x 2 blocks, 300 steps: 0 cells differ from those of one process' ] || {
     echo "four ranks compute another plate than one: $plates"
     exit 1
