@@ -21,14 +21,14 @@ compose() {
 # ended NAME: waits for a host's end, which must be a good one.
 ended() {
     local code
-    code=$(timeout 60 docker wait "$(compose ps -q "$1")") || { compose logs >&2 && fail "$1 did not end"; }
+    code=$(timeout "$patience" docker wait "$(compose ps -q "$1")") || { compose logs >&2 && fail "$1 did not end"; }
     [ "$code" = 0 ] || { compose logs "$1" >&2 && fail "$1 ended with exit code $code"; }
 }
 
 # job FLAGS...: runs the job of the files with a fresh key, and waits for its hosts' end.
 job() {
     "$root/docker/prepare.sh" "$scratch"
-    RINGFENCE_FLAGS=$* compose up -d >&2
+    RINGFENCE_FLAGS="--join-timeout $patience $*" compose up -d >&2
     ended head
     ended agent-1
 }
@@ -45,7 +45,7 @@ must_say() {
 test_prepare() {
     local out state="$scratch/with a space"
     for_user
-    out=$(timeout 60 "$root/docker/prepare.sh" "$state" 5,00 2>&1) && fail "a bad cap is taken: $out"
+    out=$(timeout "$patience" "$root/docker/prepare.sh" "$state" 5,00 2>&1) && fail "a bad cap is taken: $out"
     must_say "$out" "'5,00' is no amount of dollars"
     [ ! -e "$state/client/service.json" ] || fail "a budget without its account counts as whole"
     "$root/docker/prepare.sh" "$state" 5.00
@@ -84,15 +84,15 @@ test_compose() {
 # killed while the job has its token and waits for its hosts, and is started again: it has lost nothing.
 test_budget() {
     local out money="--mode gate-check --ranks 2 --account job --vendor runpod --instance-type RTX4090
-        --instances 2 --gpus 1 --tier community --max-price 0.69 --max-hours 1 --join-timeout 300"
+        --instances 2 --gpus 1 --tier community --max-price 0.69 --max-hours 1 --join-timeout $patience"
     composed
     compose up -d budget >&2
-    until_true 60 in_budget "budget-service status" >&2 || fail "no service"
+    until_true "$patience" in_budget "budget-service status" >&2 || fail "no service"
     RINGFENCE_FLAGS="$money --authorize 1.50 --label one" compose up -d --no-deps head >&2
-    until_true 60 has_money || fail "the head has got no money"
+    until_true "$patience" has_money || fail "the head has got no money"
     compose kill budget >&2
     compose start budget >&2
-    until_true 60 in_budget "budget-service status" >&2 || fail "no service after a restart"
+    until_true "$patience" in_budget "budget-service status" >&2 || fail "no service after a restart"
     RINGFENCE_FLAGS="$money --authorize 1.50 --label one" compose up -d --no-deps head agent-1 >&2
     ended head
     ended agent-1

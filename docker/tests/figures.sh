@@ -17,7 +17,7 @@ places() {
     else
         box head "$image" --ranks 2 "$@"
     fi
-    ends head 0 120
+    ends head 0
     docker logs "$test-head" 2>&1
     docker rm -f "$test-head" "$test-agent-1" >/dev/null 2>&1 || true
 }

@@ -5,7 +5,7 @@ captured() {
     docker run -d --name "$test-dump-$2" --network "container:$test-$2" --label "ringfence=$test" --cap-add NET_RAW \
         --cap-add NET_ADMIN -v "$scratch:/captures" "$tools" \
         tcpdump -Z root -i eth0 -s 0 -U -c "$3" -w "/captures/$1" tcp >/dev/null
-    until_true 10 test -s "$scratch/$1" || fail "tcpdump does not start"
+    until_true "$patience" test -s "$scratch/$1" || fail "tcpdump does not start"
 }
 
 # seen_on_wire FILE HOW: trains 20 steps under --tcp-auth HOW, and captures them.

@@ -5,7 +5,8 @@ image=${RINGFENCE_IMAGE:-ringfence}
 tools=${RINGFENCE_TOOLS_IMAGE:-ringfence-tools}
 uid=10001 # not root, whoever runs the tests
 endless="--steps 100000000"
-small="--width 32 --layers 1 --heads 2 --batch 2 --timeout 20"
+patience=120 # seconds, of who waits for what will come: the machine may have much else to do
+small="--width 32 --layers 1 --heads 2 --batch 2 --timeout $patience"
 
 fail() {
     printf '%s\n' "$*" >&2
@@ -46,11 +47,12 @@ options=()
 head() {
     local nodes=$1
     shift
-    box head "${options[@]}" "$image" --nodes "$nodes" --rendezvous tcp://head:29400 --job-key /keys/job.key "$@"
+    box head "${options[@]}" "$image" --nodes "$nodes" --rendezvous tcp://head:29400 --job-key /keys/job.key \
+        --join-timeout "$patience" "$@"
 }
 agent() {
     box "agent-$1" "${options[@]}" "$image" --nodes "$2" --node-rank "$1" --rendezvous tcp://head:29400 \
-        --job-key /keys/job.key --cache /job/experiments/.cache
+        --job-key /keys/job.key --cache /job/experiments/.cache --join-timeout "$patience"
 }
 
 # two FLAGS...: a head and an agent that train.
@@ -82,9 +84,9 @@ has_said() {
     docker logs "$test-$1" 2>&1 | grep -qF -- "$2"
 }
 
-# hears NAME TEXT [SECONDS]: waits until a host says so.
+# hears NAME TEXT: waits until a host says so.
 hears() {
-    until_true "${3:-30}" has_said "$1" "$2" || fail "$1 did not say '$2' within ${3:-30} s"
+    until_true "$patience" has_said "$1" "$2" || fail "$1 did not say '$2' within $patience s"
 }
 
 # said NAME TEXT: prints the first line of a host that has TEXT.
@@ -102,13 +104,13 @@ has_recorded() {
 steps_on() {
     local before
     before=$(steps_recorded)
-    until_true 60 has_recorded $((before + ${1:-40})) || fail "training did not go on"
+    until_true "$patience" has_recorded $((before + ${1:-40})) || fail "training did not go on"
 }
 
-# ends NAME EXIT_CODE [SECONDS]: waits for a host's end.
+# ends NAME EXIT_CODE: waits for a host's end.
 ends() {
     local code
-    code=$(timeout "${3:-30}" docker wait "$test-$1") || fail "$1 did not end within ${3:-30} s"
+    code=$(timeout "$patience" docker wait "$test-$1") || fail "$1 did not end within $patience s"
     [ "$code" = "$2" ] || fail "$1 ended with exit code $code, not $2"
 }
 

@@ -16,7 +16,7 @@ on_this_host() {
     budget-service init --passphrase-file "$scratch/passphrase" >/dev/null
     budget-service serve --passphrase-file "$scratch/passphrase" >"$scratch/ready" 2>"$scratch/service.log" &
     service=$!
-    until_true 30 grep -q ready "$scratch/ready" || fail "no service: $(cat "$scratch/service.log")"
+    until_true "$patience" grep -q ready "$scratch/ready" || fail "no service: $(cat "$scratch/service.log")"
     budget-service account create lab --cap 3.00
 }
 
@@ -70,7 +70,7 @@ test_rented() {
 
     # an instance that nobody ends, and a container that is nobody's instance
     created "rf-$run-alone" 2
-    until_true 30 status_is "$id" not-found || fail "$id does not end itself"
+    until_true "$patience" status_is "$id" not-found || fail "$id does not end itself"
     other=$(docker run -d --label "ringfence=$test" "$tools" sleep 60)
     status_is "${other:0:12}" not-found || fail "the driver knows a container that is not its own"
     "$rented_driver" delete "${other:0:12}"

@@ -17,7 +17,7 @@ test_packets_delayed() {
     agent 1 2
     delayed agent-1 20
     head 2 $small --steps 20
-    ends head 0 60
+    ends head 0
     ends agent-1 0
     result "$(docker logs "$test-head" 2>&1 | grep '^speed:')"
 }
@@ -54,7 +54,7 @@ long_test_decoding_across_a_delay() {
         else
             head 2 $decode
         fi
-        ends head 0 120
+        ends head 0
         told+="$place$(per_token "$scratch/records/answers/results.json"); "
         rm -r "$scratch/records/answers"
         docker rm -f "$test-head" "$test-agent-1" "$test-relay-agent-1" >/dev/null 2>&1 || true
