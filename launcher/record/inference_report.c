@@ -61,6 +61,7 @@ static void put_head(const launch_inference_view *view, base_buffer *text)
                        ranks == 1 ? "" : ", cut between them", run->job_seconds);
     launch_report_machine(text, view->info, run->started_at);
     launch_report_message(text, run->message);
+    launch_report_flights(text, run->job->output.directory);
     launch_report_command(text, &line);
 }
 

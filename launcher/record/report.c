@@ -70,6 +70,7 @@ static void put_head(const launch_run *run, base_buffer *text)
         launch_report_message(text, message);
     }
     launch_report_message(text, run->end->message);
+    launch_report_flights(text, run->out);
     launch_report_command(text, run);
 }
 
@@ -185,14 +186,13 @@ static void put_experts_card(const launch_experts *of, base_buffer *text)
                        busiest / of->count, (unsigned long long)of->steps, 100.0 / of->count);
 }
 
-/* Where a training diverged it may have dozens of digits. */
-static void put_perplexity(base_buffer *text, double loss)
+/* A loss or a perplexity. Where a training diverged it may have dozens of digits. */
+static void put_loss(base_buffer *text, double value)
 {
-    const double perplexity = exp(loss);
-    if (isfinite(perplexity) && perplexity >= 1e6) {
-        base_buffer_printf(text, "%.4g", perplexity); /* as the last lines of the run */
+    if (isfinite(value) && value >= 1e6) {
+        base_buffer_printf(text, "%.4g", value); /* as the last lines of the run */
     } else {
-        base_buffer_number(text, perplexity, 3);
+        base_buffer_number(text, value, value >= 1e4 ? 0 : 3);
     }
 }
 
@@ -203,11 +203,11 @@ static void put_heldout_cards(const launch_run *run, base_buffer *text)
     const bool windows = run->job->data.windows || !proto_job_heldout_has_lines(run->job);
     if (isfinite(summary->eval_loss)) {
         launch_report_card_begin(text, "Held-out loss");
-        base_buffer_number(text, summary->eval_loss, 3);
+        put_loss(text, summary->eval_loss);
         base_buffer_put(text, "</b><span class=\"more\">of ");
         base_buffer_count(text, summary->eval_measured);
         base_buffer_printf(text, " %s; perplexity ", windows ? "windows" : "sentences");
-        put_perplexity(text, summary->eval_loss);
+        put_loss(text, exp(summary->eval_loss));
         if (run->end->ranks != NULL && run->end->ranks->best_step > 0) {
             base_buffer_put(text, "; the best, after step ");
             base_buffer_count(text, run->end->ranks->best_step);
@@ -232,9 +232,9 @@ static void put_outcome_cards(const launch_run *run, base_buffer *text)
         put_wait_card(run, text);
     }
     launch_report_card_begin(text, "Loss");
-    base_buffer_number(text, summary->loss_last, 3);
+    put_loss(text, summary->loss_last);
     base_buffer_put(text, "</b><span class=\"more\">at the start ");
-    base_buffer_number(text, summary->loss_first, 3);
+    put_loss(text, summary->loss_first);
     base_buffer_put(text, "</span></div>\n");
     put_heldout_cards(run, text);
     if (run->end->experts != NULL && run->end->experts->load_count > 0) {

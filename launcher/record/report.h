@@ -32,7 +32,8 @@ void launch_report_begin(base_buffer *text, const char *out, int exit_status);
 
 /* Ends the sentence and the paragraph that say what ran: where, and when. */
 void launch_report_machine(base_buffer *text, const launch_run_info *info, const char *started_at);
-void launch_report_message(base_buffer *text, const char *message); /* NULL or empty: nothing */
+void launch_report_message(base_buffer *text, const char *message);   /* NULL or empty: nothing */
+void launch_report_flights(base_buffer *text, const char *directory); /* if it has flight.html */
 void launch_report_command(base_buffer *text, const launch_run *run);
 void launch_report_card_begin(base_buffer *text, const char *name);
 void launch_report_card_end(base_buffer *text, const char *more);

@@ -2,11 +2,13 @@
  * report.c and inference_report.c. */
 #include "record/report.h"
 
-#include "chart/style.h"
-
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/path.h"
+#include "chart/style.h"
 
 enum { SENTENCES_SHOWN = 4 }; /* of what a run shows; the others are folded */
 
@@ -53,6 +55,16 @@ void launch_report_message(base_buffer *text, const char *message)
         base_buffer_put(text, "<p class=\"message\">");
         base_buffer_html(text, message);
         base_buffer_put(text, "</p>\n");
+    }
+}
+
+void launch_report_flights(base_buffer *text, const char *directory)
+{
+    char path[BASE_PATH_BYTES];
+    if (base_path_join(directory, "flight.html", path, NULL) == BASE_OK &&
+        access(path, F_OK) == 0) {
+        base_buffer_put(text, "<p class=\"sub\"><a href=\"flight.html\">What each rank was doing"
+                              "</a> is on a page of its own.</p>\n");
     }
 }
 

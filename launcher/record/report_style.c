@@ -48,7 +48,7 @@ const char LAUNCH_REPORT_STYLE[] =
     ".compute{fill:var(--compute)}.inner{fill:var(--inner)}.overlapped{fill:var(--overlapped)}"
     ".exchange{fill:var(--exchange)}.waiting{fill:var(--waiting)}"
     ".optimizer{fill:var(--optimizer)}.other{fill:var(--other)}"
-    ".answer{font-weight:600;min-width:15em;overflow-wrap:anywhere}"
+    ".answer{font-weight:600;min-width:15em;overflow-wrap:anywhere}.text{min-width:15em}"
     ".key{display:flex;flex-wrap:wrap;gap:6px 20px;font-size:14px;margin:0 0 10px;padding:0;"
     "list-style:none}"
     ".key i{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:7px}"

@@ -27,7 +27,7 @@ static void put_rank(base_buffer *text, int rank, const launch_rank_info *info)
     base_buffer_count(text, info->sentences_shard);
     base_buffer_put(text, "</td><td class=\"n\">");
     base_buffer_count(text, info->sentences_long);
-    base_buffer_put(text, "</td><td>");
+    base_buffer_put(text, "</td><td class=\"text\">");
     base_text_shorten(info->first_sentence, shown);
     base_buffer_html(text, shown[0] != '\0' ? shown : "–");
     if (!info->finished) {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/path.h"
 #include "record/record.h"
 #include "record/report.h"
 #include "sample.h"
@@ -50,6 +52,28 @@ static void the_page_is_whole_in_every_case(void **state)
         assert_has(page, CASES[i].exit_status == 0 ? ">finished<" : ">ended with");
         free(page);
     }
+}
+
+/* The page of a job that has failed has the way to what each rank was doing. */
+static void flight_records_are_linked(void **state)
+{
+    (void)state;
+    static sample made;
+    sample_make(&made, "out", 2, 100);
+    char *page = page_of(&made, 4);
+    assert_null(strstr(page, "flight.html"));
+    free(page);
+    made.options.overwrite = true;
+    launch_record *record = sample_begin(&made, 0);
+    base_error error;
+    char path[BASE_PATH_BYTES];
+    assert_ok(base_path_join(made.out, "flight.html", path, &error), &error);
+    assert_ok(base_file_write(path, "a page", 6, &error), &error);
+    sample_end(&made, record);
+    page = sample_text(&made, "report.html");
+    assert_whole(page);
+    assert_has(page, "<a href=\"flight.html\">");
+    free(page);
 }
 
 static void figures_are_on_the_page(void **state)
@@ -237,14 +261,17 @@ static void columns_are_means_of_steps(void **state)
     free(page);
 }
 
-static void a_diverged_perplexity_is_short(void **state)
+static void what_has_diverged_is_short(void **state)
 {
     (void)state;
     static const struct {
         double loss;
         const char *shown;
-    } CASES[] = {
-        {13.5, "perplexity 729416.370<"}, {100, "perplexity 2.688e+43<"}, {1000, "perplexity –<"}};
+    } CASES[] = {{13.5, "perplexity 729416<"},
+                 {9, "perplexity 8103.084<"},
+                 {22102.7175, "<b>22103<"},
+                 {100, "perplexity 2.688e+43<"},
+                 {1000, "perplexity –<"}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         static sample made;
         sample_make(&made, "out", 1, 4);
@@ -348,6 +375,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_IN_DIRECTORY(the_page_is_whole_in_every_case),
+        TEST_IN_DIRECTORY(flight_records_are_linked),
         TEST_IN_DIRECTORY(figures_are_on_the_page),
         TEST_IN_DIRECTORY(the_page_is_short_for_a_reader),
         TEST_IN_DIRECTORY(inner_exchanges_have_a_column),
@@ -355,7 +383,7 @@ int main(void)
         TEST_IN_DIRECTORY(hostile_texts_are_escaped),
         TEST_IN_DIRECTORY(losses_that_are_no_numbers_are_left_out),
         TEST_IN_DIRECTORY(columns_are_means_of_steps),
-        TEST_IN_DIRECTORY(a_diverged_perplexity_is_short),
+        TEST_IN_DIRECTORY(what_has_diverged_is_short),
         TEST_IN_DIRECTORY(charts_number_steps_as_timings_do),
         TEST_IN_DIRECTORY(a_suspect_speed_up_is_no_figure),
         TEST_IN_DIRECTORY(labels_do_not_overlap),
