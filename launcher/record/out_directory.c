@@ -66,9 +66,10 @@ base_status launch_out_directory_lock(const char *path, int *fd, base_error *ret
     for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
         struct stat locked;
         struct stat standing;
-        base_status status = base_mkdirs(path, reterr);
+        base_error error;
+        base_status status = base_mkdirs(path, &error);
         if (status != BASE_OK) {
-            return status;
+            return base_fail(reterr, status, "%s; name another one with --out DIR", error.message);
         }
         *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (*fd < 0) {

@@ -36,6 +36,17 @@ static base_status take(const char *path, bool overwrite, launch_out_directory *
     return status == BASE_OK ? launch_out_directory_clear(directory, reterr) : status;
 }
 
+static void what_cannot_be_made_has_a_way_out(void **state)
+{
+    (void)state;
+    base_error error;
+    launch_out_directory directory;
+    put_file(test_shared_path("."), "plain");
+    assert_int_not_equal(take(test_shared_path("plain/out"), false, &directory, &error), BASE_OK);
+    assert_has(error.message, "plain/out: ");
+    assert_has(error.message, "; name another one with --out DIR");
+}
+
 static void records_are_kept_by_number(void **state)
 {
     (void)state;
@@ -326,6 +337,7 @@ static void adapters_and_models_do_not_mix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST_IN_DIRECTORY(what_cannot_be_made_has_a_way_out),
         TEST_IN_DIRECTORY(records_are_kept_by_number),
         TEST_IN_DIRECTORY(overwriting_removes_our_files_alone),
         TEST_IN_DIRECTORY(other_peoples_directories_are_left_alone),
