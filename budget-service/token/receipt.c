@@ -90,6 +90,11 @@ budget_verdict_token budget_receipt_verify(const char *token, size_t token_bytes
     return BUDGET_TOKEN_OK;
 }
 
+int64_t budget_receipt_left_s(const budget_receipt *receipt, int64_t now_s)
+{
+    return receipt->not_after - (now_s > receipt->issued_at ? now_s : receipt->issued_at);
+}
+
 budget_verdict_token budget_receipt_check(const budget_receipt *receipt,
                                           const budget_receipt *expected, base_error *why)
 {

@@ -283,7 +283,8 @@ static base_status read_receipts(launch_lease *lease, base_error *reterr)
                          budget_verdict_token_name(verdict), why.message);
     }
     lease->attempt = (int)receipt.attempt;
-    lease->deadline_boot_ns = boot_now_ns() + (receipt.not_after - now_s) * BASE_NS_PER_S;
+    lease->deadline_boot_ns =
+        boot_now_ns() + budget_receipt_left_s(&receipt, now_s) * BASE_NS_PER_S;
     return BASE_OK;
 }
 

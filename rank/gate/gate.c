@@ -130,7 +130,7 @@ static base_status check_receipt(gate *at, base_error *reterr)
         return base_fail(reterr, BASE_ERR_AUTH, "the receipt does not admit rank %d (%s): %s",
                          at->info->rank, budget_verdict_token_name(verdict), why.message);
     }
-    at->seconds = receipt.not_after - at->now_s;
+    at->seconds = budget_receipt_left_s(&receipt, at->now_s);
     if (at->seconds > at->claims.max_seconds) {
         at->seconds = at->claims.max_seconds; /* setting the wall clock back gains nothing */
     }

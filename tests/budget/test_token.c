@@ -265,6 +265,17 @@ static budget_receipt sample_receipt(void)
                             .not_after = SAMPLE_NOW + 100};
 }
 
+/* A host whose clock is behind knows from the receipt how much time there can be. */
+static void a_clock_that_is_behind_gains_no_time(void **state)
+{
+    (void)state;
+    const budget_receipt receipt = sample_receipt();
+    assert_int_equal(budget_receipt_left_s(&receipt, SAMPLE_NOW), 100);
+    assert_int_equal(budget_receipt_left_s(&receipt, SAMPLE_NOW + 101), -1);
+    assert_int_equal(budget_receipt_left_s(&receipt, SAMPLE_NOW - 10), 110);
+    assert_int_equal(budget_receipt_left_s(&receipt, SAMPLE_NOW - 7200), 110);
+}
+
 static void receipts_and_tokens_do_not_pass_for_each_other(void **state)
 {
     (void)state;
@@ -345,6 +356,7 @@ int main(void)
         cmocka_unit_test(a_forged_signature_is_named),
         cmocka_unit_test(times_are_checked_at_their_very_second),
         cmocka_unit_test(a_token_of_another_job_is_told_apart),
+        cmocka_unit_test(a_clock_that_is_behind_gains_no_time),
         cmocka_unit_test(receipts_and_tokens_do_not_pass_for_each_other),
         cmocka_unit_test(a_receipt_fits_one_place_alone),
     };
