@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "budget/money.h"
 #include "budget/time.h"
+#include "clock.h"
 
 enum { EXIT_REFUSED = 3, REASON_BYTES = 400, ERRORS_BYTES_MAX = 1 << 20 };
 
@@ -177,9 +178,10 @@ static json_t *order_json(const rent_order *order)
     const budget_claims *claims = order->claims;
     budget_money_format(claims->max_price_usd_micro_per_hour, price);
     budget_time_format(order->until_s, until);
-    json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s}", "name", order->name, "label",
+    json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:I}", "name", order->name, "label",
                                claims->label, "instance_type", claims->instance_type, "gpus",
-                               (json_int_t)claims->gpus, "max_price_usd", price, "until", until);
+                               (json_int_t)claims->gpus, "max_price_usd", price, "until", until,
+                               "seconds_left", (json_int_t)(order->until_s - rent_time_s()));
     set_text(object, "tier", claims->tier);
     set_text(object, "image", order->image);
     set_text(object, "ssh_public_key", order->ssh_public_key);

@@ -23,6 +23,7 @@ authorize ahead
 wrong 7200 rent 0 ahead true
 ! grep -q "of the granted time are over" err || fail "time is lost: $(cat err)"
 is_state ahead terminated-unbilled || fail "ahead is $(state_of ahead)"
+jq -e '.seconds_left > 3500 and .seconds_left <= 3600' vendor/ordered >/dev/null || fail "the order: $(cat vendor/ordered)"
 err_has "all of ahead is ended, and proven. It cost about \$0.0"
 
 echo "== nor does one that is behind hinder the proof"

@@ -48,6 +48,7 @@ check)
     ;;
 create)
     order=$(cat)
+    printf '%s' "$order" >ordered
     [ ! -e full-now ] || { echo "it was taken by somebody" >&2; exit 3; }
     id=i-$(($(cat count 2>/dev/null || echo 0) + 1))
     echo "${id#i-}" >count

@@ -225,6 +225,7 @@ refused '{instance_type: "any"}' "any is no instance type of EC2"
 refused '{image: "--x"}' "--x is no image"
 refused '{tier: "spot"}' "there is no tier spot here"
 refused '{until: "2020-01-01T00:00:00Z"}' "has passed"
+refused '{seconds_left: 0}' "has passed"
 for bad in '{until: "tomorrow"}' '{gpus: 1.5}' '{gpus: -1}' '{disk_gb: 0}' '{max_price_usd: "a lot"}' '{instance_type: null}' '{label: null}'; do
     refused "$bad" "not the order"
 done

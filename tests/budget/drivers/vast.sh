@@ -22,6 +22,11 @@ grep "^POST /api/v0/bundles/" requests | sed 's/^[^{]*//' >search
 jq -e '.type == "ondemand" and .verified == {eq: true} and .rentable == {eq: true} and .num_gpus == {eq: 1}
     and .gpu_name == {eq: "RTX 4090"} and .dph_total == {lte: 9.99} and .allocated_storage == 40
     and .order == [["dph_total", "asc"]] and .duration.gte > 2e9 and .duration.gte < 3e9' search >/dev/null || fail "the search: $(cat search)"
+order '{seconds_left: 1234}' # whatever this computer's clock says
+drive 0 check
+grep "^POST /api/v0/bundles/" requests | tail -n 1 | sed 's/^[^{]*//' >search
+jq -e '.duration.gte == 1234' search >/dev/null || fail "the search: $(cat search)"
+order '{}'
 drive 0 describe 301
 out_is '.status == "starting"' 'has("host") | not'
 drive 0 describe 301
