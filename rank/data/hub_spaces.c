@@ -22,7 +22,8 @@ static bool is_text(const json_t *object, const char *key, const char *text)
 static base_status read_normalizer_step(rank_tokenizer *self, const json_t *step,
                                         base_error *reterr)
 {
-    if (hub_has_type(step, "Prepend") && is_text(step, "prepend", MARK)) {
+    if (hub_has_type(step, "Prepend") && is_text(step, "prepend", MARK) &&
+        self->prepend == HUB_PREPEND_NEVER) {
         self->prepend = HUB_PREPEND_ALWAYS;
         return BASE_OK;
     }

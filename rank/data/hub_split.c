@@ -38,9 +38,9 @@ static base_status add_split(rank_tokenizer *self, const char *pattern, base_err
     if (self->split_count == HUB_SPLITS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "more than %d pre-tokenizers", HUB_SPLITS_MAX);
     }
-    pcre2_code *made =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &code, &place, NULL);
+    pcre2_code *made = pcre2_compile(
+        (PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_MATCH_INVALID_UTF, &code, &place, NULL);
     if (made == NULL) {
         PCRE2_UCHAR reason[REASON_BYTES] = "";
         (void)pcre2_get_error_message(code, reason, sizeof reason);
@@ -52,14 +52,46 @@ static base_status add_split(rank_tokenizer *self, const char *pattern, base_err
     return BASE_OK;
 }
 
-/* The bytes of a POSIX class, such as [:alpha:]; 0: there is none at `at`. */
-static size_t posix_bytes(const char *at)
+/* What an escape means otherwise in Oniguruma, or may mean; NULL: nothing. at: behind the backslash. */
+static const char *foreign_escape(const char *at)
 {
-    if (at[0] != '[' || at[1] != ':') {
-        return 0;
+    const bool letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z');
+    const bool property = *at == 'p' || *at == 'P';
+    if (property && at[1] == '{') { /* of a category: those of scripts are others in PCRE2 */
+        const size_t bytes = strcspn(at + 2, "}");
+        return bytes <= (at[2] == '^' ? 3 : 2) ? NULL : "a \\p{...} that is no general category";
     }
-    const size_t end = 2 + strspn(at + 2, "^abcdefghijklmnopqrstuvwxyz");
-    return at[end] == ':' && at[end + 1] == ']' ? end + 2 : 0;
+    if (*at == 'x' && at[1] == '{') {
+        return NULL;
+    }
+    return letter && (property || strchr("dDsSnrtf", *at) == NULL) ? "an escape that is none of "
+                                                                     "\\d \\D \\s \\S \\n \\r \\t "
+                                                                     "\\f \\p{...} \\x{...}"
+                                                                   : NULL;
+}
+
+/* The same of a group, behind its bracket. */
+static const char *foreign_group(const char *at)
+{
+    const size_t flags = *at == '?' ? strspn(at + 1, "i-") : 0;
+    const char next = at[1 + flags];
+    const bool known =
+        *at == '?' ? next != '\0' && strchr(flags > 0 ? ":)" : ":=!><#", next) != NULL : *at != '*';
+    return known ? NULL : "a group of a kind, or with a flag, that is not known here";
+}
+
+/* The same of a repetition, behind its brace. */
+static const char *foreign_repetition(const char *at)
+{
+    const size_t least = strspn(at, "0123456789");
+    const size_t comma = at[least] == ',' ? 1 : 0;
+    const size_t end = least + comma + strspn(at + least + comma, "0123456789");
+    if (at[end] != '}' || end == 0) {
+        return NULL; /* letters */
+    }
+    return least == 0 || at[end + 1] == '+' || (comma == 0 && at[end + 1] == '?')
+               ? "a repetition {...} without a least number, or with + or ? behind it"
+               : NULL;
 }
 
 /* What Oniguruma, whose expressions the file has, reads otherwise than PCRE2, though both accept it; or
@@ -67,30 +99,27 @@ static size_t posix_bytes(const char *at)
 static const char *find_foreign(const char *pattern)
 {
     bool in_class = false;
-    for (const char *at = pattern; *at != '\0'; at++) {
-        if (*at == '\\') {
+    const char *found = NULL;
+    for (const char *at = pattern; *at != '\0' && found == NULL; at++) {
+        if (*at == '\\' && at[1] != '\0') {
             at++;
-            if (*at == 'h' || *at == 'H') {
-                return "\\h or \\H (hexadecimal digits)";
-            }
-            if (*at == '\0') {
-                break;
-            }
-        } else if (!in_class && *at == '[') {
+            found = foreign_escape(at);
+        } else if (in_class) {
+            found = *at == '['                     ? "a class in a class"
+                    : at[0] == '&' && at[1] == '&' ? "&& in a class"
+                                                   : NULL;
+            in_class = *at != ']';
+        } else if (*at == '[') {
             in_class = true;
             at += at[1] == '^';
             at += at[1] == ']'; /* as the first one it is a member */
-        } else if (in_class && posix_bytes(at) > 0) {
-            at += posix_bytes(at) - 1;
-        } else if (in_class && *at == '[') {
-            return "a class in a class";
-        } else if (in_class && at[0] == '&' && at[1] == '&') {
-            return "&& in a class";
-        } else if (*at == ']') {
-            in_class = false;
+        } else if (*at == '(') {
+            found = foreign_group(at + 1);
+        } else if (*at == '{') {
+            found = foreign_repetition(at + 1);
         }
     }
-    return NULL;
+    return found;
 }
 
 static base_status read_split(rank_tokenizer *self, const json_t *step, base_error *reterr)
@@ -107,7 +136,8 @@ static base_status read_split(rank_tokenizer *self, const json_t *step, base_err
     const char *foreign = find_foreign(pattern);
     if (foreign != NULL) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "its expression has %s, which is not known here: %s", foreign, pattern);
+                         "its expression has %s, which other programs read otherwise: %s", foreign,
+                         pattern);
     }
     const base_status status = add_split(self, pattern, reterr);
     if (status == BASE_OK) {

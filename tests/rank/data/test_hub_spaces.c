@@ -230,6 +230,10 @@ static void what_is_not_known_is_named(void **state)
     expect_refused("llama2", "", "normalizer",
                    "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"}",
                    "without marks for spaces");
+    expect_refused("llama2", "", "normalizer",
+                   "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+                   "\"\xe2\x96\x81\"},{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"}]}",
+                   "normalizer Prepend");
     expect_refused("llama2", "", "pre_tokenizer",
                    "{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\"}",
                    "pre-tokenizer Metaspace");
