@@ -16,6 +16,7 @@
 
 enum {
     BATCH_BYTES = 1 << 20,  /* of texts, or one longer part */
+    BATCH_PARTS = 1 << 16,  /* which may be empty */
     BATCHES_PER_THREAD = 2, /* so that threads which are done early take another one */
     PROGRESS_EVERY_S = 5,
 };
@@ -121,7 +122,7 @@ static base_status take_part(void *user, const rank_text_part *part, base_error 
         return status;
     }
     self->summary.documents += part->ends ? 1 : 0;
-    self->filled += batch->text_bytes >= BATCH_BYTES ? 1 : 0;
+    self->filled += batch->text_bytes >= BATCH_BYTES || batch->part_count >= BATCH_PARTS ? 1 : 0;
     return self->filled < self->threads * BATCHES_PER_THREAD ? BASE_OK
                                                              : finish_round(self, &self->why);
 }
