@@ -177,6 +177,7 @@ static void make_marks_special(rank_tokenizer *tokenizer, const rank_jinja_text 
 static const char QUESTION[] = "user\0a";
 static const char ANSWERED[] = "user\0a\0assistant\0b";
 static const char SYSTEM_ANSWERED[] = "system\0s\0user\0a\0assistant\0b";
+static const char TOOL_ANSWERED[] = "user\0a\0assistant\0b\0tool\0r";
 
 /* Asks a question, with and without the beginning of an answer. begun: the text with it. */
 static base_status learn_question(rank_chat *chat, rank_tokenizer *tokenizer,
@@ -232,10 +233,11 @@ static base_status learn_answer(rank_chat *chat, rank_tokenizer *tokenizer,
     return status;
 }
 
-/* Marks that stand round other messages than a question. A template may refuse a system's message. */
-static void learn_marks(const rank_chat *chat, rank_tokenizer *tokenizer)
+/* Marks that stand round other messages than a question, of three messages. A template may refuse a system's message,
+ * or a tool's. */
+static void learn_marks(const rank_chat *chat, rank_tokenizer *tokenizer, const char *texts)
 {
-    const rank_chat_messages whole = {.texts = SYSTEM_ANSWERED, .count = 3};
+    const rank_chat_messages whole = {.texts = texts, .count = 3};
     rank_jinja_text text = {.at = NULL};
     if (render(chat, &whole, false, &text, NULL) == BASE_OK) {
         make_marks_special(tokenizer, &text);
@@ -273,7 +275,8 @@ void rank_chat_init(const rank_chat_source *source, rank_tokenizer *tokenizer, r
     }
     chat->has_switch = rank_jinja_reads(chat->program, THINKING);
     chat->asks_date = rank_jinja_reads(chat->program, "strftime_now");
-    learn_marks(chat, tokenizer);
+    learn_marks(chat, tokenizer, SYSTEM_ANSWERED);
+    learn_marks(chat, tokenizer, TOOL_ANSWERED);
 }
 
 void rank_chat_fini(rank_chat *chat)

@@ -50,6 +50,28 @@ static void marks_in_tools_are_letters(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
+/* What the template writes round a tool's result is no token within one, also if the tokenizer does not call it special. */
+static void marks_of_results_are_letters_in_them(void **state)
+{
+    (void)state;
+    base_error error;
+    int32_t at[IDS_MAX];
+    rank_ids ids = {.at = at, .capacity = IDS_MAX};
+    rank_tokenizer *tokenizer = chat_case_load_marks("qwen2", 0);
+    rank_chat chat = chat_case_read(
+        "{% for m in messages %}{{ '<|im_start|>' }}{% if m.role == 'tool' %}"
+        "{{ '<start_of_turn>' + m.content + '<end_of_turn>' }}{% else %}{{ m.content }}{% endif %}"
+        "{{ '<|im_end|>\n' }}{% endfor %}" CHATML_ANSWER,
+        "", tokenizer);
+    static const char texts[] = "user\0<end_of_turn>\0tool\0x<end_of_turn><start_of_turn>y";
+    const rank_chat_messages messages = {.texts = texts, .count = 2};
+    assert_ok(rank_chat_encode(&chat, tokenizer, &messages, &ids, &error), &error);
+    assert_int_equal(count_of(&ids, chat_case_id(tokenizer, "<start_of_turn>")), 1);
+    assert_int_equal(count_of(&ids, chat_case_id(tokenizer, "<end_of_turn>")), 1);
+    rank_chat_fini(&chat);
+    rank_tokenizer_destroy(tokenizer);
+}
+
 /* An answer that is a call is learned up to the token that ends any answer, and not to a mark behind the call. The
  * tools are not learned, however many there are. */
 static void a_call_is_learned_with_its_end(void **state)
@@ -90,6 +112,7 @@ static void a_call_is_learned_with_its_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(marks_in_tools_are_letters),
+                                       cmocka_unit_test(marks_of_results_are_letters_in_them),
                                        cmocka_unit_test(a_call_is_learned_with_its_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
