@@ -3,7 +3,49 @@
 
 #include "run.h"
 
-static jinja_value loop_member(const jinja_loop *loop, const char *name)
+/* Members that such a value has in Jinja, and not here. */
+static const char *missing_members(jinja_value object)
+{
+    switch (object.kind) {
+    case JINJA_STRING:
+        return " casefold center encode expandtabs format format_map index isascii isdecimal "
+               "isidentifier islower isnumeric isprintable istitle isupper ljust maketrans "
+               "partition rindex rjust rpartition swapcase translate zfill ";
+    case JINJA_LIST:
+        return object.list->form == JINJA_FORM_LIST    ? " copy "
+               : object.list->form == JINJA_FORM_RANGE ? " count index start step stop "
+               : object.list->form == JINJA_FORM_VIEW  ? " isdisjoint mapping "
+                                                       : "";
+    case JINJA_DICT:
+        return " fromkeys ";
+    case JINJA_BOOL:
+    case JINJA_INT:
+        return " as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag "
+               "is_integer numerator real to_bytes ";
+    case JINJA_REAL:
+        return " as_integer_ratio conjugate fromhex hex imag is_integer real ";
+    case JINJA_LOOP:
+        return " changed cycle ";
+    case JINJA_MACRO:
+        return " arguments caller catch_kwargs catch_varargs explicit_caller name ";
+    default:
+        return "";
+    }
+}
+
+static void refuse_missing(jinja_run *run, jinja_value object, const char *name)
+{
+    const char *names = missing_members(object);
+    const size_t bytes = strlen(name);
+    for (const char *at = names; bytes > 0 && (at = strstr(at, name)) != NULL; at += bytes) {
+        if (at[-1] == ' ' && at[bytes] == ' ' && strchr(name, ' ') == NULL) {
+            jinja_fail(run->work, BASE_ERR_UNSUPPORTED, "the member '%s' of a %s is not known here",
+                       name, jinja_type_name(object));
+        }
+    }
+}
+
+static jinja_value loop_member(jinja_run *run, const jinja_loop *loop, const char *name)
 {
     const int64_t index = (int64_t)loop->index;
     const int64_t count = (int64_t)loop->items->count;
@@ -30,6 +72,7 @@ static jinja_value loop_member(const jinja_loop *loop, const char *name)
     if (strcmp(name, "nextitem") == 0 && index + 1 < count) {
         return loop->items->at[index + 1];
     }
+    refuse_missing(run, (jinja_value){.kind = JINJA_LOOP, .loop = loop}, name);
     return jinja_undefined(name, JINJA_LOOP);
 }
 
@@ -37,7 +80,12 @@ static jinja_value method_of(jinja_run *run, jinja_value object, const char *nam
 {
     const jinja_row *row = jinja_method_find(object, name);
     if (row == NULL) {
+        refuse_missing(run, object, name);
         return jinja_undefined(name, object.kind);
+    }
+    if (object.kind == JINJA_STRING && object.string->is_markup) {
+        jinja_fail(run->work, BASE_ERR_UNSUPPORTED,
+                   "the method '%s' of a str that is safe or escaped is not known here", name);
     }
     jinja_method *method = jinja_alloc(run->work, sizeof *method);
     *method = (jinja_method){.object = object, .row = row};
@@ -48,7 +96,7 @@ jinja_value jinja_member(jinja_run *run, jinja_value object, const char *name)
 {
     jinja_need_defined(run->work, object);
     if (object.kind == JINJA_LOOP) {
-        return loop_member(object.loop, name);
+        return loop_member(run, object.loop, name);
     }
     const jinja_value method = method_of(run, object, name);
     if (method.kind == JINJA_METHOD) {

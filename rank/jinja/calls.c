@@ -174,11 +174,6 @@ jinja_value jinja_call_value(jinja_run *run, jinja_value callee, const jinja_arg
         value = jinja_row_call(run, callee.function, jinja_none(), args);
     } else if (callee.kind == JINJA_METHOD) {
         value = jinja_row_call(run, callee.method->row, callee.method->object, args);
-    } else if (callee.kind == JINJA_UNDEFINED &&
-               (callee.owner == JINJA_STRING || callee.owner == JINJA_LIST ||
-                callee.owner == JINJA_LOOP)) {
-        jinja_fail(run->work, BASE_ERR_UNSUPPORTED, "the method '%s' is not known here",
-                   callee.name);
     } else if (callee.kind == JINJA_UNDEFINED && callee.owner == JINJA_MISSING &&
                strcmp(callee.name, "strftime_now") == 0) {
         jinja_fail(run->work, BASE_ERR_UNSUPPORTED,

@@ -14,6 +14,10 @@ jinja_value jinja_variable_of(jinja_run *run, const char *name)
         }
     }
     const jinja_row *function = jinja_global_find(name);
+    if (function == NULL && (strcmp(name, "cycler") == 0 || strcmp(name, "joiner") == 0 ||
+                             strcmp(name, "lipsum") == 0 || strcmp(name, "self") == 0)) {
+        jinja_fail(run->work, BASE_ERR_UNSUPPORTED, "Jinja's '%s' is not known here", name);
+    }
     return function != NULL ? (jinja_value){.kind = JINJA_FUNCTION, .function = function}
                             : jinja_undefined(name, JINJA_MISSING);
 }

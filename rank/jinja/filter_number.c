@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+#include <utf8proc.h>
 
 #include "real.h"
 #include "row_tables.h"
@@ -16,13 +19,36 @@ static jinja_value given_or(jinja_value given, jinja_value otherwise)
     return jinja_is_given(given) ? given : otherwise;
 }
 
-/* A string's number, without spaces around it; "": it is none, or too long to be. */
+/* Whether Python may read it as a number, but nothing here does: one with _ between its digits, with digits of other
+ * scripts, or of many. */
+static bool is_foreign(const jinja_string *text)
+{
+    bool digits = false;
+    bool foreign = text->bytes >= NUMBER_BYTES;
+    int32_t point = 0;
+    for (size_t at = 0; at < text->bytes;) {
+        at += jinja_point_at(text, at, &point);
+        const bool digit = utf8proc_category(point) == UTF8PROC_CATEGORY_ND;
+        if (!digit && (point <= 0 || point > 'z' || strchr("_.eE+-", point) == NULL)) {
+            return false;
+        }
+        digits = digits || digit;
+        foreign = foreign || point == '_' || point > 'z';
+    }
+    return digits && foreign;
+}
+
+/* A string's number, without spaces around it; "": it is none. */
 static const char *number_text(jinja_run *run, jinja_value value)
 {
     if (value.kind != JINJA_STRING) {
         return "";
     }
     const jinja_string text = jinja_strip(run->work, value.string, NULL, JINJA_ENDS_BOTH);
+    if (is_foreign(&text)) {
+        jinja_fail(run->work, BASE_ERR_UNSUPPORTED, "the number '%s' is not known here",
+                   jinja_name_of(run->work, &text));
+    }
     return text.bytes < NUMBER_BYTES ? jinja_name_of(run->work, &text) : "";
 }
 
@@ -76,9 +102,14 @@ static jinja_value filter_float(jinja_run *run, const jinja_call *call)
         return jinja_real(jinja_as_real(call->subject));
     }
     jinja_need_defined(run->work, call->subject);
-    return jinja_real_read(number_text(run, call->subject), &real)
-               ? jinja_real(real)
-               : given_or(call->slots[0], jinja_real(0));
+    const char *text = number_text(run, call->subject);
+    const char *word = text + (text[0] == '-' || text[0] == '+' ? 1 : 0);
+    if (strcasecmp(word, "inf") == 0 || strcasecmp(word, "infinity") == 0 ||
+        strcasecmp(word, "nan") == 0) {
+        jinja_fail(run->work, BASE_ERR_UNSUPPORTED, "the number '%s' is not known here", text);
+    }
+    return jinja_real_read(text, &real) ? jinja_real(real)
+                                        : given_or(call->slots[0], jinja_real(0));
 }
 
 static void need_number(jinja_run *run, jinja_value value, const char *filter)

@@ -14,9 +14,12 @@ static const jinja_string *subject_of(jinja_run *run, const jinja_call *call)
 static jinja_value filter_trim(jinja_run *run, const jinja_call *call)
 {
     const jinja_value given = call->slots[0];
-    const jinja_string *characters = jinja_is_given(given) && given.kind != JINJA_NONE
-                                         ? jinja_to_string(run->work, given)
-                                         : NULL;
+    const bool blanks = !jinja_is_given(given) || given.kind == JINJA_NONE;
+    if (!blanks && given.kind != JINJA_STRING) {
+        jinja_fail(run->work, BASE_ERR_INVALID, "trim takes off a str, not a %s",
+                   jinja_type_name(given));
+    }
+    const jinja_string *characters = blanks ? NULL : given.string;
     return jinja_string_value(
         run->work, jinja_strip(run->work, subject_of(run, call), characters, JINJA_ENDS_BOTH));
 }
@@ -40,12 +43,27 @@ static jinja_value filter_string(jinja_run *run, const jinja_call *call)
     return (jinja_value){.kind = JINJA_STRING, .string = subject_of(run, call)};
 }
 
+static jinja_value markup_of(jinja_run *run, const jinja_string *string)
+{
+    jinja_string markup = *string;
+    markup.is_markup = true;
+    return jinja_string_value(run->work, markup);
+}
+
+static jinja_value filter_safe(jinja_run *run, const jinja_call *call)
+{
+    return markup_of(run, subject_of(run, call));
+}
+
 static jinja_value filter_escape(jinja_run *run, const jinja_call *call)
 {
     static const char what[] = "&<>'\"";
     static const char *const written[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     const jinja_string *string = subject_of(run, call);
     jinja_text text = {.work = run->work};
+    if (string->is_markup) {
+        return call->subject;
+    }
     for (size_t i = 0; i < string->bytes; i++) {
         const char *found = memchr(what, string->at[i], sizeof what - 1);
         const uint32_t origin = jinja_origin_at(string, i);
@@ -57,7 +75,7 @@ static jinja_value filter_escape(jinja_run *run, const jinja_call *call)
         }
     }
     jinja_step_bytes(run->work, string->bytes);
-    return jinja_text_end(&text);
+    return markup_of(run, jinja_text_end(&text).string);
 }
 
 /* What a width or an indent means: a string, or so many spaces. */
@@ -147,7 +165,7 @@ const jinja_row jinja_text_filters[] = {
     {.name = "title", .function = filter_letters, .how = JINJA_TITLE_WORDS},
     {.name = "replace", .function = filter_replace, .params = {"old", "new", "count"}, .needed = 2},
     {.name = "string", .function = filter_string},
-    {.name = "safe", .function = filter_string},
+    {.name = "safe", .function = filter_safe},
     {.name = "escape", .function = filter_escape},
     {.name = "e", .function = filter_escape},
     {.name = "indent", .function = filter_indent, .params = {"width", "first", "blank"}},

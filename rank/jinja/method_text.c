@@ -164,7 +164,7 @@ static jinja_value method_count(jinja_run *run, const jinja_call *call)
 
 /* ---- of which kind all characters are ---- */
 
-enum { SPACE = 1, LETTER = 2, DIGIT = 4 };
+enum { SPACE = 1, LETTER = 2, DIGIT = 4, NUMBER = 8 };
 
 static int kind_of(int32_t point)
 {
@@ -172,6 +172,7 @@ static int kind_of(int32_t point)
     return jinja_is_blank(point)                                                  ? SPACE
            : category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO ? LETTER
            : category == UTF8PROC_CATEGORY_ND                                     ? DIGIT
+           : category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO ? NUMBER
                                                                                   : 0;
 }
 
@@ -182,6 +183,10 @@ static jinja_value method_all_are(jinja_run *run, const jinja_call *call)
     jinja_step_bytes(run->work, string->bytes);
     for (size_t at = 0; at < string->bytes;) {
         at += jinja_point_at(string, at, &point);
+        if (call->how == DIGIT && utf8proc_category(point) == UTF8PROC_CATEGORY_NO) {
+            jinja_fail(run->work, BASE_ERR_UNSUPPORTED, "isdigit of U+%04X is not known here",
+                       (unsigned)point);
+        }
         if ((kind_of(point) & call->how) == 0) {
             return jinja_bool(false);
         }
@@ -224,6 +229,6 @@ const jinja_row jinja_string_methods[] = {
     {.name = "isspace", .function = method_all_are, .how = SPACE},
     {.name = "isalpha", .function = method_all_are, .how = LETTER},
     {.name = "isdigit", .function = method_all_are, .how = DIGIT},
-    {.name = "isalnum", .function = method_all_are, .how = LETTER | DIGIT},
+    {.name = "isalnum", .function = method_all_are, .how = LETTER | DIGIT | NUMBER},
     {.name = NULL},
 };

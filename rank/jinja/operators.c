@@ -94,6 +94,13 @@ static double real_modulo(double left, double right)
     return (rest < 0) != (right < 0) ? rest + right : rest;
 }
 
+static double real_floor_divide(double left, double right)
+{
+    const double quotient =
+        (left - real_modulo(left, right)) / right; /* an integer, but for rounding */
+    return quotient == 0 ? copysign(0.0, left / right) : floor(quotient + 0.5);
+}
+
 static jinja_value operate_reals(jinja_run *run, jinja_operator op, double left, double right)
 {
     switch (op) {
@@ -108,7 +115,7 @@ static jinja_value operate_reals(jinja_run *run, jinja_operator op, double left,
     case JINJA_MODULO:
         return jinja_real(real_modulo(left, right));
     case JINJA_FLOOR_DIVIDE:
-        return jinja_real(floor((left - real_modulo(left, right)) / right + 0.5));
+        return jinja_real(real_floor_divide(left, right));
     default:
         break;
     }
@@ -139,6 +146,29 @@ static jinja_value join(jinja_run *run, jinja_value left, jinja_value right)
     jinja_write(&text, left);
     jinja_write(&text, right);
     return jinja_text_end(&text);
+}
+
+static bool has_markup(const jinja_string *string)
+{
+    for (size_t i = 0; i < string->bytes; i++) {
+        if (memchr("&<>'\"", string->at[i], 5) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static jinja_value add_strings(jinja_run *run, jinja_value left, jinja_value right)
+{
+    const bool left_is = left.string->is_markup;
+    if (left_is != right.string->is_markup && has_markup((left_is ? right : left).string)) {
+        jinja_fail(run->work, BASE_ERR_UNSUPPORTED,
+                   "the + of a str and one that is safe or escaped is not known here: join them "
+                   "by ~");
+    }
+    jinja_string sum = *join(run, left, right).string;
+    sum.is_markup = left_is || right.string->is_markup;
+    return jinja_string_value(run->work, sum);
 }
 
 static jinja_value add_lists(jinja_run *run, const jinja_list *left, const jinja_list *right)
@@ -193,7 +223,7 @@ jinja_value jinja_operate(jinja_run *run, jinja_operator op, jinja_value left, j
         return operate_numbers(run, op, left, right);
     }
     if (op == JINJA_ADD && left.kind == JINJA_STRING && right.kind == JINJA_STRING) {
-        return join(run, left, right);
+        return add_strings(run, left, right);
     }
     if (op == JINJA_ADD && is_list(left) && is_list(right) && left.list->form == right.list->form) {
         return add_lists(run, left.list, right.list);

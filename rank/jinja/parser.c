@@ -234,12 +234,26 @@ static void parse_signature(jinja_parsing *parsing, jinja_node *node)
     jinja_need_sign(parsing, ")");
 }
 
+/* A body that can be called; it may not ask for arguments that have no names. */
+static void parse_called(jinja_parsing *parsing, jinja_node *node, const char *end)
+{
+    const size_t before = parsing->names->count;
+    node->body = parse_apart(parsing, end);
+    for (size_t i = before; i < parsing->names->count; i++) {
+        const char *name = parsing->names->at[i];
+        if (strcmp(name, "varargs") == 0 || strcmp(name, "kwargs") == 0) {
+            jinja_fail(parsing->work, BASE_ERR_UNSUPPORTED, "%s of a macro are not known here",
+                       name);
+        }
+    }
+}
+
 static const jinja_node *parse_macro(jinja_parsing *parsing)
 {
     jinja_node *node = jinja_node_new(parsing, JINJA_NODE_MACRO);
     node->name = jinja_need_any_name(parsing);
     parse_signature(parsing, node);
-    node->body = parse_apart(parsing, "endmacro");
+    parse_called(parsing, node, "endmacro");
     return node;
 }
 
@@ -254,7 +268,7 @@ static const jinja_node *parse_caller(jinja_parsing *parsing)
     if (node->a->kind != JINJA_NODE_CALL) {
         jinja_unexpected(parsing);
     }
-    node->body = parse_apart(parsing, "endcall");
+    parse_called(parsing, node, "endcall");
     return node;
 }
 

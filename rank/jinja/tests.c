@@ -28,7 +28,13 @@ static jinja_value compare(jinja_run *run, const jinja_call *call)
     return jinja_bool(jinja_compare(run, (jinja_operator)call->how, call->subject, call->slots[0]));
 }
 
-/* Whether they are one object, or the same plain value. */
+/* An integer of which Python has one object. */
+static bool is_small(jinja_value value)
+{
+    return value.kind == JINJA_INT && value.integer >= -5 && value.integer <= 256;
+}
+
+/* Whether they are one object. */
 static jinja_value test_sameas(jinja_run *run, const jinja_call *call)
 {
     const jinja_value left = call->subject;
@@ -37,8 +43,15 @@ static jinja_value test_sameas(jinja_run *run, const jinja_call *call)
         return jinja_bool(false);
     }
     switch (left.kind) {
+    case JINJA_UNDEFINED:
+    case JINJA_INT:
+    case JINJA_REAL:
     case JINJA_STRING:
-        return jinja_bool(left.string == right.string);
+        if (jinja_equal(run->work, left, right) && !is_small(left)) {
+            jinja_fail(run->work, BASE_ERR_UNSUPPORTED,
+                       "whether two equal values are one object is not known here: compare them");
+        }
+        return jinja_bool(jinja_equal(run->work, left, right));
     case JINJA_LIST:
         return jinja_bool(left.list == right.list);
     case JINJA_DICT:
@@ -66,10 +79,11 @@ static jinja_value test_letters(jinja_run *run, const jinja_call *call)
     jinja_step_bytes(run->work, string->bytes);
     for (size_t at = 0; at < string->bytes;) {
         at += jinja_point_at(string, at, &point);
-        if (upper ? jinja_is_lower(point) : jinja_is_upper(point)) {
+        const bool fits = upper ? jinja_is_upper(point) : jinja_is_lower(point);
+        if (jinja_is_cased(point) && !fits) {
             return jinja_bool(false);
         }
-        any = any || (upper ? jinja_is_upper(point) : jinja_is_lower(point));
+        any = any || fits;
     }
     return jinja_bool(any);
 }

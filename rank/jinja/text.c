@@ -117,7 +117,8 @@ jinja_string jinja_cut(const jinja_string *string, size_t begin, size_t end)
     return (jinja_string){.at = string->at + begin,
                           .bytes = end - begin,
                           .origins = string->origins != NULL ? string->origins + begin : NULL,
-                          .origin = string->origin};
+                          .origin = string->origin,
+                          .is_markup = string->is_markup};
 }
 
 uint32_t jinja_origin_at(const jinja_string *string, size_t index)

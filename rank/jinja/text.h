@@ -50,6 +50,7 @@ jinja_value *jinja_points(jinja_work *work, const jinja_string *string, size_t *
 bool jinja_is_blank(int32_t point);
 bool jinja_is_upper(int32_t point);
 bool jinja_is_lower(int32_t point);
+bool jinja_is_cased(int32_t point); /* one of these, or a title's */
 
 typedef enum jinja_ends { JINJA_ENDS_BOTH, JINJA_ENDS_LEFT, JINJA_ENDS_RIGHT } jinja_ends;
 

@@ -32,6 +32,7 @@ typedef struct jinja_string {
     size_t bytes;
     const uint32_t *origins; /* (bytes); NULL: each has this origin: */
     uint32_t origin;
+    bool is_markup; /* made by safe or escape: what is added to it would be escaped */
 } jinja_string;
 
 typedef struct jinja_list jinja_list;

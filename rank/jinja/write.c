@@ -62,6 +62,10 @@ static void put_quoted(jinja_text *text, const jinja_string *string)
     const bool pair = string->bytes > 0 && memchr(string->at, '"', string->bytes) != NULL;
     const char *quote = single && !pair ? "\"" : "'";
     int32_t point = 0;
+    if (string->is_markup) {
+        jinja_fail(text->work, BASE_ERR_UNSUPPORTED,
+                   "a str that is safe or escaped is not written within a list or a dict here");
+    }
     jinja_text_put_name(text, quote);
     for (size_t at = 0; at < string->bytes;) {
         char escape[16];
