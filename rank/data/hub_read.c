@@ -322,57 +322,18 @@ static base_status read_template(rank_tokenizer *self, const json_t *template, b
     return BASE_OK;
 }
 
-static base_status read_post(rank_tokenizer *self, const json_t *post, base_error *reterr)
+static base_status read_post_step(rank_tokenizer *self, const json_t *step, base_error *reterr)
 {
-    size_t index = 0;
-    json_t *one = NULL;
-    base_status status = BASE_OK;
-    if (post == NULL || json_is_null(post) || hub_has_type(post, "ByteLevel")) {
-        return BASE_OK;
+    if (hub_has_type(step, "TemplateProcessing")) {
+        return read_template(self, step, reterr);
     }
-    if (hub_has_type(post, "TemplateProcessing")) {
-        return read_template(self, post, reterr);
-    }
-    if (!hub_has_type(post, "Sequence")) {
-        return hub_refuse("post-processor", post, reterr);
-    }
-    json_array_foreach(json_object_get(post, "processors"), index, one)
-    {
-        if (status == BASE_OK && hub_has_type(one, "TemplateProcessing")) {
-            status = read_template(self, one, reterr);
-        } else if (status == BASE_OK && !hub_has_type(one, "ByteLevel")) {
-            status = hub_refuse("post-processor", one, reterr);
-        }
-    }
-    return status;
+    return hub_has_type(step, "ByteLevel") ? BASE_OK : hub_refuse("post-processor", step, reterr);
 }
 
-/* NFC, or a Sequence of it; an empty one does nothing. */
-static base_status read_normalizer(rank_tokenizer *self, const json_t *root, base_error *reterr)
+static base_status read_nfc(rank_tokenizer *self, const json_t *step, base_error *reterr)
 {
-    size_t index = 0;
-    json_t *one = NULL;
-    base_status status = BASE_OK;
-    const json_t *normalizer = json_object_get(root, "normalizer");
-    const json_t *sequence = json_object_get(normalizer, "normalizers");
-    if (hub_is_off(root, "normalizer")) {
-        return BASE_OK;
-    }
-    if (self->spaces) {
-        return hub_spaces_read_normalizer(self, normalizer, reterr);
-    }
-    if (!hub_has_type(normalizer, "Sequence") || !json_is_array(sequence)) {
-        self->normalises = hub_has_type(normalizer, "NFC");
-        return self->normalises ? BASE_OK : hub_refuse("normalizer", normalizer, reterr);
-    }
-    json_array_foreach(sequence, index, one)
-    {
-        self->normalises = true;
-        if (status == BASE_OK && !hub_has_type(one, "NFC")) {
-            status = hub_refuse("normalizer", one, reterr);
-        }
-    }
-    return status;
+    self->normalises = hub_has_type(step, "NFC");
+    return self->normalises ? BASE_OK : hub_refuse("normalizer", step, reterr);
 }
 
 /* Settings that change ids, and that nothing here has a switch for. */
@@ -407,7 +368,8 @@ static base_status fill(rank_tokenizer *self, const json_t *root, base_error *re
     }
     self->spaces = json_is_true(json_object_get(model, "byte_fallback"));
     memset(self->byte_ids, 0xff, sizeof self->byte_ids); /* HUB_NONE */
-    base_status status = read_normalizer(self, root, reterr);
+    base_status status = hub_each(self, json_object_get(root, "normalizer"), "normalizers",
+                                  self->spaces ? hub_spaces_read_normalizer : read_nfc, reterr);
     if (status == BASE_OK) {
         status = check_settings(root, reterr);
     }
@@ -437,7 +399,8 @@ static base_status fill(rank_tokenizer *self, const json_t *root, base_error *re
     if (status == BASE_OK) {
         status = hub_read_steps(self, root, reterr);
     }
-    return status == BASE_OK ? read_post(self, json_object_get(root, "post_processor"), reterr)
+    return status == BASE_OK ? hub_each(self, json_object_get(root, "post_processor"), "processors",
+                                        read_post_step, reterr)
                              : status;
 }
 

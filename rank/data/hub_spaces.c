@@ -19,8 +19,7 @@ static bool is_text(const json_t *object, const char *key, const char *text)
 
 /* ---- the file ---- */
 
-static base_status read_normalizer_step(rank_tokenizer *self, const json_t *step,
-                                        base_error *reterr)
+base_status hub_spaces_read_normalizer(rank_tokenizer *self, const json_t *step, base_error *reterr)
 {
     if (hub_has_type(step, "Prepend") && is_text(step, "prepend", MARK) &&
         self->prepend == HUB_PREPEND_NEVER) {
@@ -33,22 +32,6 @@ static base_status read_normalizer_step(rank_tokenizer *self, const json_t *step
         return BASE_OK;
     }
     return hub_refuse("normalizer", step, reterr);
-}
-
-base_status hub_spaces_read_normalizer(rank_tokenizer *self, const json_t *normalizer,
-                                       base_error *reterr)
-{
-    size_t index = 0;
-    json_t *step = NULL;
-    base_status status = BASE_OK;
-    if (!hub_has_type(normalizer, "Sequence")) {
-        return read_normalizer_step(self, normalizer, reterr);
-    }
-    json_array_foreach(json_object_get(normalizer, "normalizers"), index, step)
-    {
-        status = status == BASE_OK ? read_normalizer_step(self, step, reterr) : status;
-    }
-    return status;
 }
 
 static base_status read_metaspace(rank_tokenizer *self, const json_t *step, base_error *reterr)

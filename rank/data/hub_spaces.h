@@ -9,9 +9,9 @@
 
 #include "hub_parts.h"
 
-/* Prepend and Replace, or a Sequence of them. */
+/* Prepend or Replace: a step of "normalizer". */
 BASE_MUST_CHECK base_status hub_spaces_read_normalizer(rank_tokenizer *self,
-                                                       const struct json_t *normalizer,
+                                                       const struct json_t *step,
                                                        base_error *reterr);
 /* "pre_tokenizer": none, Metaspace, or Gemma's. After the normalizer. */
 BASE_MUST_CHECK base_status hub_spaces_read_steps(rank_tokenizer *self, const struct json_t *steps,

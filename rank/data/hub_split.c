@@ -31,6 +31,26 @@ bool hub_is_off(const json_t *object, const char *key)
            (json_is_string(value) && json_string_length(value) == 0);
 }
 
+base_status hub_each(rank_tokenizer *self, const json_t *what, const char *list, hub_read *read,
+                     base_error *reterr)
+{
+    size_t index = 0;
+    json_t *step = NULL;
+    base_status status = BASE_OK;
+    const json_t *steps = json_object_get(what, list);
+    if (what == NULL || json_is_null(what)) {
+        return BASE_OK;
+    }
+    if (!hub_has_type(what, "Sequence") || !json_is_array(steps)) {
+        return read(self, what, reterr);
+    }
+    json_array_foreach(steps, index, step)
+    {
+        status = status == BASE_OK ? read(self, step, reterr) : status;
+    }
+    return status;
+}
+
 static base_status add_split(rank_tokenizer *self, const char *pattern, base_error *reterr)
 {
     int code = 0;
