@@ -34,12 +34,17 @@ size_t jinja_lexing_blank(const char *at, const char *end)
     return jinja_is_blank(point) ? bytes : 0;
 }
 
+static const char *behind_blanks(const jinja_lexing *lexing, const char *at)
+{
+    for (size_t blank = 0; (blank = jinja_lexing_blank(at, lexing->end)) > 0;) {
+        at += blank;
+    }
+    return at;
+}
+
 void jinja_lexing_skip_blanks(jinja_lexing *lexing)
 {
-    for (size_t blank = jinja_lexing_blank(lexing->at, lexing->end); blank > 0;
-         blank = jinja_lexing_blank(lexing->at, lexing->end)) {
-        jinja_lexing_skip(lexing, blank);
-    }
+    jinja_lexing_skip(lexing, (size_t)(behind_blanks(lexing, lexing->at) - lexing->at));
 }
 
 bool jinja_lexing_is(const jinja_lexing *lexing, const char *what)
@@ -92,19 +97,16 @@ static void put_text(jinja_lexing *lexing, jinja_string text)
     }
 }
 
-/* Passes the end of a statement or a comment, whose mark has two characters. */
-static void pass_end(jinja_lexing *lexing, char sign)
+/* Passes an end mark of two characters, with the sign before it. trims: also the line end behind it. */
+static void pass_end(jinja_lexing *lexing, char sign, bool trims)
 {
     jinja_lexing_skip(lexing, sign == '+' || sign == '-' ? 3 : 2);
-    lexing->at_line = lexing->at[-1] == '\n';
     if (sign == '-') {
-        const char *before = lexing->at;
         jinja_lexing_skip_blanks(lexing);
-        lexing->at_line = lexing->at > before && lexing->at[-1] == '\n';
-    } else if (sign != '+' && *lexing->at == '\n') {
+    } else if (trims && sign != '+' && *lexing->at == '\n') {
         jinja_lexing_skip(lexing, 1);
-        lexing->at_line = true;
     }
+    lexing->at_line = lexing->at[-1] == '\n';
 }
 
 static void pass_comment(jinja_lexing *lexing)
@@ -116,7 +118,7 @@ static void pass_comment(jinja_lexing *lexing)
     const char sign = end > lexing->at + 2 ? end[-1] : ' ';
     const bool has_sign = sign == '-' || sign == '+';
     jinja_lexing_skip(lexing, (size_t)(end - lexing->at) - (has_sign ? 1 : 0));
-    pass_end(lexing, sign);
+    pass_end(lexing, sign, true);
 }
 
 /* The bytes of a tag with that name alone, with signs and blanks; 0: it is none there. */
@@ -128,16 +130,11 @@ static size_t tag_bytes(const jinja_lexing *lexing, const char *at, const char *
     }
     at += 2;
     at += *at == '-' || *at == '+' ? 1 : 0;
-    for (size_t blank = 0; (blank = jinja_lexing_blank(at, lexing->end)) > 0;) {
-        at += blank;
-    }
+    at = behind_blanks(lexing, at);
     if (strncmp(at, name, strlen(name)) != 0) {
         return 0;
     }
-    at += strlen(name);
-    for (size_t blank = 0; (blank = jinja_lexing_blank(at, lexing->end)) > 0;) {
-        at += blank;
-    }
+    at = behind_blanks(lexing, at + strlen(name));
     at += *at == '-' || *at == '+' ? 1 : 0;
     return strncmp(at, "%}", 2) == 0 ? (size_t)(at - begin) + 2 : 0;
 }
@@ -146,12 +143,8 @@ static size_t tag_bytes(const jinja_lexing *lexing, const char *at, const char *
 static void pass_raw(jinja_lexing *lexing, size_t bytes)
 {
     const char sign = lexing->at[bytes - 3];
-    jinja_lexing_skip(lexing, bytes);
-    lexing->at_line = false;
-    if (sign == '-') {
-        jinja_lexing_skip_blanks(lexing);
-        lexing->at_line = lexing->at[-1] == '\n';
-    }
+    jinja_lexing_skip(lexing, bytes - (sign == '-' || sign == '+' ? 3 : 2));
+    pass_end(lexing, sign, false);
     for (const char *end = lexing->at; (end = strstr(end, "{%")) != NULL; end += 2) {
         const size_t end_bytes = tag_bytes(lexing, end, "endraw");
         if (end_bytes > 0) {
@@ -161,7 +154,7 @@ static void pass_raw(jinja_lexing *lexing, size_t bytes)
             put_text(lexing, text_before(lexing, text, end[2], false));
             jinja_lexing_skip(lexing,
                               text_bytes + end_bytes - (last == '-' || last == '+' ? 3 : 2));
-            pass_end(lexing, last);
+            pass_end(lexing, last, true);
             return;
         }
     }
@@ -184,17 +177,7 @@ static void lex_mark(jinja_lexing *lexing)
     jinja_lexing_skip(lexing, lexing->at[2] == '-' || lexing->at[2] == '+' ? 3 : 2);
     jinja_lexing_tag(lexing, is_print ? JINJA_TOKEN_PRINT_END : JINJA_TOKEN_TAG_END,
                      is_print ? "}}" : "%}");
-    const char sign = *lexing->at;
-    if (is_print) {
-        jinja_lexing_skip(lexing, sign == '-' ? 3 : 2);
-        lexing->at_line = false;
-        if (sign == '-') {
-            jinja_lexing_skip_blanks(lexing);
-            lexing->at_line = lexing->at[-1] == '\n';
-        }
-    } else {
-        pass_end(lexing, sign);
-    }
+    pass_end(lexing, *lexing->at, !is_print);
 }
 
 /* A copy whose line ends are \n, without one at the end. */

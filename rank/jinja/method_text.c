@@ -121,29 +121,20 @@ static jinja_value place_at(jinja_run *run, const jinja_string *string, size_t a
     return jinja_int((int64_t)jinja_point_count(run->work, &before));
 }
 
+/* The first place, or the last. */
 static jinja_value method_find(jinja_run *run, const jinja_call *call)
 {
     const jinja_string *part = need_string(run, call->slots[0]);
     jinja_string string;
     size_t before = 0;
-    const bool is_there = between(run, call, &string, &before);
-    const size_t at = is_there ? jinja_find(run->work, &string, part, 0) : SIZE_MAX;
-    return at == SIZE_MAX ? jinja_int(-1) : place_at(run, call->subject.string, before + at);
-}
-
-static jinja_value method_rfind(jinja_run *run, const jinja_call *call)
-{
-    const jinja_string *part = need_string(run, call->slots[0]);
-    jinja_string string;
-    size_t before = 0;
-    size_t last = SIZE_MAX;
+    size_t found = SIZE_MAX;
     const bool is_there = between(run, call, &string, &before);
     for (size_t at = is_there ? jinja_find(run->work, &string, part, 0) : SIZE_MAX; at != SIZE_MAX;
-         at = jinja_find(run->work, &string, part, at + 1)) {
+         at = call->how == END ? jinja_find(run->work, &string, part, at + 1) : SIZE_MAX) {
         jinja_step(run->work, 1);
-        last = at;
+        found = at;
     }
-    return last == SIZE_MAX ? jinja_int(-1) : place_at(run, call->subject.string, before + last);
+    return found == SIZE_MAX ? jinja_int(-1) : place_at(run, call->subject.string, before + found);
 }
 
 static jinja_value method_count(jinja_run *run, const jinja_call *call)
@@ -223,8 +214,16 @@ const jinja_row jinja_string_methods[] = {
      .how = END,
      .params = {"suffix"},
      .needed = 1},
-    {.name = "find", .function = method_find, .params = {"sub", "start", "end"}, .needed = 1},
-    {.name = "rfind", .function = method_rfind, .params = {"sub", "start", "end"}, .needed = 1},
+    {.name = "find",
+     .function = method_find,
+     .how = BEGIN,
+     .params = {"sub", "start", "end"},
+     .needed = 1},
+    {.name = "rfind",
+     .function = method_find,
+     .how = END,
+     .params = {"sub", "start", "end"},
+     .needed = 1},
     {.name = "count", .function = method_count, .params = {"sub"}, .needed = 1},
     {.name = "isspace", .function = method_all_are, .how = SPACE},
     {.name = "isalpha", .function = method_all_are, .how = LETTER},

@@ -36,17 +36,6 @@ static int digits_of(double real, char digits[DIGITS_MAX + 1])
     return *at == 'e' ? (int)strtol(at + 1, NULL, 10) : 0;
 }
 
-static bool put_special(char *text, size_t bytes, double real, const char *nan_text,
-                        const char *inf_text)
-{
-    if (isfinite(real)) {
-        return false;
-    }
-    (void)snprintf(text, bytes, "%s%s", !isnan(real) && real < 0 ? "-" : "",
-                   isnan(real) ? nan_text : inf_text);
-    return true;
-}
-
 static void put_finite(char *text, size_t bytes, double real)
 {
     char digits[DIGITS_MAX + 1];
@@ -66,18 +55,14 @@ static void put_finite(char *text, size_t bytes, double real)
     }
 }
 
-void jinja_real_text(char *text, size_t bytes, double real)
+void jinja_real_text(char *text, size_t bytes, double real, bool json)
 {
-    if (!put_special(text, bytes, real, "nan", "inf")) {
+    if (isfinite(real)) {
         put_finite(text, bytes, real);
+        return;
     }
-}
-
-void jinja_real_json(char *text, size_t bytes, double real)
-{
-    if (!put_special(text, bytes, real, "NaN", "Infinity")) {
-        put_finite(text, bytes, real);
-    }
+    (void)snprintf(text, bytes, "%s%s", !isnan(real) && real < 0 ? "-" : "",
+                   isnan(real) ? (json ? "NaN" : "nan") : (json ? "Infinity" : "inf"));
 }
 
 bool jinja_real_read(const char *text, double *real)

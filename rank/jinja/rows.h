@@ -39,7 +39,7 @@ typedef struct jinja_row {
 const jinja_row *jinja_filter_find(const char *name);
 const jinja_row *jinja_test_find(const char *name);
 const jinja_row *jinja_global_find(const char *name);
-/* What the value has as a method of that name. *known: it has one in Python, if not here. */
+/* What the value has as a method of that name. */
 const jinja_row *jinja_method_find(jinja_value object, const char *name);
 
 /* Calls it. Fails if the arguments do not fit. */

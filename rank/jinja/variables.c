@@ -6,13 +6,18 @@
 #include <jansson.h>
 
 static jinja_value value_of(jinja_work *work, const json_t *json, uint32_t origin);
+static jinja_value dict_of(jinja_work *work, const json_t *json, uint32_t origin, bool is_message);
 
-static jinja_value list_of(jinja_work *work, const json_t *json, uint32_t origin)
+/* traced: each element is a message, whose origin is its place. */
+static jinja_value list_of(jinja_work *work, const json_t *json, uint32_t origin, bool traced)
 {
     const size_t count = json_array_size(json);
     jinja_value *items = jinja_values(work, count);
     for (size_t i = 0; i < count; i++) {
-        items[i] = value_of(work, json_array_get(json, i), origin);
+        const json_t *item = json_array_get(json, i);
+        const uint32_t its = traced ? (uint32_t)i + 1 : origin;
+        items[i] = traced && json_is_object(item) ? dict_of(work, item, its, true)
+                                                  : value_of(work, item, its);
     }
     return jinja_list_of(work, items, count, JINJA_FORM_LIST);
 }
@@ -57,7 +62,7 @@ static jinja_value value_of(jinja_work *work, const json_t *json, uint32_t origi
         value = jinja_bool(json_is_true(json));
         break;
     case JSON_ARRAY:
-        value = list_of(work, json, origin);
+        value = list_of(work, json, origin, false);
         break;
     case JSON_OBJECT:
         value = dict_of(work, json, origin, false);
@@ -67,19 +72,6 @@ static jinja_value value_of(jinja_work *work, const json_t *json, uint32_t origi
     }
     jinja_leave(work);
     return value;
-}
-
-static jinja_value traced_list(jinja_work *work, const json_t *json)
-{
-    const size_t count = json_array_size(json);
-    jinja_value *items = jinja_values(work, count);
-    for (size_t i = 0; i < count; i++) {
-        const json_t *item = json_array_get(json, i);
-        const uint32_t origin = (uint32_t)i + 1;
-        items[i] =
-            json_is_object(item) ? dict_of(work, item, origin, true) : value_of(work, item, origin);
-    }
-    return jinja_list_of(work, items, count, JINJA_FORM_LIST);
 }
 
 static bool is_name(const char *name, const char *given)
@@ -96,7 +88,7 @@ void jinja_set_variables(jinja_run *run, const rank_jinja_given *given)
         const uint32_t origin = is_name(name, given->quoted) ? RANK_JINJA_QUOTED : 0;
         const bool is_traced = is_name(name, given->traced) && json_is_array(member);
         jinja_set_variable(run, name,
-                           is_traced ? traced_list(run->work, member)
+                           is_traced ? list_of(run->work, member, 0, true)
                                      : value_of(run->work, member, origin));
     }
 }

@@ -12,18 +12,19 @@
 
 enum { NUMBER_BYTES = 48 };
 
-static void put_number(jinja_text *text, jinja_value value)
+void jinja_write_number(jinja_text *text, jinja_value value, bool json)
 {
     char number[NUMBER_BYTES];
     if (value.kind == JINJA_BOOL) {
-        jinja_text_put_name(text, value.flag ? "True" : "False");
+        static const char *const words[][2] = {{"False", "True"}, {"false", "true"}};
+        jinja_text_put_name(text, words[json][value.flag]);
         return;
     }
     if (value.kind == JINJA_INT) {
         (void)snprintf(number, sizeof number, "%" PRId64, value.integer);
     } else {
         jinja_step(text->work, RANK_JINJA_REAL_STEPS);
-        jinja_real_text(number, sizeof number, value.real);
+        jinja_real_text(number, sizeof number, value.real, json);
     }
     jinja_text_put_name(text, number);
 }
@@ -138,7 +139,7 @@ void jinja_write(jinja_text *text, jinja_value value)
     if (value.kind == JINJA_STRING) {
         jinja_text_put(text, value.string);
     } else if (jinja_is_number(value)) {
-        put_number(text, value);
+        jinja_write_number(text, value, false);
     } else if (value.kind == JINJA_NONE) {
         jinja_text_put_name(text, "None");
     } else if (value.kind == JINJA_LIST) {

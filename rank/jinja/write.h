@@ -9,6 +9,9 @@ void jinja_write(jinja_text *text, jinja_value value);
 /* The same as a string; a string is itself. */
 const jinja_string *jinja_to_string(jinja_work *work, jinja_value value);
 
+/* A number, true or false; as JSON writes it, or Python. */
+void jinja_write_number(jinja_text *text, jinja_value value, bool json);
+
 typedef struct jinja_json_form {
     const jinja_string *indent; /* NULL: all in one line */
     const jinja_string *comma;

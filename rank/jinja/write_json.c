@@ -1,13 +1,10 @@
 /* Values as JSON, as Python's json.dumps writes it. Called by the filter tojson. */
-#include <inttypes.h>
 #include <stdio.h>
 
-#include "limits.h"
 #include "order.h"
-#include "real.h"
 #include "write.h"
 
-enum { NUMBER_BYTES = 48, ESCAPE_BYTES = 16, DELETE = 0x7f, ABOVE_PAIRS = 0x10000 };
+enum { ESCAPE_BYTES = 16, DELETE = 0x7f, ABOVE_PAIRS = 0x10000 };
 
 typedef struct writing {
     jinja_text *text;
@@ -52,22 +49,6 @@ static void put_string(writing *to, const jinja_string *string)
     }
     jinja_text_put_name(to->text, "\"");
     jinja_step_bytes(to->text->work, string->bytes);
-}
-
-static void put_number(writing *to, jinja_value value)
-{
-    char number[NUMBER_BYTES];
-    if (value.kind == JINJA_BOOL) {
-        jinja_text_put_name(to->text, value.flag ? "true" : "false");
-        return;
-    }
-    if (value.kind == JINJA_INT) {
-        (void)snprintf(number, sizeof number, "%" PRId64, value.integer);
-    } else {
-        jinja_step(to->text->work, RANK_JINJA_REAL_STEPS);
-        jinja_real_json(number, sizeof number, value.real);
-    }
-    jinja_text_put_name(to->text, number);
 }
 
 static void put_line(writing *to)
@@ -147,7 +128,7 @@ static void put_value(writing *to, jinja_value value)
     if (value.kind == JINJA_STRING) {
         put_string(to, value.string);
     } else if (jinja_is_number(value)) {
-        put_number(to, value);
+        jinja_write_number(to->text, value, true);
     } else if (value.kind == JINJA_NONE) {
         jinja_text_put_name(to->text, "null");
     } else if (value.kind == JINJA_LIST) {
