@@ -17,6 +17,9 @@ enum {
         1
         << 20, /* of a row (grammar_state.h): some milliseconds, more than sensible schemas need */
     NO_TOKEN = -1,
+    STATES_KEPT = 64, /* of a row: those of a repetition come again and again */
+    NOT_TAKEN = -1,
+    NOT_KNOWN = -2,
 };
 
 /* Where a sequence's text stands, so that each token is followed once. */
@@ -41,10 +44,14 @@ struct rank_grammars {
     token_list all;    /* that have bytes, and not too many */
     token_list others; /* of them, those that have not only plain characters (proto/grammar.h) */
     uint64_t *plain;   /* a bit for each token: it has only such characters, and whole ones, */
-    uint8_t *plain_characters;                    /* (vocab_size): and so many, else 0 */
-    uint64_t *allowed;                            /* the same of a row */
-    int32_t single[UINT8_MAX + 1];                /* the token of this byte alone, or NO_TOKEN */
-    rank_grammar_state walk[TOKEN_BYTES_MAX + 1]; /* behind so many bytes of a token */
+    uint8_t *plain_characters;     /* (vocab_size): and so many, else 0 */
+    uint64_t *allowed;             /* the same of a row */
+    int32_t single[UINT8_MAX + 1]; /* the token of this byte alone, or NO_TOKEN */
+    /* A row's states: those that are kept, and those that are not, each behind so many bytes of a token. */
+    rank_grammar_state states[STATES_KEPT + TOKEN_BYTES_MAX + 1];
+    int16_t next[STATES_KEPT][UINT8_MAX + 1]; /* behind one more byte: its index, or NOT_... */
+    int kept;
+    int32_t work; /* so far */
     rank_grammar_state drafted;
     follower *followers; /* (sequences) */
 };
@@ -264,10 +271,10 @@ static bool follow(rank_grammars *grammars, const proto_grammar_step *steps, int
     const uint32_t size = size_of(grammars, token);
     const uint8_t *bytes = bytes_of(grammars, token);
     for (uint32_t i = 0; i < size; i++) {
-        if (!rank_grammar_take(steps, state, bytes[i], &grammars->walk[i % 2])) {
+        if (!rank_grammar_take(steps, state, bytes[i], &grammars->states[0])) {
             return false;
         }
-        *state = grammars->walk[i % 2];
+        *state = grammars->states[0];
     }
     return size > 0;
 }
@@ -312,35 +319,74 @@ static int32_t next_other(const token_list *list, int32_t i, uint32_t bytes)
     return i;
 }
 
+/* Keeps the state at an index, if there is room and it is new. Returns where it is. */
+static int keep_state(rank_grammars *grammars, int at)
+{
+    int same = 0;
+    while (same < grammars->kept &&
+           !rank_grammar_is_same(&grammars->states[same], &grammars->states[at])) {
+        same++;
+    }
+    if (same == grammars->kept && at == grammars->kept) {
+        for (int byte = 0; byte <= UINT8_MAX; byte++) {
+            grammars->next[at][byte] = NOT_KNOWN;
+        }
+        grammars->kept++;
+    }
+    return same < STATES_KEPT ? same : at;
+}
+
+/* The state behind one more byte of a token, which is then so long; NOT_TAKEN: there is none. */
+static int find_next(rank_grammars *grammars, const proto_grammar_step *steps, int from,
+                     const uint8_t *bytes, uint32_t length)
+{
+    const uint8_t byte = bytes[length - 1];
+    if (from < STATES_KEPT && grammars->next[from][byte] != NOT_KNOWN) {
+        return grammars->next[from][byte];
+    }
+    int to = grammars->kept < STATES_KEPT ? grammars->kept : STATES_KEPT + (int)length;
+    const bool taken =
+        rank_grammar_take(steps, &grammars->states[from], byte, &grammars->states[to]);
+    grammars->work += grammars->states[to].work;
+    to = taken ? keep_state(grammars, to) : NOT_TAKEN;
+    if (from < STATES_KEPT && to < STATES_KEPT) {
+        grammars->next[from][byte] = (int16_t)to;
+    }
+    return to;
+}
+
 /* Sets the bits of the tokens that the grammar takes. What tokens share is walked once. Where that takes too long, only
  * those of one byte are left, so that some token always is. */
 static void allow(rank_grammars *grammars, const proto_grammar_step *steps,
                   const rank_grammar_state *state, const token_list *list)
 {
-    uint32_t walked = 0; /* bytes of the token before that were taken */
-    int32_t work = 0;
-    grammars->walk[0] = *state;
-    for (int32_t i = 0; i < list->count && work < WORK_MAX;) {
+    int behind[TOKEN_BYTES_MAX + 1] = {0}; /* so many bytes: the state's index */
+    uint32_t walked = 0;                   /* bytes of the token before that were taken */
+    grammars->states[0] = *state;
+    grammars->kept = 0;
+    grammars->work = 0;
+    (void)keep_state(grammars, 0);
+    for (int32_t i = 0; i < list->count && grammars->work < WORK_MAX;) {
         const int32_t token = list->ids[i];
         const uint32_t size = size_of(grammars, token);
         const uint8_t *bytes = bytes_of(grammars, token);
         bool taken = true;
         walked = list->shared[i] < walked ? list->shared[i] : walked;
         while (taken && walked < size) {
-            rank_grammar_state *to = &grammars->walk[walked + 1];
-            taken = rank_grammar_take(steps, &grammars->walk[walked], bytes[walked], to);
+            const int to = find_next(grammars, steps, behind[walked], bytes, walked + 1);
+            taken = to != NOT_TAKEN;
             walked += taken ? 1 : 0;
-            work += to->work;
+            behind[walked] = taken ? to : behind[walked];
         }
         if (taken) {
             set_bit(grammars->allowed, token);
         }
         i = taken ? i + 1 : next_other(list, i + 1, walked);
     }
-    for (int byte = 0; work >= WORK_MAX && byte <= UINT8_MAX; byte++) {
+    for (int byte = 0; grammars->work >= WORK_MAX && byte <= UINT8_MAX; byte++) {
         const int32_t token = grammars->single[byte];
         if (token != NO_TOKEN && !has_bit(grammars->allowed, token) &&
-            rank_grammar_take(steps, state, (uint8_t)byte, &grammars->walk[1])) {
+            rank_grammar_take(steps, state, (uint8_t)byte, &grammars->states[0])) {
             set_bit(grammars->allowed, token);
         }
     }

@@ -125,6 +125,18 @@ bool rank_grammar_take(const proto_grammar_step *steps, const rank_grammar_state
     return to->count > 0 || to->ends != 0;
 }
 
+bool rank_grammar_is_same(const rank_grammar_state *a, const rank_grammar_state *b)
+{
+    int32_t i = 0;
+    if (a->count != b->count || a->ends != b->ends) {
+        return false;
+    }
+    while (i < a->count && is_same(&a->threads[i], &b->threads[i])) {
+        i++;
+    }
+    return i == a->count;
+}
+
 /* Whether a plain character may begin with a byte that the step takes. */
 static bool takes_plain(const proto_grammar_step *step)
 {
