@@ -30,21 +30,11 @@ static bool check_keywords(launch_compiler *c, const json_t *schema, const char 
         "title", "description", "default",    "examples", "$schema",   "$id",           "$comment",
         "$defs", "definitions", "deprecated", "readOnly", "writeOnly", "discriminator", NULL};
     static const char *const values[] = {"enum", "const", NULL};
-    static const char *const known[] = {"type",
-                                        "properties",
-                                        "required",
-                                        "additionalProperties",
-                                        "items",
-                                        "minItems",
-                                        "maxItems",
-                                        "minLength",
-                                        "maxLength",
-                                        "pattern",
-                                        "minimum",
-                                        "maximum",
-                                        "exclusiveMinimum",
-                                        "exclusiveMaximum",
-                                        NULL};
+    static const char *const known[] = {
+        "type",      "properties",       "required",         "additionalProperties",
+        "items",     "minItems",         "maxItems",         "minLength",
+        "maxLength", "pattern",          "format",           "minimum",
+        "maximum",   "exclusiveMinimum", "exclusiveMaximum", NULL};
     const bool typed = says_all != NULL && is_one_of(says_all, values);
     const char *key = NULL;
     json_t *value = NULL;
@@ -52,6 +42,10 @@ static bool check_keywords(launch_compiler *c, const json_t *schema, const char 
     {
         if (is_one_of(key, notes) || (typed && strcmp(key, "type") == 0)) {
             continue;
+        }
+        if (strcmp(key, "format") == 0 && launch_schema_format(value) == NULL) {
+            (void)launch_schema_refuse(c, key, "must be date, time, date-time or uuid");
+            return false;
         }
         if (says_all == NULL ? !is_one_of(key, known) : strcmp(key, says_all) != 0) {
             (void)launch_schema_refuse(
@@ -275,7 +269,7 @@ static launch_step compile_keywords(launch_compiler *c, const json_t *schema, la
     static const char *const of_objects[] = {"properties", "required", "additionalProperties",
                                              NULL};
     static const char *const of_lists[] = {"items", "minItems", "maxItems", NULL};
-    static const char *const of_texts[] = {"minLength", "maxLength", "pattern", NULL};
+    static const char *const of_texts[] = {"minLength", "maxLength", "pattern", "format", NULL};
     static const char *const of_numbers[] = {"minimum", "maximum", "exclusiveMinimum",
                                              "exclusiveMaximum", NULL};
     const char *says_all = find_key(schema, all);

@@ -79,6 +79,33 @@ launch_step launch_schema_values(launch_compiler *c, const json_t *schema, const
 
 /* ---- texts and numbers ---- */
 
+/* The dates that there are, of years of four digits (RFC 3339). */
+#define YEAR      "[1-9]\\d{3}-"
+#define LEAP_YEAR "(?:[1-9]\\d(?:0[48]|[2468][048]|[13579][26])|(?:[2468][048]|[13579][26])00)-"
+#define DATE                                                                                       \
+    "(?:" YEAR "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|"                                   \
+    "(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))|" LEAP_YEAR "02-29)"
+#define MINUTES     "(?:[01]\\d|2[0-3]):[0-5]\\d"
+#define TIME        MINUTES ":[0-5]\\d(?:\\.\\d{1,6})?(?:Z|[+-]" MINUTES ")"
+#define HEXADECIMAL "[0-9a-fA-F]"
+
+const char *launch_schema_format(const json_t *format)
+{
+    static const char *const formats[][2] = {
+        {"date", "^" DATE "$"},
+        {"time", "^" TIME "$"},
+        {"date-time", "^" DATE "T" TIME "$"},
+        {"uuid", "^" HEXADECIMAL "{8}-(?:" HEXADECIMAL "{4}-){3}" HEXADECIMAL "{12}$"},
+    };
+    const char *name = json_string_value(format);
+    for (size_t i = 0; name != NULL && i < sizeof formats / sizeof formats[0]; i++) {
+        if (strcmp(name, formats[i][0]) == 0) {
+            return formats[i][1];
+        }
+    }
+    return NULL;
+}
+
 launch_step launch_schema_string(launch_compiler *c, const json_t *schema, launch_step next)
 {
     static const char *const keys[] = {"minLength", "maxLength"};
@@ -88,7 +115,12 @@ launch_step launch_schema_string(launch_compiler *c, const json_t *schema, launc
     }
     const json_t *pattern = json_object_get(schema, "pattern");
     const char *why = NULL;
-    const launch_text text = {json_string_value(pattern), counts[0], counts[1]};
+    const char *format = launch_schema_format(json_object_get(schema, "format"));
+    const launch_text text = {format != NULL ? format : json_string_value(pattern), counts[0],
+                              counts[1]};
+    if (pattern != NULL && format != NULL) {
+        return launch_schema_refuse(c, "pattern", "not supported beside format");
+    }
     if (pattern != NULL && text.pattern == NULL) {
         return launch_schema_refuse(c, "pattern", "must be a text");
     }
@@ -96,7 +128,8 @@ launch_step launch_schema_string(launch_compiler *c, const json_t *schema, launc
         return launch_grammar_string(&c->grammar, next);
     }
     const launch_step begin = launch_grammar_string_of(&c->grammar, &text, next, &why);
-    return why == NULL ? begin : launch_schema_refuse(c, "pattern", why);
+    return why == NULL ? begin
+                       : launch_schema_refuse(c, format != NULL ? "format" : "pattern", why);
 }
 
 /* The stricter of two bounds, the second of which is out itself; NULL: there is none. sign: -1: they bound from above. */

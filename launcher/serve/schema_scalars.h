@@ -31,6 +31,8 @@ bool launch_schema_counts(launch_compiler *c, const struct json_t *schema,
 /* An enum, or a const, which is one value. */
 launch_step launch_schema_values(launch_compiler *c, const struct json_t *schema, const char *key,
                                  launch_step next);
+/* The pattern of a format; NULL: it is not supported. */
+const char *launch_schema_format(const struct json_t *format);
 launch_step launch_schema_string(launch_compiler *c, const struct json_t *schema, launch_step next);
 launch_step launch_schema_number(launch_compiler *c, const struct json_t *schema, bool integer,
                                  launch_step next);
