@@ -49,6 +49,7 @@ typedef struct launch_grammar {
         launch_text text;
         launch_step begin;
     } strings[LAUNCH_STRINGS_MAX];
+    int64_t places; /* that patterns with lengths took (pattern_length.h) */
     /* Numbers between bounds (number_grammar.h), by digits. */
     launch_step more[2][LAUNCH_NUMBER_DIGITS_MAX + 1];
     launch_step tail[LAUNCH_NUMBER_DIGITS_MAX + 1];

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACES_MAX = 1 << 16 };
+enum { PLACES_MAX = 1 << 17 }; /* of all patterns of a schema: it bounds the time that they take */
 
 /* A place is a step of the pattern, and how many characters stand before it. */
 typedef struct product {
@@ -128,18 +128,20 @@ static void make_steps(const product *p, launch_grammar *grammar)
 launch_step launch_grammar_count(launch_grammar *grammar, const launch_text *text, uint32_t from,
                                  launch_step begin)
 {
+    const int64_t last = text->most < 0 ? text->least : text->most;
     product p = {.text = text,
-                 .levels = 1 + (text->most < 0 ? text->least : text->most),
+                 .levels = last < PLACES_MAX ? last + 1 : PLACES_MAX,
                  .width = grammar->count - from,
                  .from = from,
                  .end = (launch_step)(from - 1)};
     if (begin == p.end) { /* only the empty text matches */
         return text->least == 0 ? begin : 0;
     }
-    if (text->least >= PLACES_MAX || text->most >= PLACES_MAX || p.levels * p.width > PLACES_MAX) {
+    if (last >= PLACES_MAX || p.levels * p.width > PLACES_MAX - grammar->places) {
         return launch_grammar_refuse_size(grammar);
     }
     const size_t places = (size_t)p.levels * p.width;
+    grammar->places += (int64_t)places;
     proto_grammar_step *steps = malloc(p.width * sizeof *steps);
     p.alive = calloc(places, sizeof *p.alive);
     p.met = calloc(places, sizeof *p.met);

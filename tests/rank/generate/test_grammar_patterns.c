@@ -137,6 +137,7 @@ static void what_is_not_supported_is_named(void **state)
         {"{\"pattern\":\"^a{3}$\",\"maxLength\":2}", "\"pattern\": no text of such a length"},
         {"{\"pattern\":\"^(abc)*$\",\"minLength\":4,\"maxLength\":5}", "no text of such a length"},
         {"{\"pattern\":\"^[ab]+$\",\"maxLength\":100000}", "more than 4096 steps"},
+        {"{\"pattern\":\"^[ab]+$\",\"maxLength\":9223372036854775807}", "more than 4096 steps"},
         {"{\"pattern\":\"^$\",\"minLength\":1}", "no text of such a length"},
     };
     (void)state;
