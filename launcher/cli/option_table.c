@@ -193,6 +193,8 @@ static const base_field rows[] = {
      .help = "the key that clients must send: needed if HOST is not this computer's own"},
     {OWN(BOOL, serve_open), .option = "serve-open",
      .help = "no key, although other hosts can connect"},
+    {OWN(TEXT, serve_origin), .filled = true, .option = "serve-origin", .value = "ORIGIN",
+     .help = "pages of this origin may ask, as http://localhost:3000, or of any: * (none)"},
     {OWN(TEXT, served_model_name), .filled = true, .option = "served-model-name", .value = "NAME",
      .help =
          "what clients call the model (the last part of the path of --adapter or --checkpoint)"},

@@ -239,11 +239,13 @@ static base_status check_requests(const launch_options *options, base_error *ret
     if (serves) {
         return launch_server_check(&(launch_server_options){.address = options->serve,
                                                             .key_file = options->serve_key_file,
+                                                            .origin = options->serve_origin,
                                                             .open = options->serve_open},
                                    reterr);
     }
     const char *flag = options->serve_key_file[0] != '\0'      ? "serve-key-file"
                        : options->serve_open                   ? "serve-open"
+                       : options->serve_origin[0] != '\0'      ? "serve-origin"
                        : options->serve_drain_ms != 0          ? "serve-drain"
                        : options->served_model_name[0] != '\0' ? "served-model-name"
                                                                : NULL;

@@ -141,6 +141,7 @@ static base_status open_requests(const launch_options *options, requests_source 
             &(launch_server_options){.address = options->serve,
                                      .key_file = options->serve_key_file,
                                      .open = options->serve_open,
+                                     .origin = options->serve_origin,
                                      .drain_ms = options->serve_drain_ms,
                                      .model_name = options->served_model_name,
                                      .url_directory = options->job.output.directory,

@@ -8,9 +8,9 @@
 
 #include "serve/limits.h"
 
-void launch_connections_init(launch_connections *connections)
+void launch_connections_init(launch_connections *connections, const char *origin)
 {
-    *connections = (launch_connections){.count = 0};
+    *connections = (launch_connections){.origin = origin};
     connections->waiting.next = &connections->waiting;
     connections->waiting.previous = &connections->waiting;
 }
@@ -49,6 +49,7 @@ void launch_connections_begin(launch_connections *connections, struct MHD_Connec
     if (made == NULL) {
         return;
     }
+    made->origin = connections->origin;
     made->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     wait_last(connections, made);
     connections->count++;
@@ -84,4 +85,10 @@ void launch_connections_idle(launch_connections *connections, struct MHD_Connect
     if (one != NULL && one->next == NULL) {
         wait_last(connections, one);
     }
+}
+
+const char *launch_connections_origin(struct MHD_Connection *connection)
+{
+    const launch_connection *one = find(connection);
+    return one != NULL ? one->origin : "";
 }

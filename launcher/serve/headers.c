@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <sodium.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,4 +70,21 @@ bool launch_headers_ask_by_address(struct MHD_Connection *connection)
     (void)snprintf(name, sizeof name, "%.*s", (int)bytes, begin);
     return strcasecmp(name, "localhost") == 0 ||
            inet_pton(brackets ? AF_INET6 : AF_INET, name, address) == 1;
+}
+
+bool launch_headers_have_key(struct MHD_Connection *connection,
+                             const uint8_t key_hash[LAUNCH_SERVE_HASH_BYTES])
+{
+    static const char scheme[] = "Bearer ";
+    uint8_t hash[LAUNCH_SERVE_HASH_BYTES];
+    const char *given =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (given == NULL || strncasecmp(given, scheme, sizeof scheme - 1) != 0) {
+        return false;
+    }
+    given += sizeof scheme - 1;
+    given += strspn(given, " ");
+    (void)crypto_generichash(hash, sizeof hash, (const uint8_t *)given, strcspn(given, " \t"), NULL,
+                             0);
+    return sodium_memcmp(hash, key_hash, sizeof hash) == 0;
 }

@@ -3,6 +3,9 @@
 #define LAUNCH_SERVE_HEADERS_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "serve/limits.h"
 
 struct MHD_Connection;
 
@@ -16,5 +19,10 @@ bool launch_headers_encode(struct MHD_Connection *connection);
  * under that site's name, when its DNS says that this is the site's address (DNS rebinding). True without a Host:
  * no browser leaves it out. */
 bool launch_headers_ask_by_address(struct MHD_Connection *connection);
+
+/* Whether the client has sent the key of this hash. Compares digests, so that the time says nothing of the key or its
+ * length. */
+bool launch_headers_have_key(struct MHD_Connection *connection,
+                             const uint8_t key_hash[LAUNCH_SERVE_HASH_BYTES]);
 
 #endif

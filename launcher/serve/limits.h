@@ -20,7 +20,9 @@ enum {
     LAUNCH_SERVE_CHUNK_BYTES = 16 * 1024,       /* handed to MHD at a time */
     LAUNCH_SERVE_KEY_BYTES_MIN = 16,
     LAUNCH_SERVE_KEY_BYTES_MAX = 512,
+    LAUNCH_SERVE_HASH_BYTES = 32, /* of a key */
     LAUNCH_SERVE_MODEL_BYTES = 128,
+    LAUNCH_SERVE_ORIGIN_BYTES = 300,
     LAUNCH_SERVE_URL_BYTES = 128,
     LAUNCH_SERVE_DRAIN_MS = 30 * 1000, /* --serve-drain */
     LAUNCH_SERVE_FLUSH_MS = 2000,      /* at the end, for answers that are on their way */

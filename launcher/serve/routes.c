@@ -1,9 +1,7 @@
 /* Which path is answered how. Called by libmicrohttpd's thread, through server.c. */
 #include <microhttpd.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/epoll.h>
 
 #include "serve/body.h"
@@ -23,22 +21,35 @@ typedef struct call {
 
 typedef bool answer_function(launch_server *server, struct MHD_Connection *connection, call *own);
 
+/* Sends the response, if it is done, and lets go of it. NULL: there was no memory for it. */
+static bool queue(struct MHD_Connection *connection, int status, struct MHD_Response *response,
+                  bool done)
+{
+    const char *origin = launch_connections_origin(connection);
+    done = done && (origin[0] == '\0' ||
+                    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN,
+                                            origin) == MHD_YES);
+    done = done && MHD_queue_response(connection, (unsigned)status, response) == MHD_YES;
+    if (response != NULL) {
+        MHD_destroy_response(response);
+    }
+    return done;
+}
+
 /* Sends a text, which is freed. NULL: there was no memory for it. */
 static bool send_text(struct MHD_Connection *connection, int status, const char *type, char *text,
                       const char *header, const char *value)
 {
     struct MHD_Response *response = MHD_create_response_from_buffer(text != NULL ? strlen(text) : 0,
                                                                     text, MHD_RESPMEM_MUST_FREE);
-    bool done = response != NULL && text != NULL &&
-                MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) == MHD_YES &&
-                (header == NULL || MHD_add_response_header(response, header, value) == MHD_YES);
-    done = done && MHD_queue_response(connection, (unsigned)status, response) == MHD_YES;
-    if (response != NULL) {
-        MHD_destroy_response(response);
-    } else {
+    const bool done =
+        response != NULL && text != NULL &&
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) == MHD_YES &&
+        (header == NULL || MHD_add_response_header(response, header, value) == MHD_YES);
+    if (response == NULL) {
         free(text);
     }
-    return done;
+    return queue(connection, status, response, done);
 }
 
 /* Sends JSON, with a newline at its end for terminals. The text is freed. */
@@ -166,17 +177,13 @@ static bool send_stream(struct MHD_Connection *connection, launch_completion *on
 {
     struct MHD_Response *response = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, LAUNCH_SERVE_CHUNK_BYTES, read_stream, one, NULL);
-    if (response == NULL) {
-        return false;
-    }
-    bool done =
+    const bool done =
+        response != NULL &&
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream") ==
             MHD_YES &&
         MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache") == MHD_YES &&
         MHD_add_response_header(response, "X-Accel-Buffering", "no") == MHD_YES;
-    done = done && MHD_queue_response(connection, MHD_HTTP_OK, response) == MHD_YES;
-    MHD_destroy_response(response);
-    return done;
+    return queue(connection, MHD_HTTP_OK, response, done);
 }
 
 /* The field that a completion's error is about; NULL: it is about none. */
@@ -316,11 +323,24 @@ static bool get_page(launch_server *server, struct MHD_Connection *connection, c
     for (size_t i = 0; done && i < sizeof headers / sizeof headers[0]; i++) {
         done = MHD_add_response_header(response, headers[i][0], headers[i][1]) == MHD_YES;
     }
-    done = done && MHD_queue_response(connection, MHD_HTTP_OK, response) == MHD_YES;
-    if (response != NULL) {
-        MHD_destroy_response(response);
-    }
-    return done;
+    return queue(connection, MHD_HTTP_OK, response, done);
+}
+
+/* A browser asks whether a page of another origin may send JSON, or a key. It sends no key itself. */
+static bool allow_page(struct MHD_Connection *connection)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    const bool done =
+        response != NULL && MHD_add_response_header(response, "Access-Control-Allow-Headers",
+                                                    "Authorization, *") == MHD_YES;
+    return queue(connection, MHD_HTTP_NO_CONTENT, response, done);
+}
+
+/* Whether it is asked so, and pages of another origin may come. */
+static bool asks_for_page(const launch_server *server, const char *method)
+{
+    return server->origin[0] != '\0' && strcmp(method, MHD_HTTP_METHOD_OPTIONS) == 0;
 }
 
 static const struct {
@@ -339,23 +359,6 @@ static const struct {
 
 /* ---- requests ---- */
 
-/* Compares digests, so that the time says nothing of the key or its length. */
-static bool has_key(const launch_server *server, struct MHD_Connection *connection)
-{
-    static const char scheme[] = "Bearer ";
-    uint8_t hash[sizeof server->key_hash];
-    const char *given =
-        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
-    if (given == NULL || strncasecmp(given, scheme, sizeof scheme - 1) != 0) {
-        return false;
-    }
-    given += sizeof scheme - 1;
-    given += strspn(given, " ");
-    (void)crypto_generichash(hash, sizeof hash, (const uint8_t *)given, strcspn(given, " \t"), NULL,
-                             0);
-    return sodium_memcmp(hash, server->key_hash, sizeof hash) == 0;
-}
-
 static bool refuse_long(struct MHD_Connection *connection)
 {
     return send_error(connection, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body has too many bytes",
@@ -365,7 +368,7 @@ static bool refuse_long(struct MHD_Connection *connection)
 /* Makes the state of a request whose headers have come. What its body cannot change is answered at
  * once. */
 static bool open_call(launch_server *server, struct MHD_Connection *connection, const char *path,
-                      const char *version, void **state)
+                      const char *method, const char *version, void **state)
 {
     const char *wrong = launch_headers_wrong(connection, version);
     const char *length =
@@ -378,8 +381,9 @@ static bool open_call(launch_server *server, struct MHD_Connection *connection, 
     if (wrong != NULL) { /* an answer before the body closes the connection */
         return send_error(connection, MHD_HTTP_BAD_REQUEST, NULL, wrong, NULL, NULL);
     }
-    const bool for_all = strcmp(path, "/health") == 0 || strcmp(path, PAGE_PATH) == 0;
-    if (server->has_key && !for_all && !has_key(server, connection)) {
+    const bool for_all = strcmp(path, "/health") == 0 || strcmp(path, PAGE_PATH) == 0 ||
+                         asks_for_page(server, method);
+    if (server->has_key && !for_all && !launch_headers_have_key(connection, server->key_hash)) {
         return send_error(connection, MHD_HTTP_UNAUTHORIZED, NULL,
                           "the header Authorization: Bearer KEY is missing, or has a wrong key",
                           MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
@@ -405,6 +409,9 @@ static bool answer(launch_server *server, struct MHD_Connection *connection, con
 {
     static const char models[] = "/v1/models/";
     const char *asked = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 ? MHD_HTTP_METHOD_GET : method;
+    if (asks_for_page(server, method)) {
+        return allow_page(connection);
+    }
     if (strncmp(path, models, sizeof models - 1) == 0) {
         if (strcmp(path + sizeof models - 1, server->model) != 0) {
             base_error error;
@@ -437,7 +444,7 @@ int launch_routes_handle(void *user, struct MHD_Connection *connection, const ch
     launch_server *server = user;
     call *own = *state;
     if (own == NULL) {
-        return open_call(server, connection, path, version, state);
+        return open_call(server, connection, path, method, version, state);
     }
     if (*data_bytes > 0) {
         launch_body_take(&own->body, &server->large_bytes, data, *data_bytes,

@@ -60,12 +60,26 @@ static base_status describe(const struct sockaddr *address, socklen_t bytes, cha
                : base_fail(reterr, BASE_ERR_INVALID, "--serve: the address has no name");
 }
 
+/* Browsers compare it letter by letter: with a slash at its end it would match none. */
+static bool is_origin(const char *text)
+{
+    const char *host = strstr(text, "://");
+    return text[0] == '\0' || strcmp(text, "*") == 0 ||
+           (host != NULL && host[3] != '\0' && strpbrk(host + 3, "/,* \t\r\n") == NULL);
+}
+
 base_status launch_server_check(const launch_server_options *options, base_error *reterr)
 {
     struct addrinfo *found = NULL;
     char host[NI_MAXHOST];
     char port[NI_MAXSERV];
     const bool has_key = options->key_file[0] != '\0';
+    if (!is_origin(options->origin)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--serve-origin '%s': must be *, or an origin as browsers write it, as in "
+                         "http://localhost:3000",
+                         options->origin);
+    }
     base_status status = resolve(options->address, &found, reterr);
     if (status != BASE_OK) {
         return status;
@@ -280,7 +294,8 @@ base_status launch_server_create(const launch_server_options *options, launch_se
     made->job = options->job;
     made->is_open = options->open;
     made->listen_fd = made->events_fd = made->wake_fd = -1;
-    launch_connections_init(&made->connections);
+    (void)snprintf(made->origin, sizeof made->origin, "%s", options->origin);
+    launch_connections_init(&made->connections, made->origin);
     made->open_max = (int)options->job->infer.max_num_seqs + PROTO_REQUESTS_WAITING_MAX;
     made->started_s = base_timestamp(timestamp) / 1000;
     made->seed = (uint64_t)options->job->infer.sampling_seed;

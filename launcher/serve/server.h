@@ -19,6 +19,7 @@ typedef struct launch_server_options {
     const char *address;       /* HOST:PORT; port 0: a free one */
     const char *key_file;      /* "": no key is asked for */
     bool open;                 /* no key, although other hosts can connect */
+    const char *origin;        /* whose pages may ask; "*": any; "": those of the server itself */
     int64_t drain_ms;          /* 0: LAUNCH_SERVE_DRAIN_MS */
     const char *model_name;    /* "": the last part of a path */
     const char *url_directory; /* serve.url is written there; "": nowhere */

@@ -107,10 +107,11 @@ struct launch_server {
     char base[LAUNCH_SERVE_MODEL_BYTES];  /* the adapters' checkpoint; empty: there are none */
     char draft[LAUNCH_SERVE_MODEL_BYTES]; /* what drafts; empty: no model does */
     int64_t started_s;
-    uint64_t seed; /* of requests without one */
-    bool is_open;  /* to anybody: --serve-open */
+    uint64_t seed;                          /* of requests without one */
+    bool is_open;                           /* to anybody: --serve-open */
+    char origin[LAUNCH_SERVE_ORIGIN_BYTES]; /* --serve-origin; empty: none */
     bool has_key;
-    uint8_t key_hash[32];
+    uint8_t key_hash[LAUNCH_SERVE_HASH_BYTES];
     /* both threads: below the lock */
     pthread_mutex_t lock;
     pthread_cond_t idle;            /* there are no connections' completions */

@@ -247,6 +247,37 @@ static void a_name_is_no_way_in(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
+/* Without --serve-origin a browser keeps what comes from pages of other origins. With it these may ask, and send the key. */
+static void pages_of_one_origin_may_ask(void **state)
+{
+    (void)state;
+    static const char ask[] = "-i -X OPTIONS -H 'Origin: http://a.example' -H "
+                              "'Access-Control-Request-Method: POST'";
+    static const char stream[] = "-i -H 'Authorization: Bearer 0123456789abcdef' -d "
+                                 "'{\"prompt\":\"a\",\"max_tokens\":1,\"stream\":true}'";
+    static const char allowed[] = "Access-Control-Allow-Origin: http://a.example\r\n";
+    const char *key = test_shared_path("origin-key");
+    assert_int_equal(base_file_write(key, "0123456789abcdef\n", 17, NULL), BASE_OK);
+    serving_start(&inference_model, "1",
+                  FLAGS("--serve-origin", "http://a.example", "--serve-key-file", key));
+    assert_int_equal(serving_ask("/v1/completions", ask), 204);
+    assert_has(serving_reply, allowed);
+    assert_has(serving_reply, "Access-Control-Allow-Headers: Authorization, *\r\n");
+    assert_int_equal(serving_ask("/v1/completions", stream), 200);
+    assert_has(serving_reply, allowed);
+    assert_has(serving_reply, "data: [DONE]");
+    assert_int_equal(serving_ask("/v1/models", "-i"), 401); /* which a page must be able to read */
+    assert_has(serving_reply, allowed);
+    assert_int_equal(serving_end(SIGTERM), 0);
+    serving_start(&inference_model, "1", FLAGS("--quiet"));
+    assert_int_equal(serving_ask("/v1/completions", ask), 405);
+    assert_null(strstr(serving_reply, "Access-Control"));
+    free(serving_complete("{\"prompt\":\"a\",\"max_tokens\":1}"));
+    assert_int_equal(serving_ask("/health", "-i -H 'Origin: http://a.example'"), 200);
+    assert_null(strstr(serving_reply, "Access-Control"));
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
 /* Clients that send a letter of a header every now and then, more than there may be. */
 typedef struct slow_clients {
     int fds[SLOW_CLIENTS];
@@ -298,6 +329,7 @@ int main(void)
         cmocka_unit_test(long_texts_reach_the_model),
         cmocka_unit_test(what_a_proxy_may_read_otherwise_is_refused),
         cmocka_unit_test(a_name_is_no_way_in),
+        cmocka_unit_test(pages_of_one_origin_may_ask),
         cmocka_unit_test(slow_clients_keep_nobody_out),
     };
     return cmocka_run_group_tests(tests, serving_setup, test_shared_directory_remove);

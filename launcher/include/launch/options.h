@@ -72,6 +72,7 @@ typedef struct launch_options {
     char serve[LAUNCH_SERVE_TEXT_BYTES]; /* --serve HOST:PORT; empty: not given */
     char serve_key_file[BASE_PATH_BYTES];
     bool serve_open;
+    char serve_origin[LAUNCH_SERVE_TEXT_BYTES];      /* empty: not given */
     char served_model_name[LAUNCH_SERVE_NAME_BYTES]; /* empty: the last part of a path */
     int64_t serve_drain_ms;                          /* 0: not given */
     const base_field *given[BASE_OPTIONS_MAX]; /* the options of the command line, each once */
