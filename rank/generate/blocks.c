@@ -278,6 +278,11 @@ void rank_blocks_release(rank_blocks *blocks, int32_t sequence)
     *held = 0;
 }
 
+int32_t rank_blocks_held(const rank_blocks *blocks, int32_t sequence)
+{
+    return *held_at(blocks, sequence);
+}
+
 int32_t rank_blocks_held_alone(const rank_blocks *blocks, int32_t sequence)
 {
     int32_t alone = 0;

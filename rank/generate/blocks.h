@@ -59,7 +59,8 @@ void rank_blocks_fill(rank_blocks *blocks, int32_t sequence, int32_t i, const in
 /* Frees the sequence's blocks, if it has any: those that no other sequence has. */
 void rank_blocks_release(rank_blocks *blocks, int32_t sequence);
 
-/* How many blocks the sequence has that no other one has. */
+/* How many blocks the sequence has, and how many of them no other one has. */
+int32_t rank_blocks_held(const rank_blocks *blocks, int32_t sequence);
 int32_t rank_blocks_held_alone(const rank_blocks *blocks, int32_t sequence);
 
 /* The sequence's table, as long as a whole context needs: the blocks that it has, then

@@ -143,7 +143,7 @@ bool rank_requests_cancel(rank_requests *requests, const rank_schedule *schedule
 /* What will be free in the schedule. */
 typedef struct room {
     int32_t sequences;
-    int32_t blocks; /* beyond one for each that runs, where they grow */
+    int32_t blocks; /* beyond one for each that may grow */
     size_t bytes;   /* of the record */
 } room;
 
@@ -161,7 +161,7 @@ static int32_t decide_leaves(rank_requests *requests, const rank_schedule *sched
         memcpy(to + (size_t)count * sizeof id, &id, sizeof id);
         left->sequences++;
         left->blocks += rank_blocks_held_alone(rank_schedule_blocks(schedule), sequence) +
-                        requests->options.grows;
+                        (rank_schedule_may_grow(schedule, sequence) ? 1 : 0);
         left->bytes -= sizeof id;
         count++;
     }
@@ -221,10 +221,12 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
 {
     const int32_t entry = order_of(requests)[*position];
     const rank_request *request = &entries_of(requests)[entry];
-    const int32_t tokens = requests->options.grows != 0
-                               ? request->prompt_count
-                               : rank_schedule_tokens_max(&requests->options, request);
-    const int32_t blocks = rank_blocks_needed(rank_schedule_blocks(schedule), tokens);
+    const int32_t most = rank_blocks_needed(rank_schedule_blocks(schedule),
+                                            rank_schedule_tokens_max(&requests->options, request));
+    const int32_t blocks =
+        requests->options.grows != 0
+            ? rank_blocks_needed(rank_schedule_blocks(schedule), request->prompt_count)
+            : most;
     const size_t size_bytes = schedule_join_bytes(request);
     if (left->sequences < 1 || left->blocks < blocks || left->bytes < size_bytes) {
         *position = requests->waiting; /* nobody overtakes it */
@@ -237,7 +239,7 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
     write_join(requests, entry, to);
     admitted_of(requests)[requests->admitted_count++] = request->id;
     left->sequences--;
-    left->blocks -= blocks + requests->options.grows;
+    left->blocks -= blocks + (blocks < most ? 1 : 0);
     left->bytes -= size_bytes;
     take_out(requests, *position);
     return size_bytes;
@@ -250,7 +252,7 @@ size_t rank_requests_decide(rank_requests *requests, const rank_schedule *schedu
     room left = {
         .sequences = requests->options.sequence_count - running,
         .blocks = rank_blocks_free_count(rank_schedule_blocks(schedule)) -
-                  running * requests->options.grows,
+                  rank_schedule_growing(schedule),
         .bytes = rank_schedule_record_bytes_max(&requests->options) - sizeof(schedule_record),
     };
     schedule_record header = {.number = requests->records + 1};

@@ -2,7 +2,7 @@
  * leave it.
  *
  * First come, first served: the first request waits until a sequence and its blocks are free (those of its prompt and one more
- * for each that runs; of all its tokens, where sequences do not grow), and no later one overtakes it. It waits, too,
+ * for each that may grow; of all its tokens, where sequences do not grow), and no later one overtakes it. It waits, too,
  * while a sequence is preempted. Every running sequence ends in a bounded number
  * of steps, so every request is admitted at some time.
  *

@@ -136,6 +136,10 @@ BASE_MUST_CHECK base_status rank_schedule_apply(rank_schedule *schedule, const v
  * ones if there are too few, and else gives blocks to those that were preempted. Before each plan. */
 void rank_schedule_make_room(rank_schedule *schedule);
 
+/* Whether the sequence, which has blocks, may need more; and how many may. */
+bool rank_schedule_may_grow(const rank_schedule *schedule, int32_t sequence);
+int32_t rank_schedule_growing(const rank_schedule *schedule);
+
 /* Writes what this step computes, in the order of admission, and returns how many entries: at most
  * sequence_count, 0 if nothing runs. All entries together have at most sequence_count +
  * chunk_tokens + rank_schedule_drafts_max tokens. Changes nothing. */

@@ -43,8 +43,25 @@ static void preempt(rank_schedule *schedule)
     schedule->preemptions++;
 }
 
-/* Whether there are blocks for the first one that was preempted, and then one more for each sequence: else it would be
- * preempted again soon. */
+bool rank_schedule_may_grow(const rank_schedule *schedule, int32_t sequence)
+{
+    const rank_blocks *blocks = schedule_blocks_of(schedule);
+    const rank_request *request = &schedule_sequence_at(schedule, sequence)->request;
+    const int32_t most = rank_schedule_tokens_max(&schedule->options, request);
+    return rank_blocks_held(blocks, sequence) < rank_blocks_needed(blocks, most);
+}
+
+int32_t rank_schedule_growing(const rank_schedule *schedule)
+{
+    int32_t count = 0;
+    for (int32_t position = 0; position < schedule->placed; position++) {
+        count += rank_schedule_may_grow(schedule, schedule_order_of(schedule)[position]) ? 1 : 0;
+    }
+    return count;
+}
+
+/* Whether there are blocks for the first one that was preempted, and then one more for each sequence that grows: else it
+ * would be preempted again soon. */
 static bool can_go_on(const rank_schedule *schedule)
 {
     if (schedule->placed == schedule->running) {
@@ -53,7 +70,8 @@ static bool can_go_on(const rank_schedule *schedule)
     const rank_blocks *blocks = schedule_blocks_of(schedule);
     const int32_t index = schedule_order_of(schedule)[schedule->placed];
     const int32_t tokens = schedule_sequence_at(schedule, index)->token_count;
-    return rank_blocks_needed(blocks, tokens) + schedule->placed <= rank_blocks_free_count(blocks);
+    return rank_blocks_needed(blocks, tokens) + rank_schedule_growing(schedule) <=
+           rank_blocks_free_count(blocks);
 }
 
 void rank_schedule_make_room(rank_schedule *schedule)

@@ -6,7 +6,15 @@
 #include "generate/requests.h"
 #include "support.h"
 
-enum { VOCAB = 50, CONTEXT = 16, SEQUENCES = 4, WAITING = 4, STEPS_MAX = 60, DRAWN = 7 };
+enum {
+    VOCAB = 50,
+    CONTEXT = 16,
+    SEQUENCES = 4,
+    WAITING = 4,
+    REQUESTS_MAX = 12,
+    STEPS_MAX = 60,
+    DRAWN = 7
+};
 
 static const rank_schedule_options few = {.sequence_count = SEQUENCES,
                                           .context = CONTEXT,
@@ -24,8 +32,9 @@ typedef struct scene {
     int entry_count;
     rank_schedule_event events[SEQUENCES];
     int event_count;
-    int drawn[WAITING + 1]; /* tokens of each request, by its id, */
-    int ended;              /* and the one that ended last */
+    int asked;
+    int drawn[REQUESTS_MAX + 1]; /* tokens of each request, by its id, */
+    int ended;                   /* and the one that ended last */
 } scene;
 
 static void open_scene(scene *s, const rank_schedule_options *options)
@@ -57,6 +66,7 @@ static void ask(scene *s, int32_t prompt_count, int32_t new_tokens, int32_t scor
         prompt[i] = i + 1;
     }
     assert_int_equal(rank_requests_submit(s->requests, &request, prompt, NULL), BASE_OK);
+    s->asked++;
 }
 
 static void step(scene *s)
@@ -134,6 +144,28 @@ static void what_does_not_grow_is_never_preempted(void **state)
     close_scene(&s);
 }
 
+/* Where there are blocks for as many whole contexts as sequences, a request waits for a sequence only. */
+static void with_whole_contexts_nobody_waits_for_blocks(void **state)
+{
+    (void)state;
+    scene s;
+    rank_schedule_options options = few;
+    options.block_count = SEQUENCES * CONTEXT / options.block_tokens;
+    open_scene(&s, &options);
+    for (int steps = 0; s.ended < REQUESTS_MAX; steps++) {
+        assert_true(steps < STEPS_MAX);
+        while (rank_requests_waiting(s.requests) < WAITING && s.asked < REQUESTS_MAX) {
+            ask(&s, 3 + s.asked % 9, 13, 0);
+        }
+        const int wait = rank_requests_waiting(s.requests);
+        const int room = SEQUENCES - rank_schedule_running(s.schedule);
+        step(&s);
+        assert_int_equal(rank_requests_waiting(s.requests), wait > room ? wait - room : 0);
+    }
+    assert_int_equal(rank_schedule_preemptions(s.schedule), 0);
+    close_scene(&s);
+}
+
 /* A prompt that scores is preempted half-way: what was told of it is computed again, but told once. */
 static void a_scored_prompt_is_told_once(void **state)
 {
@@ -200,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_is_preempted_and_goes_on_first),
         cmocka_unit_test(what_does_not_grow_is_never_preempted),
+        cmocka_unit_test(with_whole_contexts_nobody_waits_for_blocks),
         cmocka_unit_test(a_scored_prompt_is_told_once),
         cmocka_unit_test(one_that_was_preempted_can_be_cancelled),
     };
