@@ -79,8 +79,8 @@ static launch_step add_within(launch_grammar *grammar, const launch_characters *
 {
     launch_step begin = NONE;
     for (uint32_t i = 0; i < set->count && grammar->status == BASE_OK; i++) {
-        uint8_t first[BYTES_MAX];
-        uint8_t last[BYTES_MAX];
+        uint8_t first[BYTES_MAX] = {0};
+        uint8_t last[BYTES_MAX] = {0};
         const uint32_t from = set->ranges[i].low > low ? set->ranges[i].low : low;
         const uint32_t to = set->ranges[i].high < high ? set->ranges[i].high : high;
         if (from <= to) {

@@ -9,6 +9,7 @@
 
 #include "generate/grammar_state.h"
 #include "generate/noise.h"
+#include "grammar_texts.h"
 #include "rank/tokenizer.h"
 #include "serve/schema.h"
 #include "support.h"
@@ -106,6 +107,16 @@ static const struct {
      {"1", "3", "5"},
      {"2", "4"}},
     {"{\"allOf\":[{\"type\":\"boolean\"}],\"description\":\"a\"}", {"true"}, {"1"}},
+    {"{\"maxLength\":5}", {"\"\"", "\"\xc3\xa9tude\""}, {"\"etudes\""}},
+    {"{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},{\"enum\":[\"the\",\"there is\"]}]}",
+     {"\"the\"", "\"to\"", "\"there is\""},
+     {"\"then\"", "\"abc\""}},
+    {"{\"pattern\":\"^.{2,9}$|^(the|on)+[0-9]\"}",
+     {"\"thethe1\\n\"", "\"a\\t\""},
+     {"\"a\"", "\"a\\n\""}},
+    {"{\"pattern\":\"^[^a]*$\",\"minLength\":3}",
+     {"\"\xf0\x9f\x98\x80 b\""},
+     {"\"bb\"", "\"bba\""}},
 };
 
 static rank_tokenizer *tokenizer;
@@ -143,18 +154,9 @@ static void read_case(size_t i)
     assert_ok(read_format(text), &error);
 }
 
-/* Whether the grammar takes the text, and it may end. */
 static bool is_whole(const char *text)
 {
-    rank_grammar_state states[2];
-    rank_grammar_begin(steps, &states[0]);
-    int now = 0;
-    for (; *text != '\0'; text++, now = 1 - now) {
-        if (!rank_grammar_take(steps, &states[now], (uint8_t)*text, &states[1 - now])) {
-            return false;
-        }
-    }
-    return states[now].ends != 0;
+    return grammar_texts_is_whole(steps, text);
 }
 
 static void schemas_mean_what_they_say(void **state)
@@ -366,6 +368,27 @@ static void ways_that_are_left_out_are_forbidden(void **state)
     free(logits);
 }
 
+/* One way takes two characters more, and another one a token of five: the mask has that, too. */
+static void long_tokens_are_found_beside_short_texts(void **state)
+{
+    const int32_t count = rank_tokenizer_vocab_size(tokenizer) + VOCAB_MORE;
+    const int32_t quote[PROMPT_TOKENS + 1] = {[PROMPT_TOKENS] = single_token('"')};
+    rank_ids word = {.at = (int32_t[2]){0}, .capacity = 2};
+    float *logits = calloc((size_t)count, sizeof *logits);
+    (void)state;
+    assert_non_null(logits);
+    assert_ok(rank_tokenizer_encode(tokenizer, " spac", 5, &word, &error), &error);
+    assert_int_equal(word.count, 1);
+    assert_ok(read_format(OPEN "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},"
+                               "{\"const\":\" space\"}]}}}"),
+              &error);
+    make_request(UINT64_C(1) << 43);
+    mask(quote, PROMPT_TOKENS + 1, PROMPT_TOKENS + 1, logits, count);
+    check_mask("\"", logits, count);
+    assert_true(logits[word.at[0]] == 0);
+    free(logits);
+}
+
 /* Two tokens end a text, and one of them has bytes: within a string it would cut the answer. */
 static void tokens_that_end_a_text_are_not_drawn_within_it(void **state)
 {
@@ -467,6 +490,7 @@ int main(void)
         cmocka_unit_test(many_alternatives_are_followed),
         cmocka_unit_test(many_numbers_have_room),
         cmocka_unit_test(ways_that_are_left_out_are_forbidden),
+        cmocka_unit_test(long_tokens_are_found_beside_short_texts),
         cmocka_unit_test(tokens_that_end_a_text_are_not_drawn_within_it),
         cmocka_unit_test(drafts_are_followed),
         cmocka_unit_test(an_answer_that_cannot_end_is_refused),
