@@ -2,6 +2,7 @@
  * that give a request. Called by programs; made of coll_op. */
 #include "base/clock.h"
 #include "core/op.h"
+#include "core/wait.h"
 #include "ringfence/coll_error.h"
 
 /* A request is an operation of its own. */
@@ -89,6 +90,22 @@ coll_status coll_request_wait_all(coll_request **requests, size_t count, coll_er
         first = first == COLL_OK ? status : first;
     }
     return first;
+}
+
+coll_status coll_request_wait_any(coll_request **requests, size_t count, size_t *index,
+                                  coll_error *reterr)
+{
+    if (requests == NULL && count > 0) {
+        return refuse_null(reterr);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (requests[i] != NULL && op_of(requests[i])->device != NULL) {
+            return coll_fail(reterr, COLL_ERR_UNSUPPORTED,
+                             "an operation on a stream is waited for alone, or with all");
+        }
+    }
+    *index = coll_wait_any(requests, count);
+    return *index < count ? coll_request_wait(&requests[*index], reterr) : COLL_OK;
 }
 
 /* A blocking call: an operation of these members of its descriptor. */

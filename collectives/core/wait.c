@@ -32,6 +32,8 @@ enum {
 typedef struct waiter {
     coll_context *context;
     coll_op *op;
+    coll_request *const *any; /* (any_count) op is the first of these; NULL: it is the only one */
+    size_t any_count;
     unsigned moves;      /* turns with progress */
     unsigned idle;       /* turns without, since the last of those */
     int64_t idle_ns;     /* when they began */
@@ -90,14 +92,33 @@ int64_t coll_show_after_ns(const coll_context *context)
     return part_ns < SHOW_NS ? part_ns : SHOW_NS;
 }
 
+/* The first request that is done, or fails where it is waited for; count: none. */
+static size_t find_ended(coll_request *const *requests, size_t count)
+{
+    size_t i = 0;
+    for (; i < count; i++) {
+        const coll_op *op = (const coll_op *)(const void *)requests[i];
+        if (op != NULL && (op->comm == NULL || op->comm->failed || op->stage == COLL_STAGE_DONE)) {
+            break;
+        }
+    }
+    return i;
+}
+
+static bool has_ended(const waiter *w)
+{
+    return w->any != NULL ? find_ended(w->any, w->any_count) < w->any_count
+                          : w->op->comm->failed || w->op->stage == COLL_STAGE_DONE;
+}
+
 /* Peers are shown whom this rank waits for when that takes long: so that they can distinguish a
  * rank that holds up all from one that is held up itself. This operation's own wait counts, not the
  * time of a call that waits for many: thousands of short waits would send thousands of frames, some
- * of them to a peer that is leaving. */
+ * of them to a peer that is leaving. Who waits for any of several is held up by none of them. */
 static void show_waits(waiter *w, int64_t now_ns)
 {
     coll_comm *comm = w->op->comm;
-    if (now_ns < w->began_ns + coll_show_after_ns(w->context)) {
+    if (w->any != NULL || now_ns < w->began_ns + coll_show_after_ns(w->context)) {
         return;
     }
     const uint64_t waits = coll_comm_waits(comm, w->op);
@@ -141,7 +162,7 @@ static coll_status idle_turn(waiter *w, coll_error *reterr)
         return COLL_OK;
     }
     w->op->comm->table->notices->watch(w->op);
-    if (w->op->comm->failed || w->op->stage == COLL_STAGE_DONE) {
+    if (has_ended(w)) {
         return COLL_OK; /* the next turn says so; progress that comes now would wake nobody */
     }
     coll_describe(w->context, w->op);
@@ -218,4 +239,30 @@ coll_status coll_wait(coll_op *op, coll_error *reterr)
         op->comm->table->notices->show_waits(op->comm, 0);
     }
     return status;
+}
+
+size_t coll_wait_any(coll_request *const *requests, size_t count)
+{
+    waiter w = {.any = requests, .any_count = count};
+    size_t first = 0;
+    while (first < count && requests[first] == NULL) {
+        first++;
+    }
+    size_t ended = find_ended(requests, count);
+    if (first == count || ended < count) {
+        return ended;
+    }
+    w.op = (coll_op *)(void *)requests[first];
+    w.context = w.op->comm->context;
+    while (ended == count) {
+        const bool moved = coll_progress(w.context);
+        ended = find_ended(requests, count);
+        if (ended == count && turn(&w, moved, NULL) != COLL_OK) {
+            ended = find_ended(requests, count); /* the turn has failed its communicator */
+        }
+    }
+    if (w.described) {
+        coll_describe(w.context, NULL);
+    }
+    return ended;
 }

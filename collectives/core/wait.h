@@ -24,5 +24,8 @@ COLL_MUST_CHECK coll_status coll_still_check(coll_op *op, coll_error *reterr);
 /* Until op is done, the communicator has failed, or the timeout, counted from here if op has no
  * deadline, has passed. */
 COLL_MUST_CHECK coll_status coll_wait(coll_op *op, coll_error *reterr);
+/* Until one of the requests has come to that (or its communicator has been destroyed), and the place of
+ * the first such one; count: all are NULL. They are of one context, and none is on a stream. */
+size_t coll_wait_any(coll_request *const *requests, size_t count);
 
 #endif
