@@ -1,5 +1,5 @@
-/* Finds a word among names, and the name nearest to a mistyped one. Called by options.c and fields.c, and by programs for
- * their commands. */
+/* Finds a word among names, and the name nearest to a mistyped one. Called by options.c and
+ * fields.c, and by programs for their commands. */
 #include "base/nearest.h"
 
 #include <stdbool.h>

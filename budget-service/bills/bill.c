@@ -248,7 +248,8 @@ static bool is_ours(const char *id)
            strspn(mark + 1, "0123456789abcdef") == 2 * DIGEST_SHOWN_BYTES;
 }
 
-/* Lines that say the same of the same hour, and nothing that distinguishes them, are numbered, unless the vendor has one alone. */
+/* Lines that say the same of the same hour, and nothing that distinguishes them, are numbered,
+ * unless the vendor has one alone. */
 static base_status number_equals(bill_charges *charges, base_error *reterr)
 {
     base_status status = BASE_OK;

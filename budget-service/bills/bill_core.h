@@ -26,9 +26,9 @@ typedef struct bill_line {
     const char
         *about[4]; /* what else distinguishes it from other lines of that instance and time */
     const char *correction; /* it is beside an earlier line of all this, and none of its kind */
-    bool
-        sole; /* the vendor has no other line of that instance and time, whatever else it says and however it writes the
-                * time: a second one is refused */
+    /* the vendor has no other line of that instance and time, whatever else it says and however it
+     * writes the time: a second one is refused */
+    bool sole;
 } bill_line;
 
 /* Adds it. BASE_ERR_INVALID: no cost, or one that is no number; another currency; a time that is

@@ -1,7 +1,8 @@
-/* RunPod's bills: the answer of /v1/billing/pods with grouping=podId, of /v2/billing/pods, or of the driver's call `bill`. bill.c
- * has its row.
+/* RunPod's bills: the answer of /v1/billing/pods with grouping=podId, of /v2/billing/pods, or of
+ * the driver's call `bill`. bill.c has its row.
  *
- * Each has one record of a pod and period, without an id. So they say the same of the same hour, in other words. */
+ * Each has one record of a pod and period, without an id. So they say the same of the same hour, in
+ * other words. */
 #include "bills/json.h"
 
 static base_status runpod_line(const json_t *object, bill_line *line, bool *wanted,

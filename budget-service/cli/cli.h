@@ -199,8 +199,8 @@ const char *cli_usd(int64_t micro);
 bool cli_read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes,
                     int *exit_code);
 
-/* The exit code where a file that the command line names cannot be read, and nothing was asked yet: wrong usage, if it is
- * not there or no such file can be read; else `bad`, for what is in it. */
+/* The exit code where a file that the command line names cannot be read, and nothing was asked yet:
+ * wrong usage, if it is not there or no such file can be read; else `bad`, for what is in it. */
 int cli_unread(base_status status, int bad);
 
 /* What a token says, without a check of its signature. False: it is no token. */

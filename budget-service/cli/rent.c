@@ -243,8 +243,8 @@ static bool has_what_to_end(const cli_args *args, const wanted_run *wanted, int 
     return true;
 }
 
-/* A rent that was killed may have ordered the last one so long after the permit, by the service's clock: this computer's may be
- * wrong. */
+/* A rent that was killed may have ordered the last one so long after the permit, by the service's
+ * clock: this computer's may be wrong. */
 static int64_t late_ns(const budget_entry *entry)
 {
     const int64_t permit_s =

@@ -1,5 +1,5 @@
-/* Keeps the service's time on a clock that nobody can set. Called by rent.c, end.c, held.c, command.c, watchdog.c and
- * cli/rent.c. */
+/* Keeps the service's time on a clock that nobody can set. Called by rent.c, end.c, held.c,
+ * command.c, watchdog.c and cli/rent.c. */
 #include "clock.h"
 
 #include <stdbool.h>

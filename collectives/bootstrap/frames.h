@@ -37,8 +37,8 @@ typedef struct coll_bootstrap_process {
 } coll_bootstrap_process;
 
 /* To rank 0 the first frame, which says who the sender is. From rank 0 whenever a rank has come, where an
- * exchange stands still, and the last frame if it fails. To rank 0 also the last frame of a rank that has
- * no memory. */
+ * exchange stands still, and the last frame if it fails. To rank 0 also the last frame of a rank
+ * that has no memory. */
 typedef struct coll_bootstrap_note {
     uint64_t missing; /* a bit for each rank that has not come, or not to the exchange */
     int32_t status;   /* COLL_OK, or how the sender has failed */

@@ -45,8 +45,8 @@ typedef enum coll_bootstrap_arrival {
 } coll_bootstrap_arrival;
 
 /* Takes over a connected, non-blocking socket: closed by the destroy, and where this fails (NULL, for
- * want of memory). Where there is memory for the link but none for what comes, it still sends a note that
- * says so. The hellos are those of the handshake. */
+ * want of memory). Where there is memory for the link but none for what comes, it still sends a
+ * note that says so. The hellos are those of the handshake. */
 coll_bootstrap_link *coll_bootstrap_link_create(int fd, int rank,
                                                 const uint8_t key[COLL_JOB_KEY_BYTES],
                                                 bool listener, const coll_hello *connector_hello,

@@ -18,7 +18,8 @@ enum {
     LAUNCH_STORE_VALUE_BYTES = 1024, /* with the final NUL; PMI-1 has no more */
 };
 
-/* Whether the signal asks a launcher for the end: SIGINT, SIGTERM or SIGHUP, and in a job of Slurm SIGUSR1, too. */
+/* Whether the signal asks a launcher for the end: SIGINT, SIGTERM or SIGHUP, and in a job of Slurm
+ * SIGUSR1, too. */
 bool launch_signal_ends(int number, bool in_slurm);
 
 /* When waiting ends. */

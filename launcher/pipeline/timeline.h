@@ -2,8 +2,8 @@
  *
  * A stage runs its tasks in their order, each as soon as the stage is free and what the task needs
  * has arrived. A message takes hop_ns from one stage to another, and the sender goes on meanwhile.
- * The last stage's part of a tied gradient is taken by the first stage before each backward, in tied_ns.
- * Without hops, and with parts that take equally long, this gives the formula's bubble.
+ * The last stage's part of a tied gradient is taken by the first stage before each backward, in
+ * tied_ns. Without hops, and with parts that take equally long, this gives the formula's bubble.
  *
  * Pure; thread safe. */
 #ifndef LAUNCH_PIPELINE_TIMELINE_H

@@ -122,8 +122,8 @@ static share all_matrices(const list *held, int64_t layers)
     return all;
 }
 
-/* The dealing of matrices to ranks, as rank/optim/muon_matrices.c has it: each goes to the rank in whose part of all
- * work the middle of its own work is. */
+/* The dealing of matrices to ranks, as rank/optim/muon_matrices.c has it: each goes to the rank in
+ * whose part of all work the middle of its own work is. */
 typedef struct dealing {
     double all;
     double before; /* of the matrices dealt so far */
@@ -164,7 +164,8 @@ static share largest_share(const list *held, int64_t layers, int64_t ranks)
 
 /* ---- whole matrices, on ranks that have the same ---- */
 
-/* With local steps ranks have other parameters, and in a pipeline other layers: each updates all of its own. */
+/* With local steps ranks have other parameters, and in a pipeline other layers: each updates all of
+ * its own. */
 static int64_t sharing_ranks(const launch_ask *ask, const launch_layout *layout)
 {
     return layout->pipeline > 1 || launch_ask_local_steps(ask) > 1
@@ -209,8 +210,9 @@ static void bill_whole(const launch_ask *ask, launch_estimate *made, int64_t lay
 
 /* ---- matrices in parts ---- */
 
-/* Those of one kind, between ranks that have parts of the same: two all-to-alls of each round, in which a rank computes
- * one matrix at most. What a rank has of an element is read and written as AdamW's, once more for these. */
+/* Those of one kind, between ranks that have parts of the same: two all-to-alls of each round, in
+ * which a rank computes one matrix at most. What a rank has of an element is read and written as
+ * AdamW's, once more for these. */
 static void bill_parts(const launch_ask *ask, launch_estimate *made, int64_t layers, which kind,
                        int64_t ranks)
 {

@@ -42,8 +42,8 @@ static double add_sends(const launch_ask *ask, launch_estimate *made, const char
     return row->took_s;
 }
 
-/* Of the matrix that the first stage and the last both have: a gradient for each micro-batch, which the stages' tasks
- * wait for, and their sum back. */
+/* Of the matrix that the first stage and the last both have: a gradient for each micro-batch, which
+ * the stages' tasks wait for, and their sum back. */
 static double tied_bytes(const launch_ask *ask, const launch_layout *layout)
 {
     const bool tied = layout->pipeline > 1 && ask->model.tied;

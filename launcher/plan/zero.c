@@ -18,7 +18,8 @@ static int64_t expert_copies(const launch_layout *layout)
     return launch_layout_copies(layout) / launch_layout_expert_ranks(layout);
 }
 
-/* Of so many parameters, those of the copy with most: ranks share out whole blocks, and the last one may be short. */
+/* Of so many parameters, those of the copy with most: ranks share out whole blocks, and the last
+ * one may be short. */
 static double shard_of(double params, double copies)
 {
     const double blocks = ceil(params / CUT_PARAMS);

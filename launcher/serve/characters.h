@@ -25,7 +25,8 @@ void launch_characters_add(launch_characters *set, uint32_t low, uint32_t high);
 /* Makes it the set of all others. */
 void launch_characters_invert(launch_characters *set);
 
-/* What \d, \w, \s and their opposites mean (ECMA-262, without flags); false: the letter is none of these. */
+/* What \d, \w, \s and their opposites mean (ECMA-262, without flags); false: the letter is none of
+ * these. */
 bool launch_characters_add_class(launch_characters *set, char letter);
 
 /* Whether all of a range are in the set. */

@@ -20,8 +20,8 @@ bool launch_headers_encode(struct MHD_Connection *connection);
  * no browser leaves it out. */
 bool launch_headers_ask_by_address(struct MHD_Connection *connection);
 
-/* Whether the client has sent the key of this hash. Compares digests, so that the time says nothing of the key or its
- * length. */
+/* Whether the client has sent the key of this hash. Compares digests, so that the time says nothing
+ * of the key or its length. */
 bool launch_headers_have_key(struct MHD_Connection *connection,
                              const uint8_t key_hash[LAUNCH_SERVE_HASH_BYTES]);
 

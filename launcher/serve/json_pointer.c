@@ -17,7 +17,8 @@ static char read_hexadecimal(const char *at)
     return sound ? (char)strtol(digits, NULL, 16) : '/';
 }
 
-/* Undoes the escapes of a name (RFC 6901, sections 3 and 6). Returns what is behind it; NULL: there can be no such name. */
+/* Undoes the escapes of a name (RFC 6901, sections 3 and 6). Returns what is behind it; NULL: there
+ * can be no such name. */
 static const char *read_name(const char *at, char name[NAME_BYTES])
 {
     size_t used = 0;

@@ -1,8 +1,8 @@
 /* Numbers between bounds, as steps of a grammar (json_grammar.h). Pure.
  *
- * Such a number has no exponent, and LAUNCH_NUMBER_DIGITS_MAX digits at most in front of its point and behind it together:
- * as doubles, two of them that differ are not the same. So a number that is above a bound as a text is above it for
- * each reader. */
+ * Such a number has no exponent, and LAUNCH_NUMBER_DIGITS_MAX digits at most in front of its point
+ * and behind it together: as doubles, two of them that differ are not the same. So a number that is
+ * above a bound as a text is above it for each reader. */
 #ifndef LAUNCH_NUMBER_GRAMMAR_H
 #define LAUNCH_NUMBER_GRAMMAR_H
 

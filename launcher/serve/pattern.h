@@ -1,7 +1,8 @@
 /* Reads regular expressions, as JSON schemas have them (ECMA-262): a tree of what they mean. Pure.
  *
- * Known are characters and their escapes, classes, ".", groups, "|", and the quantifiers *, +, ?, {m}, {m,} and {m,n}, also
- * lazy ones, which match the same texts. Look-arounds, back-references, \b, \p{...} and flags are refused. */
+ * Known are characters and their escapes, classes, ".", groups, "|", and the quantifiers *, +, ?,
+ * {m}, {m,} and {m,n}, also lazy ones, which match the same texts. Look-arounds, back-references,
+ * \b, \p{...} and flags are refused. */
 #ifndef LAUNCH_PATTERN_H
 #define LAUNCH_PATTERN_H
 

@@ -1,4 +1,5 @@
-/* Patterns in steps: each character is a call, so that characters can be counted. Called by string_grammar.c. */
+/* Patterns in steps: each character is a call, so that characters can be counted. Called by
+ * string_grammar.c. */
 #include "serve/pattern_grammar.h"
 
 #include <stdlib.h>
@@ -24,8 +25,9 @@ static launch_step build(builder *b, uint16_t at, launch_step next);
 
 /* ---- repetitions ---- */
 
-/* What may come next where the node may be repeated: not nothing, or the grammar would go round without a character. NONE: it
- * can be nothing else. (Star normal form: Brueggemann-Klein, Regular expressions into finite automata, 1993.) */
+/* What may come next where the node may be repeated: not nothing, or the grammar would go round
+ * without a character. NONE: it can be nothing else. (Star normal form: Brueggemann-Klein, Regular
+ * expressions into finite automata, 1993.) */
 static launch_step build_starred(builder *b, uint16_t at, launch_step loop)
 {
     const launch_node *node = &b->pattern->nodes[at];

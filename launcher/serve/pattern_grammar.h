@@ -4,7 +4,8 @@
 
 #include "serve/json_grammar.h"
 
-/* The step with which such a string begins, to be called; text->pattern is not NULL. *why: NULL, or why there is none. */
+/* The step with which such a string begins, to be called; text->pattern is not NULL. *why: NULL, or
+ * why there is none. */
 launch_step launch_grammar_pattern(launch_grammar *grammar, const launch_text *text,
                                    const char **why);
 

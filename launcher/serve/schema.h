@@ -1,10 +1,11 @@
 /* The response_format of a request: a grammar of the answers that it allows. Pure.
  *
- * A JSON schema is taken as far as this goes: type, properties, required, additionalProperties, items, minItems, maxItems,
- * minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum,
- * enum, const, anyOf, $ref, oneOf with a discriminator, and allOf of one. Every other keyword that means something is refused by its name, so that an answer
- * that is whole is valid under the schema. Names come in the order of the properties, and those that are not listed come
- * only where none are. */
+ * A JSON schema is taken as far as this goes: type, properties, required, additionalProperties,
+ * items, minItems, maxItems, minLength, maxLength, pattern, format, minimum, maximum,
+ * exclusiveMinimum, exclusiveMaximum, enum, const, anyOf, $ref, oneOf with a discriminator, and
+ * allOf of one. Every other keyword that means something is refused by its name, so that an answer
+ * that is whole is valid under the schema. Names come in the order of the properties, and those
+ * that are not listed come only where none are. */
 #ifndef LAUNCH_SCHEMA_H
 #define LAUNCH_SCHEMA_H
 

@@ -132,7 +132,8 @@ launch_step launch_schema_string(launch_compiler *c, const json_t *schema, launc
                        : launch_schema_refuse(c, format != NULL ? "format" : "pattern", why);
 }
 
-/* The stricter of two bounds, the second of which is out itself; NULL: there is none. sign: -1: they bound from above. */
+/* The stricter of two bounds, the second of which is out itself; NULL: there is none. sign: -1:
+ * they bound from above. */
 static const json_t *read_bound(launch_compiler *c, const json_t *schema, const char *const keys[2],
                                 int sign, bool *open)
 {

@@ -1,4 +1,5 @@
-/* What schema.c makes of a schema, and the parts of it that have no parts themselves: texts, numbers and given values. */
+/* What schema.c makes of a schema, and the parts of it that have no parts themselves: texts,
+ * numbers and given values. */
 #ifndef LAUNCH_SCHEMA_SCALARS_H
 #define LAUNCH_SCHEMA_SCALARS_H
 

@@ -233,8 +233,8 @@ static base_status learn_answer(rank_chat *chat, rank_tokenizer *tokenizer,
     return status;
 }
 
-/* Marks that stand round other messages than a question, of three messages. A template may refuse a system's message,
- * or a tool's. */
+/* Marks that stand round other messages than a question, of three messages. A template may refuse a
+ * system's message, or a tool's. */
 static void learn_marks(const rank_chat *chat, rank_tokenizer *tokenizer, const char *texts)
 {
     const rank_chat_messages whole = {.texts = texts, .count = 3};

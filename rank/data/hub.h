@@ -5,8 +5,8 @@
  * regular expressions (PCRE2's). Gives the ids of Hugging
  * Face's tokenizers library for the same tokenizer.json.
  *
- * Expressions are PCRE2's. That library's are Oniguruma's, for which U+180E is no space; what the two read otherwise is
- * refused (hub_split.c).
+ * Expressions are PCRE2's. That library's are Oniguruma's, for which U+180E is no space; what the
+ * two read otherwise is refused (hub_split.c).
  *
  * Where a text is no UTF-8, no expression matches: such bytes are pieces of their own. A piece of n
  * bytes takes O(n log n).

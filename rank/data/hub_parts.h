@@ -136,7 +136,8 @@ int32_t hub_find_text(const rank_tokenizer *self, const uint8_t *bytes, size_t s
 struct json_t;
 BASE_MUST_CHECK base_status hub_read_steps(rank_tokenizer *self, const struct json_t *root,
                                            base_error *reterr);
-/* Reads the one that `what` is, or each of a Sequence, which are its member `list`. None if it is missing or null. */
+/* Reads the one that `what` is, or each of a Sequence, which are its member `list`. None if it is
+ * missing or null. */
 typedef base_status hub_read(rank_tokenizer *self, const struct json_t *step, base_error *reterr);
 BASE_MUST_CHECK base_status hub_each(rank_tokenizer *self, const struct json_t *what,
                                      const char *list, hub_read *read, base_error *reterr);

@@ -48,8 +48,8 @@ int32_t rank_blocks_cached(const rank_blocks *blocks, const int32_t *tokens, int
 int32_t rank_blocks_share(rank_blocks *blocks, int32_t sequence, const int32_t *tokens,
                           int32_t count);
 
-/* Reserves those blocks of positions 0 … tokens - 1 that the sequence has not yet, with 1 <= tokens <= context. False, and
- * nothing has changed, if too few are free. */
+/* Reserves those blocks of positions 0 … tokens - 1 that the sequence has not yet, with 1 <= tokens
+ * <= context. False, and nothing has changed, if too few are free. */
 bool rank_blocks_reserve(rank_blocks *blocks, int32_t sequence, int32_t tokens);
 
 /* Notes that block i of the sequence's table is full, and so are those before it, which are noted already.

@@ -50,8 +50,8 @@ typedef struct rank_engine_options {
     const rank_draft_model *draft; /* borrowed: drafts them; NULL: they are looked up (draft.h) */
     const struct rank_tokenizer *tokenizer; /* of requests that have a grammar; NULL: none has */
     bool shares; /* prompts share what is cached of their beginnings (schedule.h) */
-    /* On every rank: the step that has just begun is the first that computes for the request, since it joined or was
-     * preempted; so many of its tokens were cached. NULL: nobody wants to know. */
+    /* On every rank: the step that has just begun is the first that computes for the request, since
+     * it joined or was preempted; so many of its tokens were cached. NULL: nobody wants to know. */
     void (*on_begin)(void *user, uint64_t request_id, int32_t cached);
     void *user;
     rank_step_trace *trace; /* borrowed: every step is logged in it; NULL: none is */

@@ -47,7 +47,8 @@ struct rank_grammars {
     uint8_t *plain_characters;     /* (vocab_size): and so many, else 0 */
     uint64_t *allowed;             /* the same of a row */
     int32_t single[UINT8_MAX + 1]; /* the token of this byte alone, or NO_TOKEN */
-    /* A row's states: those that are kept, and those that are not, each behind so many bytes of a token. */
+    /* A row's states: those that are kept, and those that are not, each behind so many bytes of a
+     * token. */
     rank_grammar_state states[STATES_KEPT + TOKEN_BYTES_MAX + 1];
     int16_t next[STATES_KEPT][UINT8_MAX + 1]; /* behind one more byte: its index, or NOT_... */
     int kept;

@@ -44,7 +44,8 @@ static bool can_end(const proto_grammar_step *step, uint8_t depth)
     return depth + step->depth <= PROTO_GRAMMAR_DEPTH_MAX;
 }
 
-/* Goes on without a byte, the first way where there are two. False: the step reads a byte, or ends the text. */
+/* Goes on without a byte, the first way where there are two. False: the step reads a byte, or ends
+ * the text. */
 static bool pass(const proto_grammar_step *steps, rank_grammar_thread *at)
 {
     const proto_grammar_step *step = &steps[at->step];

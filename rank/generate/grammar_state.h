@@ -31,7 +31,8 @@ bool rank_grammar_take(const proto_grammar_step *steps, const rank_grammar_state
 /* Whether two states take the same texts, since they have the same threads. */
 bool rank_grammar_is_same(const rank_grammar_state *a, const rank_grammar_state *b);
 
-/* How many plain characters in turn are taken, whichever they are; at most `most`. 0, too, where only some of more would be. */
+/* How many plain characters in turn are taken, whichever they are; at most `most`. 0, too, where
+ * only some of more would be. */
 int rank_grammar_plain_run(const proto_grammar_step *steps, const rank_grammar_state *state,
                            int most);
 

@@ -1,10 +1,10 @@
 /* The queue of waiting requests, on rank 0. It alone decides which join the schedule and which
  * leave it.
  *
- * First come, first served: the first request waits until a sequence and its blocks are free (those of its prompt and one more
- * for each that may grow; of all its tokens, where sequences do not grow), and no later one overtakes it. It waits, too,
- * while a sequence is preempted. Every running sequence ends in a bounded number
- * of steps, so every request is admitted at some time.
+ * First come, first served: the first request waits until a sequence and its blocks are free (those
+ * of its prompt and one more for each that may grow; of all its tokens, where sequences do not
+ * grow), and no later one overtakes it. It waits, too, while a sequence is preempted. Every running
+ * sequence ends in a bounded number of steps, so every request is admitted at some time.
  *
  * Where prompts share what is cached of their beginnings, a request whose prompt is being computed for another one
  * waits until it has been, and shares it: n texts of one prompt compute it once. It waits no longer than

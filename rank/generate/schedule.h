@@ -22,10 +22,11 @@
  * which those count that were drawn. It ends by a stop token, by max_new_tokens, or with a full
  * context, and frees its index and blocks at once.
  *
- * With `grows` a sequence joins with the blocks of its prompt, and takes more as it grows. When none is left, the
- * sequence that was admitted last is preempted: it gives back its blocks, and keeps its index and its tokens. No
- * other joins before it has blocks again, for all its tokens. Then these are computed anew, in chunks as a prompt's, but
- * for what is still cached of them. No token is drawn twice, nor is a prompt's told twice that scores. The oldest sequence is never
+ * With `grows` a sequence joins with the blocks of its prompt, and takes more as it grows. When
+ * none is left, the sequence that was admitted last is preempted: it gives back its blocks, and
+ * keeps its index and its tokens. No other joins before it has blocks again, for all its tokens.
+ * Then these are computed anew, in chunks as a prompt's, but for what is still cached of them. No
+ * token is drawn twice, nor is a prompt's told twice that scores. The oldest sequence is never
  * preempted, since it fits alone (rank_schedule_check): so it ends, and then the next one is the oldest.
  *
  * With draft_context a model makes the drafts (drafter.h), before the plan. The schedule knows
@@ -132,8 +133,9 @@ BASE_MUST_CHECK base_status rank_schedule_apply(rank_schedule *schedule, const v
                                                 size_t record_bytes, rank_schedule_event *events,
                                                 int *event_count, base_error *reterr);
 
-/* Gives each sequence the blocks of the rows that it may compute in the next step, the first admitted first. Preempts the last
- * ones if there are too few, and else gives blocks to those that were preempted. Before each plan. */
+/* Gives each sequence the blocks of the rows that it may compute in the next step, the first
+ * admitted first. Preempts the last ones if there are too few, and else gives blocks to those that
+ * were preempted. Before each plan. */
 void rank_schedule_make_room(rank_schedule *schedule);
 
 /* Whether the sequence, which has blocks, may need more; and how many may. */
@@ -153,8 +155,8 @@ BASE_MUST_CHECK base_status rank_schedule_accept(rank_schedule *schedule, const 
                                                  rank_schedule_event *events, int *event_count,
                                                  base_error *reterr);
 
-/* How many records were applied, how many sequences run, how many of them, the first ones, have blocks, and how often one
- * was preempted. */
+/* How many records were applied, how many sequences run, how many of them, the first ones, have
+ * blocks, and how often one was preempted. */
 uint64_t rank_schedule_records(const rank_schedule *schedule);
 int rank_schedule_running(const rank_schedule *schedule);
 int rank_schedule_placed(const rank_schedule *schedule);
@@ -172,8 +174,8 @@ const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t seque
 /* The steps of the sequence's grammar. Valid as long. */
 const proto_grammar_step *rank_schedule_grammar(const rank_schedule *schedule, int32_t sequence);
 
-/* How many of its tokens the sequence has not computed, because they were cached: of its prompt, or of all when it had been
- * preempted. Its first entry, since then, begins behind them. */
+/* How many of its tokens the sequence has not computed, because they were cached: of its prompt, or
+ * of all when it had been preempted. Its first entry, since then, begins behind them. */
 int32_t rank_schedule_shared(const rank_schedule *schedule, int32_t sequence);
 
 /* The index of the sequence at a place in the order of admission, 0 … running - 1. */
@@ -202,7 +204,8 @@ BASE_MUST_CHECK base_status rank_schedule_check(const rank_schedule_options *opt
                                                 const rank_request *request, const int32_t *prompt,
                                                 base_error *reterr);
 
-/* The largest number of tokens that a request can have: prompt and max_new_tokens, but no more than the context. */
+/* The largest number of tokens that a request can have: prompt and max_new_tokens, but no more than
+ * the context. */
 int32_t rank_schedule_tokens_max(const rank_schedule_options *options, const rank_request *request);
 
 #endif

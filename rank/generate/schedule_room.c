@@ -1,5 +1,5 @@
-/* Which sequences have blocks, where they take these as they grow. Called by engine.c on every rank before each plan, and
- * by schedule.c when one joins. */
+/* Which sequences have blocks, where they take these as they grow. Called by engine.c on every rank
+ * before each plan, and by schedule.c when one joins. */
 #include "base/assert.h"
 #include "generate/schedule_state.h"
 
@@ -60,8 +60,8 @@ int32_t rank_schedule_growing(const rank_schedule *schedule)
     return count;
 }
 
-/* Whether there are blocks for the first one that was preempted, and then one more for each sequence that grows: else it
- * would be preempted again soon. */
+/* Whether there are blocks for the first one that was preempted, and then one more for each
+ * sequence that grows: else it would be preempted again soon. */
 static bool can_go_on(const rank_schedule *schedule)
 {
     if (schedule->placed == schedule->running) {

@@ -90,7 +90,8 @@ static inline rank_blocks *schedule_blocks_of(const rank_schedule *schedule)
 /* schedule.c: removes the sequence at `position` of the order. */
 void schedule_leave(rank_schedule *schedule, int32_t position);
 
-/* schedule_room.c: gives the sequence that stands behind those that have blocks its own. False: there are too few. */
+/* schedule_room.c: gives the sequence that stands behind those that have blocks its own. False:
+ * there are too few. */
 bool schedule_place(rank_schedule *schedule);
 
 #endif

@@ -19,8 +19,8 @@ static jinja_value given_or(jinja_value given, jinja_value otherwise)
     return jinja_is_given(given) ? given : otherwise;
 }
 
-/* Whether Python may read it as a number, but nothing here does: one with _ between its digits, with digits of other
- * scripts, or of many. */
+/* Whether Python may read it as a number, but nothing here does: one with _ between its digits,
+ * with digits of other scripts, or of many. */
 static bool is_foreign(const jinja_string *text)
 {
     bool digits = false;

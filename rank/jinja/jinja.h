@@ -7,8 +7,8 @@
  * is parsed, or, if only the run can tell, by rank_jinja_render.
  * Lists and dicts cannot be changed (append, update): transformers' sandbox refuses it too. Not known are filter
  * and with blocks, include, extends and import, loops with `recursive`, `%` of strings and str.format, arguments with **.
- * Members that Python's values have, and these have not, are refused also where a template asks only whether they are
- * defined; so are letters and numbers that Python knows and this does not.
+ * Members that Python's values have, and these have not, are refused also where a template asks
+ * only whether they are defined; so are letters and numbers that Python knows and this does not.
  *
  * A template is input: it has limits of nesting, of steps and of memory (limits.h), calls nothing outside, and sees the
  * variables only. There is no clock: strftime_now gives the date that the caller has, and without one it is not

@@ -19,7 +19,8 @@ static bool is_among(int32_t point, const range *ranges, size_t count)
     return i < count;
 }
 
-/* By Unicode's properties Uppercase and Lowercase, which have more than the letters of these categories. */
+/* By Unicode's properties Uppercase and Lowercase, which have more than the letters of these
+ * categories. */
 bool jinja_is_upper(int32_t point)
 {
     static const range others[] = {{0x2160, 0x216f},

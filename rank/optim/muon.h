@@ -19,10 +19,11 @@
  * The bits are those of one rank, since a matrix is computed by one rank and in one order. Momentum is
  * cheap: every rank has that of all.
  *
- * Where each rank has parts of the matrices alone, with ZeRO (stretches of the options) and where tensor ranks share a
- * model, momentum stays in parts, and matrices are put together in rounds. In a round every rank computes one matrix at
- * most: it gets the parts of u from all the others, gives them their parts of x, and each updates its parts of w. So two
- * all-to-alls make a round, which are the caller's:
+ * Where each rank has parts of the matrices alone, with ZeRO (stretches of the options) and where
+ * tensor ranks share a model, momentum stays in parts, and matrices are put together in rounds. In
+ * a round every rank computes one matrix at most: it gets the parts of u from all the others, gives
+ * them their parts of x, and each updates its parts of w. So two all-to-alls make a round, which
+ * are the caller's:
  *
  *     rank_muon_begin_round     momentum, and this rank's parts of u of all ranks' matrices
  *     mine → gathered
@@ -54,8 +55,9 @@ void rank_muon_destroy(rank_muon *muon);
  * ranges NULL: only that. */
 size_t rank_muon_others(const rank_muon *muon, rank_optimizer_piece *ranges);
 
-/* Of whole matrices. From a rank's first matrix to that of the next one, or to the end of the last matrix. What lies
- * between matrices is AdamW's, and equal on all ranks: so the shares are ranges one behind the other. */
+/* Of whole matrices. From a rank's first matrix to that of the next one, or to the end of the last
+ * matrix. What lies between matrices is AdamW's, and equal on all ranks: so the shares are ranges
+ * one behind the other. */
 rank_optimizer_piece rank_muon_share(const rank_muon *muon, int rank);
 
 /* Bytes that were allocated besides the momentum. */

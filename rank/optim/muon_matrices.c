@@ -37,8 +37,8 @@ static double work(const muon_matrix *of)
 
 /* ---- what a rank has of a matrix ---- */
 
-/* The next elements of the matrix that the rank has, in its piece of a unit from *unit on, which is then the next
- * one. False: there are no more. */
+/* The next elements of the matrix that the rank has, in its piece of a unit from *unit on, which is
+ * then the next one. False: there are no more. */
 static bool next_range(const muon_matrix *matrix, int rank, size_t *unit, rank_zero_range *found)
 {
     const rank_zero_cut *cut = matrix->cut;
@@ -176,8 +176,8 @@ static void find_cuts(muon_matrices *made)
     }
 }
 
-/* Each rank gets neighbouring matrices, about as much work as the others: what it has then is one range. A matrix of
- * which all tensor ranks have the whole is computed by each. */
+/* Each rank gets neighbouring matrices, about as much work as the others: what it has then is one
+ * range. A matrix of which all tensor ranks have the whole is computed by each. */
 static void share_out(muon_matrices *made, bool apart)
 {
     const int ranks = muon_ranks(made, apart);
@@ -202,7 +202,8 @@ static void share_out(muon_matrices *made, bool apart)
     }
 }
 
-/* In a round every rank computes one matrix at most. Returns how many rounds there are before the next ones. */
+/* In a round every rank computes one matrix at most. Returns how many rounds there are before the
+ * next ones. */
 static int number_rounds(muon_matrices *made, bool apart, int first)
 {
     int owner = -1;

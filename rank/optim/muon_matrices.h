@@ -1,5 +1,5 @@
-/* The inside of Muon: its matrices, which rank has what of each, and which rank computes it. muon_matrices.c finds them,
- * muon.c updates them. */
+/* The inside of Muon: its matrices, which rank has what of each, and which rank computes it.
+ * muon_matrices.c finds them, muon.c updates them. */
 #ifndef RANK_OPTIM_MUON_MATRICES_H
 #define RANK_OPTIM_MUON_MATRICES_H
 

@@ -118,8 +118,8 @@ typedef struct piece_list {
     size_t count;
 } piece_list;
 
-/* Where pieces, what is AdamW's, and parts overlap: there are at most as many runs as all of them have ends. With
- * `packed` moments are of the pieces alone; else of all parameters. */
+/* Where pieces, what is AdamW's, and parts overlap: there are at most as many runs as all of them
+ * have ends. With `packed` moments are of the pieces alone; else of all parameters. */
 static base_status find_runs(rank_optimizer *made, const piece_list *pieces,
                              const piece_list *others, bool packed, base_error *reterr)
 {

@@ -35,8 +35,9 @@ base_status trainer_find_stretches(trainer *self, base_error *reterr)
     return BASE_OK;
 }
 
-/* Those that share out the matrices: ranks that have the same, or parts of the same. NULL: with local steps all have
- * other parameters, and stages other layers, so nobody can compute for another. */
+/* Those that share out the matrices: ranks that have the same, or parts of the same. NULL: with
+ * local steps all have other parameters, and stages other layers, so nobody can compute for
+ * another. */
 static coll_comm *sharing_ranks(const trainer *self)
 {
     if (!uses_muon(self) || trainer_is_local(self)) {

@@ -239,8 +239,8 @@ void trainer_free_muon(trainer *self);
  * its own, and not of matrices in parts. */
 BASE_MUST_CHECK base_status trainer_gather_muon(const trainer *self, base_error *reterr);
 
-/* Collective, behind the optimizer's step: updates the matrices of which ranks have parts. *exchange_ns: what the
- * exchanges took of it. */
+/* Collective, behind the optimizer's step: updates the matrices of which ranks have parts.
+ * *exchange_ns: what the exchanges took of it. */
 BASE_MUST_CHECK base_status trainer_update_parts(const trainer *self, int64_t *exchange_ns,
                                                  base_error *reterr);
 

@@ -1,5 +1,5 @@
-/* Loaded into a program by LD_PRELOAD: its wall clock is wrong by as many seconds as the file named by WRONG_CLOCK says, and
- * jumps when that changes. */
+/* Loaded into a program by LD_PRELOAD: its wall clock is wrong by as many seconds as the file named
+ * by WRONG_CLOCK says, and jumps when that changes. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>

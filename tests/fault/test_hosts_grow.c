@@ -353,8 +353,8 @@ static bool is_stopped(pid_t pid)
     return known && strstr(text, ") T ") != NULL;
 }
 
-/* Starts the head alone. Its rank is held while it writes the checkpoint of step 20; before that, it has been asked to
- * pause there, if `asked`. */
+/* Starts the head alone. Its rank is held while it writes the checkpoint of step 20; before that,
+ * it has been asked to pause there, if `asked`. */
 static pid_t start_saving(const char *name, const several *job, bool asked)
 {
     assert_int_equal(setenv("GATE_HOLDS", "1", 1), 0);

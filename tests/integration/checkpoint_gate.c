@@ -1,6 +1,7 @@
-/* Loaded into a program by LD_PRELOAD, so that no job is done before what is to happen to it. The rank that writes
- * checkpoints waits once it has one of GATE_STEP steps or more, until its record has the file `go`. With GATE_HOLDS it
- * stops itself (SIGSTOP) while it writes the first one after that, and makes the file `held` there. Used by training.c. */
+/* Loaded into a program by LD_PRELOAD, so that no job is done before what is to happen to it. The
+ * rank that writes checkpoints waits once it has one of GATE_STEP steps or more, until its record
+ * has the file `go`. With GATE_HOLDS it stops itself (SIGSTOP) while it writes the first one after
+ * that, and makes the file `held` there. Used by training.c. */
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>

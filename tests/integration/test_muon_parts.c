@@ -1,6 +1,7 @@
-/* Trainings with --optimizer muon of which each rank has parts of the matrices: with --zero, and in pipelines with
- * --tensor. The bits of one rank, checkpoints that fit all, the memory and the exchanges that were planned, and the end
- * with a killed rank. And adapters, whose matrices are small. */
+/* Trainings with --optimizer muon of which each rank has parts of the matrices: with --zero, and in
+ * pipelines with --tensor. The bits of one rank, checkpoints that fit all, the memory and the
+ * exchanges that were planned, and the end with a killed rank. And adapters, whose matrices are
+ * small. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,8 +152,9 @@ static json_t *plan_of(const training_run *run, const char *ranks, const char *z
     return plan;
 }
 
-/* Each rank has what it has planned, and all together what `launcher plan` says, to the byte: moments of all parameters,
- * and on each rank the room of a matrix; and all matrices' parts, there and back. Nobody has much more than others. */
+/* Each rank has what it has planned, and all together what `launcher plan` says, to the byte:
+ * moments of all parameters, and on each rank the room of a matrix; and all matrices' parts, there
+ * and back. Nobody has much more than others. */
 static void the_record_has_what_was_planned(void **state)
 {
     (void)state;

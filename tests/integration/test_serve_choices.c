@@ -362,8 +362,8 @@ static void biases_and_penalties_decide(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
-/* Of a full cache the younger texts lose their places, and are computed anew: they stay the same, and a stream has nothing
- * twice. */
+/* Of a full cache the younger texts lose their places, and are computed anew: they stay the same,
+ * and a stream has nothing twice. */
 static void texts_that_are_preempted_stay_the_same(void **state)
 {
     (void)state;

@@ -247,7 +247,8 @@ static void a_name_is_no_way_in(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
-/* Without --serve-origin a browser keeps what comes from pages of other origins. With it these may ask, and send the key. */
+/* Without --serve-origin a browser keeps what comes from pages of other origins. With it these may
+ * ask, and send the key. */
 static void pages_of_one_origin_may_ask(void **state)
 {
     (void)state;

@@ -138,7 +138,8 @@ static json_int_t planned_moments(const training_run *run)
 }
 
 /* The moments of all ranks together are those of one without --zero. Nobody has more than its part
- * and a block, and whoever has most has what was planned. A reduce-scatter and an all-gather move what was reduced before. */
+ * and a block, and whoever has most has what was planned. A reduce-scatter and an all-gather move
+ * what was reduced before. */
 static void the_record_has_the_memory(void **state)
 {
     (void)state;

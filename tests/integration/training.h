@@ -46,11 +46,12 @@ void training_assert_files(const test_program *dry, const char *directory);
 /* The same of the model, and of rank 0's state. */
 void training_assert_same_model(const training_run *a, const training_run *b);
 
-/* Waits until a training has a checkpoint of so many steps, or of more: it may have removed that one. */
+/* Waits until a training has a checkpoint of so many steps, or of more: it may have removed that
+ * one. */
 void training_wait_checkpoint(const training_run *run, uint64_t step);
 
-/* A training that is started from here on waits, in each attempt, at its first checkpoint of so many steps or more:
- * what is to happen to it happens before it is done. 0: none does. */
+/* A training that is started from here on waits, in each attempt, at its first checkpoint of so
+ * many steps or more: what is to happen to it happens before it is done. 0: none does. */
 void training_gate_at(uint64_t step);
 
 /* This one waits no longer. */

@@ -1,5 +1,5 @@
-/* `launcher plan --optimizer muon`: its room, its products, what ranks share out and gather, as sums done by hand.
- * `ctest -R training-muon` compares with a job's record. */
+/* `launcher plan --optimizer muon`: its room, its products, what ranks share out and gather, as
+ * sums done by hand. `ctest -R training-muon` compares with a job's record. */
 #include <stdio.h>
 #include <string.h>
 
@@ -63,8 +63,9 @@ static void shards_have_the_whole_room(void **state)
     assert_true(whole.ways[1].zero == 0 && whole.ways[1].recompute);
 }
 
-/* Four ranks compute one matrix each in a round, and have two: a rank has a quarter of all, there and back. The share of
- * the rank with most work is that without --zero; of all else each reads and writes its quarter. */
+/* Four ranks compute one matrix each in a round, and have two: a rank has a quarter of all, there
+ * and back. The share of the rank with most work is that without --zero; of all else each reads and
+ * writes its quarter. */
 static void shards_go_to_whom_computes(void **state)
 {
     (void)state;

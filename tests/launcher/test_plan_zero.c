@@ -4,8 +4,8 @@
 
 enum { STAGES = PROTO_ZERO_PARAMETERS + 1 };
 
-/* Parameters of minigpt, and a shard of four: 115 of 460 blocks of 1024, of which the last one is half full.
- * Its tied matrix is more than its positions and its final norm. */
+/* Parameters of minigpt, and a shard of four: 115 of 460 blocks of 1024, of which the last one is
+ * half full. Its tied matrix is more than its positions and its final norm. */
 static const double PARAMS = 470528;
 static const double SHARD = 115 * 1024;
 static const double LAYER = 12 * 128 * 128 + 13 * 128;
@@ -257,7 +257,8 @@ static void for_many(void (*check)(const launch_ask *ask, launch_layout layout))
     }
 }
 
-/* Each stage needs at most as much memory as the one before, but for what rounds a shard up; a whole model needs less. */
+/* Each stage needs at most as much memory as the one before, but for what rounds a shard up; a
+ * whole model needs less. */
 static void assert_less_memory(const launch_ask *ask, launch_layout layout)
 {
     const double shard = largest_shard((double)launch_model_params(&ask->model), layout.data);

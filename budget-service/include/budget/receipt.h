@@ -36,7 +36,8 @@ BASE_MUST_CHECK budget_verdict_token budget_receipt_verify(const char *token, si
                                                            int64_t now_s, budget_receipt *receipt,
                                                            base_error *why);
 
-/* Seconds until its deadline, by a clock that stands at now_s, or at the time of its issue if the clock is behind that. */
+/* Seconds until its deadline, by a clock that stands at now_s, or at the time of its issue if the
+ * clock is behind that. */
 int64_t budget_receipt_left_s(const budget_receipt *receipt, int64_t now_s);
 
 /* When it is, in seconds since 1970, for the receipts in dir: by the wall clock, or by DIR/clock

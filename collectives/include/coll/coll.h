@@ -363,7 +363,8 @@ COLL_MUST_CHECK coll_status coll_request_wait_all(coll_request **requests, size_
 
 /* Waits for the first of `count` requests of one context to be done, NULLs left out, and releases that
  * one. *index: its place, also if it has failed; count: all are NULL. The timeout counts from here; the
- * request that is named then fails. COLL_ERR_UNSUPPORTED, and nothing has changed: one is on a stream. */
+ * request that is named then fails. COLL_ERR_UNSUPPORTED, and nothing has changed: one is on a
+ * stream. */
 COLL_MUST_CHECK coll_status coll_request_wait_any(coll_request **requests, size_t count,
                                                   size_t *index, coll_error *reterr);
 

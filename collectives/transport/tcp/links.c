@@ -77,8 +77,8 @@ static coll_status connector_fail(connecting *m, coll_handshake *g, int error, c
     return connect_fail(m, g->peer, strerror(error), reterr);
 }
 
-/* The one that was made beforehand, for the first try at an address as this rank's own is; -1: errno says
- * why. */
+/* The one that was made beforehand, for the first try at an address as this rank's own is; -1:
+ * errno says why. */
 static int take_socket(connecting *m, int peer, int family)
 {
     const int fresh = m->fresh[peer];

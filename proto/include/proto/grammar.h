@@ -6,8 +6,9 @@
  * PROTO_GRAMMAR_DEPTH_MAX deep; `depth` says how deep they must go at least to return from the step, so that a
  * reader never takes a byte after which there is no end.
  *
- * A plain character stands for itself in a JSON string, in well-formed UTF-8. It may have several bytes. The line separators
- * U+2028 and U+2029 are none: JavaScript once took them for ends of lines. Pure. */
+ * A plain character stands for itself in a JSON string, in well-formed UTF-8. It may have several
+ * bytes. The line separators U+2028 and U+2029 are none: JavaScript once took them for ends of
+ * lines. Pure. */
 #ifndef PROTO_GRAMMAR_H
 #define PROTO_GRAMMAR_H
 
@@ -42,8 +43,8 @@ typedef struct proto_grammar_step {
 
 _Static_assert(sizeof(proto_grammar_step) == 8, "no padding");
 
-/* A plain character byte by byte. begun: 0, or what the byte before has returned. Returns 0 behind its last byte, more
- * within it, and less where the byte is none of a plain character. */
+/* A plain character byte by byte. begun: 0, or what the byte before has returned. Returns 0 behind
+ * its last byte, more within it, and less where the byte is none of a plain character. */
 int proto_grammar_plain(int begun, uint8_t byte);
 
 /* The same of a step that reads bytes: of one that reads a single byte, 0 or less. */

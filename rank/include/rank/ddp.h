@@ -216,8 +216,8 @@ size_t rank_ddp_pieces(const rank_ddp_options *options, int rank, int ranks,
                        rank_zero_range *pieces);
 size_t rank_ddp_shard_count(const rank_ddp_options *options, int rank, int ranks);
 
-/* With `zero`: how many stretches of the array are cut by themselves, and, unless NULL, how. One, without ranges apart.
- * Pure. */
+/* With `zero`: how many stretches of the array are cut by themselves, and, unless NULL, how. One,
+ * without ranges apart. Pure. */
 size_t rank_ddp_stretches(const rank_ddp_options *options, int ranks, rank_zero_stretch *stretches);
 
 /* With `zero` or ranges apart, after finish; collective: the sum of squares of all ranks' sums, with the bits of

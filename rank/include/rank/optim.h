@@ -18,8 +18,9 @@ typedef struct rank_optimizer_piece {
     size_t count; /* may be 0 */
 } rank_optimizer_piece;
 
-/* How ranks share out the matrices: those that have the same parameters and gradients; or those that have parts of
- * them, the pieces of stretches, or of the model's tensors if these are cut between ranks. */
+/* How ranks share out the matrices: those that have the same parameters and gradients; or those
+ * that have parts of them, the pieces of stretches, or of the model's tensors if these are cut
+ * between ranks. */
 typedef struct rank_muon_options {
     double momentum; /* below 1 */
     int ranks;       /* 0: AdamW for all parameters */
@@ -71,7 +72,8 @@ typedef struct rank_optimizer_values {
 void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
                          float *params, const float *grads);
 
-/* With Muon of which ranks have parts of matrices: after a step come so many rounds, that are the same for all ranks. */
+/* With Muon of which ranks have parts of matrices: after a step come so many rounds, that are the
+ * same for all ranks. */
 int rank_optimizer_rounds(const rank_optimizer *optimizer);
 
 /* What a round exchanges, by two all-to-alls. It stays where it is. */
@@ -82,8 +84,8 @@ typedef struct rank_muon_round {
     float *computed; /* and sent back */
 } rank_muon_round;
 
-/* mine: elements of each rank's matrix that this one has, for as many ranks; parts: those of this rank's matrix that each
- * has. */
+/* mine: elements of each rank's matrix that this one has, for as many ranks; parts: those of this
+ * rank's matrix that each has. */
 rank_muon_round rank_optimizer_round(const rank_optimizer *optimizer, int round, size_t *mine,
                                      size_t *parts);
 

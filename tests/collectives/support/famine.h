@@ -1,5 +1,5 @@
-/* A rank of a test that gets no memory, no descriptor or no mapping, at a place of the test's choice. The
- * build sends libcoll's requests through the counters of famine.c (${famine} of
+/* A rank of a test that gets no memory, no descriptor or no mapping, at a place of the test's
+ * choice. The build sends libcoll's requests through the counters of famine.c (${famine} of
  * tests/collectives/CMakeLists.txt). Each thread has its own. */
 #ifndef TEST_COLL_FAMINE_H
 #define TEST_COLL_FAMINE_H

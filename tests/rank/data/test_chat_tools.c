@@ -50,7 +50,8 @@ static void marks_in_tools_are_letters(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
-/* What the template writes round a tool's result is no token within one, also if the tokenizer does not call it special. */
+/* What the template writes round a tool's result is no token within one, also if the tokenizer does
+ * not call it special. */
 static void marks_of_results_are_letters_in_them(void **state)
 {
     (void)state;

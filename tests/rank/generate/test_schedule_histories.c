@@ -1,8 +1,8 @@
-/* generate/schedule.h in thousands of random histories. Requests come, are cancelled and end, and are preempted where
- * blocks are few. Rank 0 decides, and two other copies follow. A toy model replaces the real one: each token is a hash of
- * all tokens before it, so that a lost, repeated or foreign token changes everything after it. Its
- * key-value cache remembers of each row the tokens up to it, so that it shows whether a row that is shared is
- * the right one. */
+/* generate/schedule.h in thousands of random histories. Requests come, are cancelled and end, and
+ * are preempted where blocks are few. Rank 0 decides, and two other copies follow. A toy model
+ * replaces the real one: each token is a hash of all tokens before it, so that a lost, repeated or
+ * foreign token changes everything after it. Its key-value cache remembers of each row the tokens
+ * up to it, so that it shows whether a row that is shared is the right one. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* generate/schedule.h where blocks are few: sequences grow, are preempted and go on. That texts stay the same is in
- * test_schedule_histories.c and test_engine.c. */
+/* generate/schedule.h where blocks are few: sequences grow, are preempted and go on. That texts
+ * stay the same is in test_schedule_histories.c and test_engine.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,8 +90,8 @@ static void step(scene *s)
     }
 }
 
-/* Three sequences, of which only one would fit with all its tokens: they run together, the last one is preempted first,
- * none joins meanwhile, and they end in their order. */
+/* Three sequences, of which only one would fit with all its tokens: they run together, the last one
+ * is preempted first, none joins meanwhile, and they end in their order. */
 static void the_last_is_preempted_and_goes_on_first(void **state)
 {
     (void)state;
@@ -144,7 +144,8 @@ static void what_does_not_grow_is_never_preempted(void **state)
     close_scene(&s);
 }
 
-/* Where there are blocks for as many whole contexts as sequences, a request waits for a sequence only. */
+/* Where there are blocks for as many whole contexts as sequences, a request waits for a sequence
+ * only. */
 static void with_whole_contexts_nobody_waits_for_blocks(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Muon of which each rank has parts of the matrices, as pieces of shards or as tensor ranks: the bits of one rank. */
+/* Muon of which each rank has parts of the matrices, as pieces of shards or as tensor ranks: the
+ * bits of one rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -272,8 +273,8 @@ static void shards_have_the_bits_of_one_rank(void **state)
     }
 }
 
-/* Cut along rows and along columns; a router's matrix each rank has whole. The vocabulary is large enough that each
- * rank has some of it. */
+/* Cut along rows and along columns; a router's matrix each rank has whole. The vocabulary is large
+ * enough that each rank has some of it. */
 static void tensor_ranks_have_the_bits_of_one_rank(void **state)
 {
     (void)state;
