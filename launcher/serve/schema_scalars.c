@@ -165,7 +165,7 @@ launch_step launch_schema_number(launch_compiler *c, const json_t *schema, bool 
     if (begin == 0) {
         const char *key =
             bounds.low == NULL ? highs[bounds.high_open ? 1 : 0] : lows[bounds.low_open ? 1 : 0];
-        return launch_schema_refuse(c, key, "no number of 15 digits is within the bounds");
+        return launch_schema_refuse(c, key, "no number of at most 15 digits is within the bounds");
     }
     return begin;
 }

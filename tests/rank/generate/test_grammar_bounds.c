@@ -70,7 +70,7 @@ static void numbers_are_between_their_bounds(void **state)
         if (grammar_texts_read(&texts, schema) == BASE_OK) {
             check_numbers(schema, kinds, bounds, whole);
         } else {
-            assert_non_null(strstr(texts.error.message, "no number of 15 digits"));
+            assert_non_null(strstr(texts.error.message, "no number of at most 15 digits"));
             memset(texts.steps, 0, sizeof texts.steps);
             texts.steps[0] =
                 (proto_grammar_step){.kind = PROTO_GRAMMAR_RANGE, .low = 'x', .high = 'x'};
