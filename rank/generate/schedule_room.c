@@ -74,7 +74,8 @@ static bool can_go_on(const rank_schedule *schedule)
            rank_blocks_free_count(blocks);
 }
 
-void rank_schedule_make_room(rank_schedule *schedule)
+/* Drafts take what is left: they are no reason to preempt. */
+static void make_room_for_drafts(rank_schedule *schedule)
 {
     rank_blocks *blocks = schedule_blocks_of(schedule);
     for (int32_t position = 0; position < schedule->placed; position++) {
@@ -82,13 +83,23 @@ void rank_schedule_make_room(rank_schedule *schedule)
         sequence_state *s = schedule_sequence_at(schedule, index);
         const int32_t drafts = s->drafted > s->may_draft ? s->drafted : s->may_draft;
         if (!rank_blocks_reserve(blocks, index, s->token_count + drafts)) {
-            s->drafted = 0; /* which is no reason to preempt */
+            s->drafted = 0;
             s->may_draft = 0;
         }
-        while (position < schedule->placed && !rank_blocks_reserve(blocks, index, s->token_count)) {
+    }
+}
+
+void rank_schedule_make_room(rank_schedule *schedule)
+{
+    for (int32_t position = 0; position < schedule->placed; position++) {
+        const int32_t index = schedule_order_of(schedule)[position];
+        const int32_t tokens = schedule_sequence_at(schedule, index)->token_count;
+        while (position < schedule->placed &&
+               !rank_blocks_reserve(schedule_blocks_of(schedule), index, tokens)) {
             preempt(schedule);
         }
     }
+    make_room_for_drafts(schedule);
     while (can_go_on(schedule)) {
         const bool placed = schedule_place(schedule);
         BASE_ASSERT(placed);

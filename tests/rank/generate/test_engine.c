@@ -177,7 +177,7 @@ static void check_drafts(const plan *p, const rank_engine_costs *rank,
         assert_true(rank->drafted > rank->accepted + 20);
         return;
     }
-    assert_true(rank->accepted >= 4 * least);
+    assert_true(rank->accepted >= 3 * least);
     assert_true(rank->drafted >= rank->accepted + least);
     assert_true(p->draft_max > 0 || rank->drafted == 0);
 }

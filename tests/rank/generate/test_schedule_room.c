@@ -13,6 +13,8 @@ enum {
     WAITING = 4,
     REQUESTS_MAX = 12,
     STEPS_MAX = 60,
+    DRAFT_MAX = 3,
+    ROWS_MAX = SEQUENCES * (1 + DRAFT_MAX),
     DRAWN = 7
 };
 
@@ -30,7 +32,7 @@ typedef struct scene {
     uint64_t record[400];
     rank_schedule_entry entries[SEQUENCES];
     int entry_count;
-    rank_schedule_event events[SEQUENCES];
+    rank_schedule_event events[ROWS_MAX];
     int event_count;
     int asked;
     int drawn[REQUESTS_MAX + 1]; /* tokens of each request, by its id, */
@@ -54,25 +56,34 @@ static void close_scene(scene *s)
     free(s->requests);
 }
 
-/* A prompt of the tokens 1, 2, 3 and so on. */
-static void ask(scene *s, int32_t prompt_count, int32_t new_tokens, int32_t scores)
+static void submit(scene *s, const int32_t *prompt, int32_t prompt_count, int32_t new_tokens,
+                   int32_t scores)
 {
-    int32_t prompt[CONTEXT];
     rank_request request = {.sample = {.top_p = 1},
                             .prompt_count = prompt_count,
                             .max_new_tokens = new_tokens,
                             .scores = scores};
-    for (int32_t i = 0; i < prompt_count; i++) {
-        prompt[i] = i + 1;
-    }
     assert_int_equal(rank_requests_submit(s->requests, &request, prompt, NULL), BASE_OK);
     s->asked++;
 }
 
+/* A prompt of the tokens 1, 2, 3 and so on. */
+static void ask(scene *s, int32_t prompt_count, int32_t new_tokens, int32_t scores)
+{
+    int32_t prompt[CONTEXT];
+    for (int32_t i = 0; i < prompt_count; i++) {
+        prompt[i] = i + 1;
+    }
+    submit(s, prompt, prompt_count, new_tokens, scores);
+}
+
 static void step(scene *s)
 {
-    const int32_t tokens[SEQUENCES] = {DRAWN, DRAWN, DRAWN, DRAWN};
+    int32_t tokens[ROWS_MAX];
     const size_t bytes = rank_requests_decide(s->requests, s->schedule, s->record);
+    for (int i = 0; i < ROWS_MAX; i++) {
+        tokens[i] = DRAWN;
+    }
     assert_true(bytes <= sizeof s->record);
     if (bytes > 0) {
         assert_int_equal(
@@ -228,6 +239,33 @@ static void one_that_was_preempted_can_be_cancelled(void **state)
     close_scene(&s);
 }
 
+/* The older text could draft into the block that the younger one needs for a token: it drafts nothing then. */
+static void drafts_preempt_nobody(void **state)
+{
+    (void)state;
+    static const int32_t repeated[] = {DRAWN, DRAWN, DRAWN};
+    scene s;
+    rank_schedule_options options = few;
+    options.block_count = 3;
+    options.chunk_tokens = CONTEXT;
+    options.draft_max = DRAFT_MAX;
+    open_scene(&s, &options);
+    submit(&s, repeated, 3, 5, 0);
+    ask(&s, 4, 2, 0);
+    step(&s); /* now both have a full block */
+    assert_int_equal(rank_schedule_placed(s.schedule), 2);
+    step(&s);
+    assert_int_equal(s.ended, 2);
+    assert_int_equal(s.drawn[1], 2);
+    for (int steps = 0; s.ended == 2 && steps < STEPS_MAX; steps++) {
+        step(&s);
+        assert_true(s.entries[0].samples > 1 || steps > 0); /* there is room for a draft again */
+    }
+    assert_int_equal(s.drawn[1], 5);
+    assert_int_equal(rank_schedule_preemptions(s.schedule), 0);
+    close_scene(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +274,7 @@ int main(void)
         cmocka_unit_test(with_whole_contexts_nobody_waits_for_blocks),
         cmocka_unit_test(a_scored_prompt_is_told_once),
         cmocka_unit_test(one_that_was_preempted_can_be_cancelled),
+        cmocka_unit_test(drafts_preempt_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
