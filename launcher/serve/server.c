@@ -60,12 +60,19 @@ static base_status describe(const struct sockaddr *address, socklen_t bytes, cha
                : base_fail(reterr, BASE_ERR_INVALID, "--serve: the address has no name");
 }
 
-/* Browsers compare it letter by letter: with a slash at its end it would match none. */
+/* Browsers compare it letter by letter: with a capital letter or a slash at its end it would match none. */
 static bool is_origin(const char *text)
 {
-    const char *host = strstr(text, "://");
-    return text[0] == '\0' || strcmp(text, "*") == 0 ||
-           (host != NULL && host[3] != '\0' && strpbrk(host + 3, "/,* \t\r\n") == NULL);
+    static const char scheme[] = "abcdefghijklmnopqrstuvwxyz0123456789+.-";
+    const char *host = text + strspn(text, scheme);
+    if (text[0] == '\0' || strcmp(text, "*") == 0) {
+        return true;
+    }
+    if (host == text || strncmp(host, "://", 3) != 0 || host[3] == '\0') {
+        return false;
+    }
+    host += 3;
+    return host[strspn(host, "abcdefghijklmnopqrstuvwxyz0123456789_.-:[]")] == '\0';
 }
 
 base_status launch_server_check(const launch_server_options *options, base_error *reterr)

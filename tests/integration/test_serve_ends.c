@@ -294,6 +294,8 @@ static void what_does_not_go_together_is_refused_by_name(void **state)
         {"--prompt", "a", "--serve-open", "--serve-open goes with --serve"},
         {"--serve", "127.0.0.1:0", "--serve-origin=http://a.example/", "must be *, or an origin"},
         {"--serve", "127.0.0.1:0", "--serve-origin=a.example", "must be *, or an origin"},
+        {"--serve", "127.0.0.1:0", "--serve-origin=http://A.example", "must be *, or an origin"},
+        {"--serve", "127.0.0.1:0", "--serve-origin=a\r\nb: c://d", "must be *, or an origin"},
         {"--prompt", "a", "--served-model-name=a", "--served-model-name goes with --serve"},
         {"--serve", "127.0.0.1:0", "--served-model-name=", "--served-model-name"},
     };
