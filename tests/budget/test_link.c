@@ -94,10 +94,10 @@ static void another_version_is_named(void **state)
         unsigned version;
         const char *message;
     } cases[] = {
-        {BUDGET_WIRE_VERSION + 1, "the service speaks version 6 of the protocol, and the client "
-                                  "version 5: update the client"},
-        {BUDGET_WIRE_VERSION - 1, "the service speaks version 4 of the protocol, and the client "
-                                  "version 5: update the service"},
+        {BUDGET_WIRE_VERSION + 1, "the service speaks version 7 of the protocol, and the client "
+                                  "version 6: update the client"},
+        {BUDGET_WIRE_VERSION - 1, "the service speaks version 5 of the protocol, and the client "
+                                  "version 6: update the service"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -16,7 +16,7 @@ struct Ringfence__Budget__Request;
 struct Ringfence__Budget__Response;
 
 enum {
-    BUDGET_WIRE_VERSION = 5,
+    BUDGET_WIRE_VERSION = 6,
     BUDGET_MESSAGE_BYTES_MAX = 1024 * 1024, /* either way, on the service's endpoint */
     BUDGET_REDEEM_BYTES_MAX = 8 * 1024,     /* a question on the redeem endpoint */
     BUDGET_ARENA_BYTES = 4 * 1024 * 1024,   /* the largest message, unpacked */
