@@ -141,10 +141,10 @@ bool rank_grammar_is_same(const rank_grammar_state *a, const rank_grammar_state 
 /* Whether a plain character may begin with a byte that the step takes. */
 static bool takes_plain(const proto_grammar_step *step)
 {
+    const int last = step->kind == PROTO_GRAMMAR_RANGE ? step->high : UINT8_MAX;
     bool takes = false;
-    for (int byte = step->low; byte <= UINT8_MAX && !takes; byte++) {
-        takes = proto_grammar_plain(0, (uint8_t)byte) >= 0 &&
-                proto_grammar_take(step, 0, (uint8_t)byte) >= 0;
+    for (int byte = step->low; byte <= last && !takes; byte++) {
+        takes = proto_grammar_plain(0, (uint8_t)byte) >= 0;
     }
     return takes;
 }
@@ -152,19 +152,26 @@ static bool takes_plain(const proto_grammar_step *step)
 int rank_grammar_plain_run(const proto_grammar_step *steps, const rank_grammar_state *state,
                            int most)
 {
-    rank_grammar_thread at = state->threads[0]; /* its first way is never left out */
-    int run = 0;
-    while (state->count > 0 && run < most && at.begun == 0 &&
-           steps[at.step].kind == PROTO_GRAMMAR_PLAIN && steps[at.step].low < 0x80) {
-        int walk = WALK_MAX;
-        at.step = steps[at.step].next;
-        while (walk > 0 && pass(steps, &at)) {
-            walk--;
+    rank_grammar_state states[2];
+    for (int run = 0; run < most; run++) {
+        int takers = 0;
+        bool any = false; /* it may be any plain character */
+        for (int32_t i = 0; i < state->count; i++) {
+            const rank_grammar_thread *thread = &state->threads[i];
+            const proto_grammar_step *step = &steps[thread->step];
+            takers += takes_plain(step) ? 1 : 0;
+            any = any ||
+                  (step->kind == PROTO_GRAMMAR_PLAIN && step->low < 0x80 && thread->begun == 0);
         }
-        run++;
+        if (takers != 1 || !any) {
+            return takers == 0 ? run : 0;
+        }
+        rank_grammar_state *behind = &states[run % 2];
+        (void)rank_grammar_take(steps, state, 'a', behind); /* all lead to the same */
+        if (rank_grammar_is_same(state, behind)) {
+            return most;
+        }
+        state = behind;
     }
-    for (int32_t i = 1; i < state->count && run < most; i++) {
-        run = takes_plain(&steps[state->threads[i].step]) ? 0 : run;
-    }
-    return run;
+    return most;
 }
