@@ -161,7 +161,7 @@ static base_status wrong_enum(const base_field *field, const char *text, base_er
     char question[BASE_NEAREST_BYTES];
     for (int i = 0; field->name_of(i) != NULL; i++) {
         const char *name = field->name_of(i);
-        if (field->unlisted == NULL || strcmp(name, field->unlisted) != 0) {
+        if (i + 1 != field->unlisted) {
             base_nearest_offer(&nearest, name);
             base_text_append(names, sizeof names, " %s", name);
         }

@@ -34,8 +34,8 @@ static const base_field rows[] = {
     {JOB(INT, job.world_size), .least = 1, .most = BASE_RANKS_MAX, .option = "ranks", .value = "N",
      .help = "processes (2; 1 for generate)", .group = "The job",
      .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_RANKS},
-    {JOB(ENUM, job.mode), .name_of = proto_mode_name, .unlisted = "program", .option = "mode",
-     .value = "MODE",
+    {JOB(ENUM, job.mode), .name_of = proto_mode_name, .unlisted = 1 + PROTO_MODE_PROGRAM,
+     .option = "mode", .value = "MODE",
      .help = "ddp-cpu: train; pp-cpu: train in a pipeline, each rank some layers; generate: answer "
              "prompts; tp-cpu: the same with one model cut between "
              "the ranks; ddp-nccl, tp-nccl: on GPUs; bench-nccl; gate-check",

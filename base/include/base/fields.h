@@ -54,7 +54,7 @@ struct base_field {
     bool filled;   /* a text that must not be empty */
     bool off;
     const char *(*name_of)(int value); /* ENUM: names from 0 on, then NULL */
-    const char *unlisted;              /* one of them that messages do not offer; may be NULL */
+    int unlisted;                      /* 1 + the value that messages do not offer; 0: none */
     bool (*text_ok)(const char *text, size_t size_bytes);
     const base_coding *coding;
     base_status (*call)(const base_field *field, void *record, const char *text,
