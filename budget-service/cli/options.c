@@ -388,7 +388,9 @@ static int finish_output(int exit_code)
     if (fflush(stdout) == 0 && ferror(stdout) == 0) {
         return exit_code;
     }
-    (void)fputs("budget-service: the answer could not be printed\n", stderr);
+    (void)fputs("budget-service: the answer could not be printed; what was asked may be done: look "
+                "(budget-service list) before you ask again\n",
+                stderr);
     return exit_code == BASE_EXIT_DONE ? BASE_EXIT_ERROR : exit_code;
 }
 

@@ -111,7 +111,8 @@ static const base_field rows[] = {
      .help = "of training: keep only the blocks' inputs for backward, and compute the rest again"},
     {OWN(INT, ask.zero), .least = 0, .most = PROTO_ZERO_PARAMETERS, .option = "zero",
      .value = "STAGE",
-     .help = "of training: what replicas shard: 0: nothing; 1: AdamW's moments; 2: gradients too; "
+     .help = "of training: what replicas shard: 0: nothing; 1: the optimizer's moments; 2: "
+             "gradients too; "
              "3: parameters too"},
     {OWN(ENUM, ask.optimizer), .name_of = proto_optimizer_name, .option = "optimizer",
      .value = "NAME",

@@ -361,8 +361,9 @@ static const base_field rows[] = {
              "parallel (0: 1)"},
     {JOB(INT, parallel.zero), .optional = true, .least = 0, .most = PROTO_ZERO_PARAMETERS,
      .option = "zero", .value = "STAGE",
-     .help = "ddp-cpu: what is sharded between the ranks: 0: nothing; 1: AdamW's moments; 2: "
-             "gradients too; 3: parameters too"},
+     .help =
+         "ddp-cpu: what is sharded between the ranks: 0: nothing; 1: the optimizer's moments; 2: "
+         "gradients too; 3: parameters too"},
     {JOB(SECONDS, parallel.timeout_ms), .least = 1, .most = WEEK_MS, .option = "timeout",
      .value = "SECONDS", .help = "of one collective", .marks = PROTO_FIELD_PROGRAM},
     {JOB(SECONDS, parallel.join_timeout_ms), .least = 1, .most = WEEK_MS, .option = "join-timeout",
