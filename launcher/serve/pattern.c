@@ -338,14 +338,15 @@ static uint16_t parse_sequence(parser *p)
     return node;
 }
 
+/* The first of the ways, or all others: so a walk has one branch left at each of them. */
 static uint16_t parse_either(parser *p)
 {
-    uint16_t node = parse_sequence(p);
-    while (*p->at == '|' && p->why == NULL) {
-        p->at++;
-        node = add_two(p, LAUNCH_NODE_EITHER, node, parse_sequence(p));
+    const uint16_t first = parse_sequence(p);
+    if (*p->at != '|' || p->why != NULL) {
+        return first;
     }
-    return node;
+    p->at++;
+    return add_two(p, LAUNCH_NODE_EITHER, first, parse_either(p));
 }
 
 const char *launch_pattern_read(const char *text, launch_pattern *pattern)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "grammar_texts.h"
 #include "support.h"
 
@@ -92,6 +93,23 @@ static void patterns_mean_what_they_say(void **state)
     }
 }
 
+static void none_of_many_ways_is_lost(void **state)
+{
+    (void)state;
+    enum { WAYS = 200 };
+    char schema[32 + 8 * WAYS] = "{\"pattern\":\"^(0:";
+    for (int i = 1; i < WAYS; i++) {
+        base_text_append(schema, sizeof schema, "|%d:", i);
+    }
+    base_text_append(schema, sizeof schema, ")$\"}");
+    assert_int_equal(grammar_texts_read(&texts, schema), BASE_OK);
+    for (int i = 0; i <= WAYS; i++) {
+        char text[16];
+        (void)snprintf(text, sizeof text, "\"%d:\"", i);
+        assert_int_equal(grammar_texts_is_whole(texts.steps, text), i < WAYS);
+    }
+}
+
 static void what_is_not_supported_is_named(void **state)
 {
     static const struct {
@@ -153,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_mean_what_they_say),
+        cmocka_unit_test(none_of_many_ways_is_lost),
         cmocka_unit_test(what_is_not_supported_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
