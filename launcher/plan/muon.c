@@ -2,6 +2,7 @@
 #include "plan/muon.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "plan/bill.h"
 #include "plan/experts.h"
@@ -20,7 +21,7 @@ bool launch_plans_muon(const launch_ask *ask)
 }
 
 /* Which of a layer's matrices. */
-typedef enum which { ALL, EXPERTS, COMMON } which;
+typedef enum which { ALL, EXPERTS, COMMON, ROUTERS } which;
 
 /* Matrices in the order of a layer's parameters. */
 typedef struct list {
@@ -46,6 +47,12 @@ static list list_all(const launch_ask *ask)
     return found;
 }
 
+/* The router, which tensor ranks do not cut: each computes it whole. */
+static bool is_router(const launch_matrix *matrix)
+{
+    return strcmp(matrix->name, "mlp.gate") == 0;
+}
+
 /* Those of them that a rank has: of experts, some. */
 static list list_held(const launch_ask *ask, const launch_layout *layout, which kind)
 {
@@ -55,7 +62,7 @@ static list list_held(const launch_ask *ask, const launch_layout *layout, which 
         launch_matrix matrix = all.of[i];
         const bool expert = matrix.count > 1;
         matrix.count /= expert ? launch_layout_expert_ranks(layout) : 1;
-        if (kind == ALL || expert == (kind == EXPERTS)) {
+        if (kind == ALL || (kind == ROUTERS ? is_router(&matrix) : expert == (kind == EXPERTS))) {
             found.of[found.count++] = matrix;
         }
     }
@@ -128,9 +135,10 @@ typedef struct dealing {
     double all;
     double before; /* of the matrices dealt so far */
     int64_t ranks;
-    int64_t owner; /* of the last one */
-    share own;     /* what that has so far */
-    share most;    /* of work, and of it the elements; and, apart from these, the largest count */
+    bool by_tensor; /* and routers to none */
+    int64_t owner;  /* of the last one */
+    share own;      /* what that has so far */
+    share most;     /* of work, and of it the elements; and, apart from these, the largest count */
 } dealing;
 
 static void deal(dealing *to, const launch_matrix *matrix)
@@ -138,20 +146,23 @@ static void deal(dealing *to, const launch_matrix *matrix)
     const int64_t at = (int64_t)((to->before + work(matrix) / 2) / to->all * (double)to->ranks);
     const int64_t owner = at < to->ranks ? at : to->ranks - 1;
     const double most_count = to->most.count;
+    to->before += work(matrix);
+    if (to->by_tensor && is_router(matrix)) {
+        return;
+    }
     to->own = owner == to->owner ? to->own : (share){0, 0, 0};
     to->owner = owner;
     to->own.work += work(matrix);
     to->own.elements += elements(matrix);
     to->own.count++;
-    to->before += work(matrix);
     to->most = to->own.work > to->most.work ? to->own : to->most;
     to->most.count = fmax(to->own.count, most_count);
 }
 
 /* What the rank has that has most work. */
-static share largest_share(const list *held, int64_t layers, int64_t ranks)
+static share largest_share(const list *held, int64_t layers, int64_t ranks, bool by_tensor)
 {
-    dealing to = {.all = all_matrices(held, layers).work, .ranks = ranks};
+    dealing to = {.all = all_matrices(held, layers).work, .ranks = ranks, .by_tensor = by_tensor};
     for (int64_t layer = 0; layer < layers; layer++) {
         for (int i = 0; i < held->count; i++) {
             for (int64_t each = 0; each < held->of[i].count; each++) {
@@ -192,7 +203,7 @@ static void bill_whole(const launch_ask *ask, launch_estimate *made, int64_t lay
     const int64_t ranks = sharing_ranks(ask, &made->layout);
     const list held = list_held(ask, &made->layout, ALL);
     const share all = all_matrices(&held, layers);
-    const share own = largest_share(&held, layers, ranks);
+    const share own = largest_share(&held, layers, ranks, false);
     made->newton_schulz_s = launch_products_s(ask, 2 * ITERATIONS * own.work);
     made->optimizer_s +=
         made->newton_schulz_s - launch_reading_s(ask, UPDATE_BYTES * (all.elements - own.elements));
@@ -217,16 +228,19 @@ static void bill_parts(const launch_ask *ask, launch_estimate *made, int64_t lay
                        int64_t ranks)
 {
     const list held = list_held(ask, &made->layout, kind);
-    const share all = all_matrices(&held, layers);
-    const share own = largest_share(&held, layers, ranks);
-    const double newton_schulz_s = launch_products_s(ask, 2 * ITERATIONS * own.work);
+    const bool by_tensor = launch_layout_zero(ask, &made->layout) == 0;
+    const list routers = by_tensor ? list_held(ask, &made->layout, ROUTERS) : (list){.count = 0};
+    const share whole = all_matrices(&routers, layers);
+    const double elements = all_matrices(&held, layers).elements - whole.elements;
+    const share own = largest_share(&held, layers, ranks, by_tensor);
+    const double newton_schulz_s = launch_products_s(ask, 2 * ITERATIONS * (own.work + whole.work));
     const launch_exchange parts = {
         .what = kind == EXPERTS ? "expert matrices" : "matrices",
         .ranks = ranks,
         .span = launch_layout_copies(&made->layout) * made->layout.tensor,
         .times = 2 * own.count,
         .payload_bytes =
-            own.count > 0 ? all.elements / own.count / (double)ranks * LAUNCH_EXCHANGED_BYTES : 0};
+            own.count > 0 ? elements / own.count / (double)ranks * LAUNCH_EXCHANGED_BYTES : 0};
     const double exchange_s = launch_bill_halves(ask, made, parts, "all_to_all");
     made->newton_schulz_s += newton_schulz_s;
     made->optimizer_s += newton_schulz_s;

@@ -9,6 +9,7 @@
 
 /* Of minigpt: two layers, each with a norm before its matrices and a bias behind them. */
 static const double PARAMS = 470528;
+static const double SHARD = 115 * 1024; /* of four, the largest */
 static const double WIDTH = 128;
 static const double LAYER = 12 * 128 * 128 + 13 * 128;
 static const double MATRICES = 2 * 12 * 128 * 128;
@@ -53,7 +54,7 @@ static void shards_have_the_whole_room(void **state)
     const double room = 4 * (2 * 4 + 2 + 4) * WIDTH * WIDTH + 8;
     ask.zero = 1;
     const launch_estimate made = figures_of(&ask, 4, 1);
-    assert_true(made.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] == 8 * PARAMS / 4 + room);
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] == 8 * SHARD + room);
     ask.zero = 0;
     ask.device.memory_bytes = figures_of(&ask, 4, 1).total_bytes - 1;
     const launch_estimate whole = figures_of(&ask, 4, 1);
@@ -80,7 +81,7 @@ static void shards_go_to_whom_computes(void **state)
     assert_true(is_close(row->times * row->payload_bytes, 2 * 4 * MATRICES / 4));
     assert_true(is_close(row->sent_bytes, 2 * 4 * MATRICES / 4 * 3 / 4));
     assert_true(is_close(made.newton_schulz_s, products_s));
-    assert_true(is_close(made.optimizer_s, products_s + 28 * PARAMS / 4 / 1e12));
+    assert_true(is_close(made.optimizer_s, products_s + 28 * SHARD / 1e12));
     launch_ask adamw = ask;
     adamw.optimizer = PROTO_OPTIMIZER_ADAMW;
     const launch_estimate plain = figures_of(&adamw, 4, 1);
@@ -245,6 +246,18 @@ static void experts_are_many_matrices(void **state)
     assert_true(
         is_close(quarters.newton_schulz_s, 10 * 3 * (attention + experts / 4 + router) / 0.5e12));
     launch_estimate_fini(&quarters);
+    /* tensor ranks cut all matrices but the router, which each of them computes */
+    const launch_layout cut = {2, .tensor = 2, .pipeline = 1, .context_ranks = 1,
+                               .expert_ranks = 1};
+    launch_estimate parts = estimate_layout(&ask, &cut);
+    const launch_bill_row *exchange = row_of(&parts, "matrices");
+    assert_int_equal(exchange->times, 2 * (16 + 4 + 5)); /* half the work are so many */
+    assert_true(is_close(exchange->times * exchange->payload_bytes,
+                         2 * 4 * 3 * (4.0 * 64 * 64 + 12 * 64 * 128) / 2));
+    assert_true(
+        is_close(parts.newton_schulz_s,
+                 10 * ((attention + experts) + attention + 5 * 5 * cube + 3 * router) / 0.5e12));
+    launch_estimate_fini(&parts);
 }
 
 static char text[PLAN_TEXT_BYTES];
