@@ -74,7 +74,7 @@ static void the_first_is_found(void **state)
 /* A failure of one communicator is the answer, and the other's request stays. */
 static void failure_body(test_rank *rank)
 {
-    static int32_t data[2][COUNT];
+    static int32_t data[4][COUNT]; /* rank 0 receives into the first ones */
     coll_comm *world = coll_context_world(rank->context);
     coll_comm *pairs[2] = {NULL}; /* rank 0 with each other one */
     coll_request *requests[2] = {NULL};
@@ -95,14 +95,14 @@ static void failure_body(test_rank *rank)
                    coll_request_wait_any(requests, 2, &index, &rank->error) == COLL_ERR_MISMATCH);
         RANK_CHECK(rank, index == 1 && requests[0] != NULL && requests[1] == NULL);
     } else if (rank->rank == 2) {
-        (void)!coll_send(pairs[1], data[0], 1, COLL_INT32, 0, &rank->error);
+        (void)!coll_send(pairs[1], data[3], 1, COLL_INT32, 0, &rank->error);
     }
     RANK_OK(rank, coll_barrier(world, &rank->error));
     if (rank->rank == 0) {
         RANK_OK(rank, coll_request_wait_any(requests, 2, &index, &rank->error));
         RANK_CHECK(rank, index == 0);
     } else if (rank->rank == 1) {
-        RANK_OK(rank, coll_send(pairs[0], data[1], COUNT, COLL_INT32, 0, &rank->error));
+        RANK_OK(rank, coll_send(pairs[0], data[2], COUNT, COLL_INT32, 0, &rank->error));
     }
     RANK_OK(rank, coll_barrier(world, &rank->error));
     coll_comm_destroy(pairs[0]);
