@@ -152,16 +152,16 @@ static json_t *plan_of(const training_run *run, const char *ranks, const char *z
     return plan;
 }
 
-/* Each rank has what it has planned, and all together what `launcher plan` says, to the byte:
- * moments of all parameters, and on each rank the room of a matrix; and all matrices' parts, there
- * and back. Nobody has much more than others. */
+/* Each rank has what it has planned, and the one with most what `launcher plan` says, to the byte: its
+ * part of all parameters' moments, and the room of a matrix; all together exchange all matrices'
+ * parts, there and back. */
 static void the_record_has_what_was_planned(void **state)
 {
     (void)state;
-    enum { RANKS = 4, BLOCK_BYTES = 8 * 1024, BLOCKS = 8 };
+    enum { RANKS = 4 };
     static const char *const stages[] = {"1", "2", "3"};
     for (size_t stage = 0; stage < 3; stage++) {
-        double optimizer = 0;
+        double most = 0;
         double exchanged = 0;
         training_expect(&one, &test_shared_directory, "planned", 0,
                         FLAGS("--ranks", "4", "--steps", "2", SHAPE, "--width", "128", "--zero",
@@ -178,12 +178,11 @@ static void the_record_has_what_was_planned(void **state)
             const json_t *rounds = training_row(rank, "exchanges", "kind", "alltoall");
             const double held = real_of(moments, "allocated_bytes");
             assert_true(real_of(moments, "planned_bytes") == held);
-            assert_true(held < each + BLOCKS * BLOCK_BYTES);
             assert_true(real_of(rounds, "calls") == real_of(matrices, "times"));
-            optimizer += held;
+            most = held > most ? held : most;
             exchanged += real_of(rounds, "bytes");
         }
-        assert_true(optimizer == RANKS * each);
+        assert_true(most == each);
         assert_true(exchanged ==
                     RANKS * real_of(matrices, "times") * real_of(matrices, "payload_bytes"));
         json_decref(manifest);
