@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "training.h"
 
@@ -206,19 +205,17 @@ static void a_killed_rank_is_named(void **state)
 static void a_killed_training_goes_on(void **state)
 {
     (void)state;
-    char path[BASE_PATH_BYTES + 64];
     const char *steps = TEST_HAS_ASAN ? "60" : "200";
     training_expect(&one, &test_shared_directory, "quiet", 0,
                     FLAGS("--ranks", "2", MUON, "--zero", "2", "--steps", steps));
+    training_gate_at(20);
     training_start(&two, &test_shared_directory, "again",
                    FLAGS("--ranks", "2", MUON, "--zero", "2", "--steps", steps, "--save-every",
                          "10", "--max-restarts", "2", "--resume", "--keep", "100"));
-    (void)snprintf(path, sizeof path, "%s/checkpoints/step-000000020", two.out);
-    for (int i = 0; access(path, F_OK) != 0; i++) {
-        assert_true(i < 6000);
-        (void)usleep(10 * 1000);
-    }
+    training_gate_at(0);
+    training_wait_checkpoint(&two, 20);
     assert_int_equal(kill(training_rank_pid(&two, 1), SIGKILL), 0);
+    training_open_gate(&two);
     assert_int_equal(test_program_wait(&two.program), 0);
     test_program_assert_no_children();
     assert_has(two.program.text[TEST_STDERR], "starting again: attempt 2 of at most 3");
